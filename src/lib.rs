@@ -171,6 +171,7 @@ mod status;
 mod surroundings;
 mod thread;
 mod topology;
+mod trace;
 mod view;
 mod wire;
 mod wires;

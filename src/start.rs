@@ -302,7 +302,7 @@ pub(crate) fn discover(config: &Config, chosen: &[Interface]) -> Result<Box<dyn 
             Err(Error::Config(ConfigProblem::NoDiscovery(problem.to_string())))
         }
         Err(problem) => {
-            tracing::warn!(%problem, "only the peers named by hand are tried");
+            crate::trace::warn!(%problem, "only the peers named by hand are tried");
             Ok(Box::new(Medium::new().node()))
         }
     }
@@ -323,7 +323,9 @@ async fn fixed_peers(config: &Config) -> Result<Vec<SocketAddr>> {
         for peer in peers {
             match peer.resolve().await {
                 Ok(found) => addresses.extend(found),
-                Err(problem) => tracing::warn!(peer = peer.host(), %problem, "a peer is left out"),
+                Err(problem) => {
+                    crate::trace::warn!(peer = peer.host(), %problem, "a peer is left out");
+                }
             }
         }
     }

@@ -34,11 +34,11 @@ use super::{
 use crate::defect::Seeded;
 use crate::locks::{Mutex, MutexGuard};
 use crate::race::Race;
+use crate::trace::{Entered, unharmed};
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
 use plans::{Begun, Plans};
 use state::{Served, Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
@@ -172,7 +172,7 @@ impl Envelope {
     /// this call. A sync reads nothing yet, see [`Envelope::begin_sync`].
     pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>) {
         self.lock().ledger.amend(op, call);
-        let _in_its_span = self.measure(op, &call).entered();
+        let _in_its_span = self.measure(op, &call);
         if matches!(call.kind, Kind::Sync { .. }) {
             let mut state = self.lock();
             state.ledger.describe(op);
@@ -189,7 +189,7 @@ impl Envelope {
 
     /// Ends a step of `parts` calls, all of which have begun. `end` is the step's own call.
     pub fn end_step(&self, step: OpId, end: Call, parts: u8) {
-        let _in_its_span = self.measure(step, &end).entered();
+        let _in_its_span = self.measure(step, &end);
         let mut state = self.lock();
         state.ledger.amend(step, end);
         if let Some(slot) = state.slots.get_mut(&step) {
@@ -202,7 +202,7 @@ impl Envelope {
 
     /// Gives up an operation instead of beginning it.
     pub fn refuse(&self, op: OpId, call: &Call, reason: AbortReason) {
-        let _in_its_span = self.measure(op, call).entered();
+        let _in_its_span = self.measure(op, call);
         self.give_up(op, reason);
     }
 
@@ -526,10 +526,10 @@ impl Envelope {
         self.lock().ledger.committed()
     }
 
-    /// Measures an operation from now until it is decided; returns its span.
-    fn measure(&self, op: OpId, call: &Call) -> tracing::Span {
+    /// Measures an operation from now until it is decided, and enters its span.
+    fn measure(&self, op: OpId, call: &Call) -> Entered {
         let measured = Measured::begin(&self.meter, &self.view, self.engine_of(op).kind, op, call);
-        let span = measured.span();
+        let entered = measured.entered();
         let mut state = self.lock();
         match state.slots.get_mut(&op) {
             Some(Slot { outcome: None, measured: place, reduced_bytes, .. }) => {
@@ -543,7 +543,7 @@ impl Envelope {
                 measured.end(outcome.unwrap_or(Outcome::Indeterminate));
             }
         }
-        span
+        entered
     }
 
     fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {
@@ -582,7 +582,7 @@ impl Envelope {
     }
 
     fn fail(&self, op: OpId, fault: EngineFault) {
-        tracing::warn!(%op, %fault, "the engine could not finish an operation");
+        crate::trace::warn!(%op, %fault, "the engine could not finish an operation");
         if fault.is_the_engines() {
             let _ = self.out.send(Outgoing::EngineFailed);
         }
@@ -671,13 +671,5 @@ impl Envelope {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Only total functions change the ledger; a panic elsewhere leaves it consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Runs foreign code, a caller's waker or a metrics or trace sink, and catches its panic. The
-/// current thread may be the driver's or an engine's, which a panic would end.
-fn unharmed(theirs: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(theirs)).is_err() {
-        tracing::error!("a waker or a sink of this program has panicked");
     }
 }

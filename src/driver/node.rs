@@ -350,7 +350,7 @@ impl Node {
 
     /// A data link has ended.
     pub(super) fn on_link_end(&mut self, LinkEnd { view, peer }: LinkEnd) {
-        tracing::debug!(?view, %peer, "a data link ended");
+        crate::trace::debug!(?view, %peer, "a data link ended");
         self.step(Input::DataLinkLost(view));
     }
 
@@ -444,7 +444,7 @@ impl Node {
     fn notice_sleep(&mut self) {
         let slept = self.sleep.slept();
         if slept > SLEEP_MIN {
-            tracing::info!(?slept, "this machine has slept");
+            crate::trace::info!(?slept, "this machine has slept");
             self.feed(Input::Woke);
         }
     }

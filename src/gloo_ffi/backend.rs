@@ -320,12 +320,12 @@ impl Core {
             Ok(context) => Arc::new(context),
             Err(exception) => {
                 if matches!(self.lock().stage, Stage::Connecting) {
-                    tracing::warn!(%exception, gloo = version(), "Gloo could not connect the members of the view");
+                    crate::trace::warn!(%exception, gloo = version(), "Gloo could not connect the members of the view");
                 }
                 return self.close(EngineFault::Gloo);
             }
         };
-        tracing::debug!(
+        crate::trace::debug!(
             gloo = version(),
             rank = self.me.0,
             size = self.size,
@@ -423,11 +423,11 @@ fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished,
         Ok(Ok(finished)) => Ok(finished),
         Ok(Err(Failure::Links(fault))) => Err(fault),
         Ok(Err(Failure::Gloo(exception))) => {
-            tracing::warn!(%op, %exception, "Gloo could not finish an operation");
+            crate::trace::warn!(%op, %exception, "Gloo could not finish an operation");
             Err(EngineFault::Gloo)
         }
         Err(_) => {
-            tracing::error!(%op, "the Gloo engine has panicked: report this as a bug");
+            crate::trace::error!(%op, "the Gloo engine has panicked: report this as a bug");
             Err(EngineFault::Gloo)
         }
     }

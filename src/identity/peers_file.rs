@@ -45,7 +45,7 @@ impl PeersFile {
     /// The addresses, at most [`PEERS_MAX`]. A bad file is ignored with a warning.
     pub fn load(&self) -> Vec<SocketAddr> {
         self.read().unwrap_or_else(|ignored| {
-            tracing::warn!(path = %self.path.display(), "cached peers ignored: {ignored}");
+            crate::trace::warn!(path = %self.path.display(), "cached peers ignored: {ignored}");
             Vec::new()
         })
     }

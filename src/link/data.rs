@@ -38,7 +38,7 @@ pub fn into_data_link(
         Wire::Untrusted => session.suite.to_string(),
         Wire::Trusted => "none: both ends trust the wire".to_owned(),
     };
-    tracing::debug!(peer = %session.peer.id, name = %session.peer.name, protection, "a data link stands");
+    crate::trace::debug!(peer = %session.peer.id, name = %session.peer.name, protection, "a data link stands");
     Ok(Box::new(TcpData::new(tcp, session)?))
 }
 
@@ -179,7 +179,7 @@ impl Line {
     /// Ends the link after the first error of a half.
     fn broke(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::TimedOut {
-            tracing::warn!(
+            crate::trace::warn!(
                 peer = %self.peer,
                 "nothing that was sent on a data link was acknowledged for ten seconds: if the peer lives, large packets do not get through; \
                  compare the MTU of both machines and of what lies between them"
@@ -235,7 +235,7 @@ const SWALLOWED: Duration = Duration::from_secs(10);
 #[cfg(target_os = "linux")]
 fn keep_little_unsent(socket: &TcpStream) {
     if let Err(error) = socket2::SockRef::from(socket).set_tcp_notsent_lowat(NOTSENT_LOWAT_BYTES) {
-        tracing::debug!(%error, "TCP_NOTSENT_LOWAT is not available");
+        crate::trace::debug!(%error, "TCP_NOTSENT_LOWAT is not available");
     }
 }
 

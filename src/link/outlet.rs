@@ -97,7 +97,9 @@ impl<W: Write + Send + 'static> Outlet<W> {
         if wanted && self.writer.is_none() {
             // If no thread can be started, this thread goes on writing.
             self.writer = Writer::start(Arc::clone(&self.to), self.batch.len())
-                .inspect_err(|error| tracing::debug!(%error, "no thread to write for a data link"))
+                .inspect_err(
+                    |error| crate::trace::debug!(%error, "no thread to write for a data link"),
+                )
                 .ok();
         }
         // Batches in flight on the writer thread go first, to keep the order.
@@ -135,7 +137,7 @@ impl<W> Drop for Outlet<W> {
         if let Some(writer) = self.writer.take()
             && let Err(error) = writer.end()
         {
-            tracing::debug!(%error, "the last of a data link was not written");
+            crate::trace::debug!(%error, "the last of a data link was not written");
         }
     }
 }

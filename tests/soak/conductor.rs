@@ -15,9 +15,10 @@ use potluck_harness::peer::KEY;
 use potluck_harness::{Chance, Child, Lab, Scratch};
 use serde_json::{Value, json};
 
+use crate::file::{self, now_us};
 use crate::nemesis::{Active, Disk, Fault, strike};
-use crate::node::log::{Log, now_us};
-use crate::watch::Watch;
+use crate::node::log::Log;
+use crate::watch::Tail;
 
 /// The choices of a run.
 pub struct Plan {
@@ -58,7 +59,7 @@ struct Machine {
     child: Option<Child>,
     disk: Disk,
     life: u64,
-    watch: Option<Watch>,
+    watch: Option<Tail>,
     is_stopped: bool,
     /// It was asked to end, and may be starting.
     leaves: bool,
@@ -119,7 +120,7 @@ impl Soak {
             std::process::id()
         ));
         fs::create_dir_all(&folder)?;
-        let log = Log::create(&folder.join("faults.jsonl"))?;
+        let log = file::log(&folder.join("faults.jsonl"))?;
         let mut machines = Vec::new();
         for at in 1..=plan.nodes {
             let disk = Disk::mount(&homes.path().join(format!("p{at}")))?;
@@ -177,7 +178,7 @@ impl Soak {
             command.env("POTLUCK_DEFECT", defect);
         }
         machine.child = Some(Child::spawn_told(&mut command)?);
-        machine.watch = Some(Watch::new(&path, &machine.name));
+        machine.watch = Some(Tail::new(&path, &machine.name));
         (machine.is_stopped, machine.leaves) = (false, false);
         Ok(())
     }

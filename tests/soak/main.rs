@@ -7,8 +7,10 @@
 //! process for each machine. What must hold is in the harness, in `history/claims.rs`.
 
 mod conductor;
+mod file;
 mod nemesis;
 mod node;
+mod process;
 mod watch;
 
 use std::process::ExitCode;
@@ -37,7 +39,7 @@ const SHORT: Duration = Duration::from_secs(12);
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.first().map(String::as_str) {
-        Some("node") => node::run(&words[1..]),
+        Some("node") => process::run(&words[1..]),
         Some("run") => long(&words[1..]),
         _ => suite(),
     }

@@ -146,7 +146,8 @@ impl<'a> Search<'a> {
     }
 
     /// Of those that go on together, none has `ok` and another one an abort. An abort that was not
-    /// decided by the next View was voted by all, so that nobody at all has `ok`.
+    /// decided by the next View was voted by all, so that nobody at all has `ok`; nor if there is
+    /// only one next View.
     fn one_outcome(&mut self, at: &At, calls: &Calls<'_>) {
         if calls.iter().any(|(_, call)| call.what.best_effort) {
             return;
@@ -156,7 +157,7 @@ impl<'a> Search<'a> {
             let aborted = calls.iter().filter(|(_, call)| call.code() == "aborted");
             for (other, end) in aborted {
                 let cause = end.end.as_ref().map_or("", |end| &end.cause);
-                let voted = cause != "member-lost";
+                let voted = cause != "member-lost" || self.history.has_majority;
                 let next = (after(life, &at.1), after(other, &at.1));
                 if voted || next.0.is_some() && next.0 == next.1 {
                     let text = format!(

@@ -141,6 +141,9 @@ fn every_claim_violated_once_is_found() {
     aborted(&mut apart, 1, "member-lost");
     apart.nodes[1].pop();
     assert_eq!(apart.broken(), [""; 0], "the second member went elsewhere");
+    let mut one = apart.clone();
+    one.faults.push(json!({"e": "majority", "t": 0}));
+    assert_eq!(one.broken(), ["outcome"], "only one group goes on");
     aborted(&mut apart, 1, "deadline");
     assert_eq!(apart.broken(), ["outcome"], "a deadline is voted by all");
 

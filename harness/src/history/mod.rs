@@ -20,6 +20,7 @@
 //! | `withheld` | a member that is kept out for withholding its vote | `who` |
 //! | `left` | the node has left | |
 //! | `struck`, `healed` | the beginning and the end of a fault | `n`, `kind`, `who` |
+//! | `majority` | only a majority goes on after a partition | |
 //! | `killed` | the end of a process | `node`, `life` |
 //! | `hang` | a call that does not end although nothing is wrong | `text` |
 

@@ -18,6 +18,8 @@ pub struct History {
     pub faults: Vec<Fault>,
     /// The processes that were killed, by node and life: when.
     pub killed: BTreeMap<(String, u64), u64>,
+    /// Only the part with a majority goes on after a partition, so a call has one outcome for all.
+    pub has_majority: bool,
     /// Calls that did not end, as the process that disturbs the nodes saw them.
     pub hangs: Vec<String>,
     /// The last moment of any event, in microseconds.
@@ -198,6 +200,7 @@ impl Reader {
             "killed" => {
                 all.killed.insert((text(&event["node"]), number(event, "life")?), at);
             }
+            "majority" => all.has_majority = true,
             "hang" => all.hangs.push(text(&event["text"])),
             "start" => {
                 let (node, life) = (text(&event["node"]), number(event, "life")?);

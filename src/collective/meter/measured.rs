@@ -5,10 +5,10 @@
 use super::{Meter, kind_name, outcome_name};
 use crate::collective::{AbortCause, AbortReason, Call, Outcome};
 use crate::engine::EngineKind;
+use crate::trace::{Entered, Traced};
 use crate::view::{OpId, Rank, View};
 use std::sync::Arc;
 use std::time::Instant;
-use tracing::Span;
 use tracing::field::Empty;
 
 /// One operation in flight. If dropped without [`end`](Measured::end), it counts as aborted.
@@ -18,7 +18,7 @@ pub struct Measured {
     engine: EngineKind,
     bytes: u64,
     since: Instant,
-    span: Span,
+    span: Traced,
     outcome: Outcome,
 }
 
@@ -34,16 +34,18 @@ impl Measured {
         let kind = kind_name(call);
         let bytes = call.count.saturating_mul(call.dtype.bytes() as u64);
         // The macro evaluates the arguments only if the span is enabled.
-        let span = tracing::debug_span!(
-            "op",
-            kind,
-            view = %view.id(),
-            op = %op,
-            bytes,
-            engine = %engine,
-            outcome = Empty,
-            duration_us = Empty
-        );
+        let span = Traced::new(|| {
+            tracing::debug_span!(
+                "op",
+                kind,
+                view = %view.id(),
+                op = %op,
+                bytes,
+                engine = %engine,
+                outcome = Empty,
+                duration_us = Empty
+            )
+        });
         meter.begun(kind, engine);
         let outcome = Outcome::Aborted(AbortCause { reason: AbortReason::Dropped, by: Rank(0) });
         Measured {
@@ -57,9 +59,9 @@ impl Measured {
         }
     }
 
-    /// The operation's trace span.
-    pub fn span(&self) -> Span {
-        self.span.clone()
+    /// Enters the operation's trace span.
+    pub fn entered(&self) -> Entered {
+        self.span.entered()
     }
 
     /// Ends the measurement: the operation is decided.
@@ -72,12 +74,11 @@ impl Drop for Measured {
     fn drop(&mut self) {
         let duration = self.since.elapsed();
         self.meter.ended(self.kind, self.engine, self.bytes, self.outcome, duration);
-        if !self.span.is_disabled() {
-            let _in_it = self.span.enter();
-            self.span.record("outcome", outcome_name(self.outcome));
-            self.span
-                .record("duration_us", u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
+        self.span.with(|span| {
+            let _in_it = span.enter();
+            span.record("outcome", outcome_name(self.outcome));
+            span.record("duration_us", u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
             tracing::debug!("decided");
-        }
+        });
     }
 }

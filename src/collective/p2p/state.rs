@@ -419,7 +419,7 @@ impl State {
     fn misfit(&mut self, from: Way, misfit: Misfit) {
         if let Misfit::Length { posted, sent } = misfit {
             let Way { op, peer, flow } = from;
-            tracing::warn!(?op, %peer, flow, posted_bytes = posted, sent_bytes = sent, "a message is not as long as its receive");
+            crate::trace::warn!(?op, %peer, flow, posted_bytes = posted, sent_bytes = sent, "a message is not as long as its receive");
         }
         self.fail(from.op, EngineFault::Protocol(from.peer));
     }

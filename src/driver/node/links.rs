@@ -91,7 +91,7 @@ impl Node {
     }
 
     pub(super) fn count(&mut self, refusal: Refusal) {
-        tracing::debug!(%refusal, "refused a connection");
+        crate::trace::debug!(%refusal, "refused a connection");
         match refusal {
             Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
             Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => {
@@ -129,7 +129,7 @@ impl Node {
                 self.on_linked(stream, session, Way::direct(to), Dialled::ByMe);
             }
             Err(refusal) => {
-                tracing::debug!(%to, %refusal, "a dial failed");
+                crate::trace::debug!(%to, %refusal, "a dial failed");
                 if refusal == Refusal::DuplicateIdentity {
                     self.step(Input::Twin);
                 }
@@ -166,7 +166,7 @@ impl Node {
         if taken == Taken::Refused {
             return taken;
         }
-        tracing::debug!(peer = %id, %name, %address, over = over.len(), %suite, ?taken, ?dialled, "linked");
+        crate::trace::debug!(peer = %id, %name, %address, over = over.len(), %suite, ?taken, ?dialled, "linked");
         self.counters.links += 1;
         self.learn_name(id.node, name.clone());
         self.found(id);
@@ -240,7 +240,7 @@ impl Node {
     ) {
         let Some(link) = self.peers.closed(member, generation) else { return };
         if let Some(why) = misbehaved {
-            tracing::warn!(peer = %member, why, "closed the link of a member that broke the protocol");
+            crate::trace::warn!(peer = %member, why, "closed the link of a member that broke the protocol");
             self.counters.misbehaviours += 1;
         }
         self.step(Input::LinkDown(member));

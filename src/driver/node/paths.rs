@@ -278,7 +278,7 @@ impl Node {
         let now = self.now();
         let Some(round) = &mut self.ways.round else { return };
         if let Some((to, _)) = round.on_trial.take() {
-            tracing::debug!(peer = %round.member, %to, ?trial, "another path was tried");
+            crate::trace::debug!(peer = %round.member, %to, ?trial, "another path was tried");
             self.ways.paths.tried(now, round.member.node, to, trial);
         }
         if let Some(track) = self.ways.tracks.get_mut(&round.peer) {
@@ -427,7 +427,7 @@ impl Node {
     }
 
     fn path_event(&mut self, member: MemberId, interface: String) {
-        tracing::info!(peer = %member, interface, "the links with a member take another path");
+        crate::trace::info!(peer = %member, interface, "the links with a member take another path");
         let peer = self.who(member.node);
         self.announce_event(crate::events::Event::PathChanged { peer, interface });
     }
@@ -538,7 +538,7 @@ impl Node {
             }
             Err(_) if on_trial => self.drop_trial(Trial::Failed),
             Err(refusal) => {
-                tracing::debug!(peer = %member, %to, %refusal, "a member does not answer there");
+                crate::trace::debug!(peer = %member, %to, %refusal, "a member does not answer there");
                 if self.peers.get(member).is_some() {
                     return self.direct_does_not_come(member);
                 }

@@ -174,7 +174,7 @@ impl Node {
         for (bytes, took) in served.into_iter().filter(|(bytes, _)| *bytes >= Watch::BYTES_MIN) {
             let us = bytes as f64 * us_of_a_byte;
             if self.planning.watch.note(now, us, took.as_secs_f64() * 1e6) {
-                tracing::info!(
+                crate::trace::info!(
                     bytes,
                     ?took,
                     forecast_us = us,
@@ -248,7 +248,7 @@ impl Node {
         self.planning.revision = revision;
         let (now, revising) = (self.now(), Revising::new(revision, envelope.view().size()));
         let hold = revising.hold();
-        tracing::debug!(revision, known = plan.is_some(), "calls are held for another plan");
+        crate::trace::debug!(revision, known = plan.is_some(), "calls are held for another plan");
         self.planning.pause_from = now + PAUSES_APART_MS;
         let (until, until_at_most) = (now + PAUSE_MS, now + DRAIN_MS);
         let signs = self.signs(&envelope);
@@ -309,7 +309,7 @@ impl Node {
             PlanStep::Switch { revision, to } if from == Rank(0) => {
                 let answer = envelope.switch(*revision, to.as_deref());
                 if let Some(to) = to {
-                    tracing::info!(revision, reason = to.plan.reason, "goes by another plan");
+                    crate::trace::info!(revision, reason = to.plan.reason, "goes by another plan");
                 }
                 self.renew_forecasts();
                 answer

@@ -254,7 +254,7 @@ impl Node {
             RateStep::Shared { .. } if from != Rank(0) => self.expel(from),
             RateStep::Shared { rank, number, cell } => {
                 let Some(member) = envelope.view().member(rank) else { return };
-                tracing::debug!(%rank, number, cell, "a port shares a medium");
+                crate::trace::debug!(%rank, number, cell, "a port shares a medium");
                 self.election.links_mut().share(member.id, number, cell);
                 self.renew_forecasts();
             }
@@ -354,7 +354,7 @@ impl Node {
         let Some(envelope) = self.envelope.clone() else { return };
         let Some(port) = self.port_to(envelope.view(), to) else { return };
         let (turn, manner) = self.planning.rates.asked.get(&to).copied().unwrap_or_default();
-        tracing::debug!(%to, kbps, ?manner, "a path was measured");
+        crate::trace::debug!(%to, kbps, ?manner, "a path was measured");
         let (kbps, coding) = (kbps.min(KBPS_MAX), coding_speed::known());
         let rated = RateStep::Rated {
             to,

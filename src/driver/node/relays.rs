@@ -69,7 +69,7 @@ impl Node {
         match self.relays.switch.on_frame(now, from, frame, |to| peers.passes_on(to)) {
             Ok(acts) => self.act(acts),
             Err(_) => {
-                tracing::warn!(peer = %from, "a member sent what no honest member sends; its link is closed");
+                crate::trace::warn!(peer = %from, "a member sent what no honest member sends; its link is closed");
                 self.close_link_of(from);
             }
         }
@@ -225,7 +225,7 @@ impl Node {
         match result {
             Ok((stream, session)) => self.on_relayed(stream, session, over.to_vec(), Dialled::ByMe),
             Err(refusal) => {
-                tracing::debug!(peer = %to, over = over.len(), %refusal, "a circuit came to nothing");
+                crate::trace::debug!(peer = %to, over = over.len(), %refusal, "a circuit came to nothing");
                 if refusal == Refusal::DuplicateIdentity {
                     self.step(Input::Twin);
                 }
@@ -275,7 +275,7 @@ impl Node {
     pub(super) fn give_up(&mut self, member: MemberId) {
         self.relays.lost.remove(&member);
         if self.peers.get(member).is_none() {
-            tracing::debug!(peer = %member, "a member cannot be reached any more");
+            crate::trace::debug!(peer = %member, "a member cannot be reached any more");
             self.step(Input::Unreachable(member));
         }
     }

@@ -38,7 +38,7 @@ impl Node {
             (Some((op, ranks)), Some((known, since, warned))) if known == op => {
                 let late = now.duration_since(since) >= WAITING_WARN;
                 if late && !warned {
-                    tracing::warn!(%op, ?ranks, "an operation waits for ranks that have not called it");
+                    crate::trace::warn!(%op, ?ranks, "an operation waits for ranks that have not called it");
                 }
                 Some((op, since, warned || late))
             }

@@ -17,7 +17,7 @@ impl Node {
     /// Sends an event. Without subscribers it is lost, and a slow subscriber loses the oldest
     /// events.
     pub(super) fn announce_event(&mut self, event: Event) {
-        tracing::debug!(%event, "happened");
+        crate::trace::debug!(%event, "happened");
         let _ = self.happened.send(event);
     }
 

@@ -32,7 +32,7 @@ const ENGINE_FAILURES_MAX: u32 = 2;
 pub(super) fn laid(stream: Box<dyn Stream>, session: Session, theirs: SocketAddr) -> Option<Laid> {
     let ours = stream.local_addr().ok();
     let link = into_data_link(stream, session)
-        .inspect_err(|error| tracing::warn!(%error, "a data link could not be set up"));
+        .inspect_err(|error| crate::trace::warn!(%error, "a data link could not be set up"));
     Some(Laid { link: link.ok()?, ours, theirs })
 }
 
@@ -64,7 +64,7 @@ impl Node {
             .with(self.config.seeded);
         let envelope = Arc::new(envelope);
         let why = view.engine.why.sentence(|rank| format!("rank {rank}"));
-        tracing::info!(view = %view.id(), rank = %me, size = view.size(), engine = %view.engine.kind, why, in_sync = view.in_sync(), "installed a view");
+        crate::trace::info!(view = %view.id(), rank = %me, size = view.size(), engine = %view.engine.kind, why, in_sync = view.in_sync(), "installed a view");
         self.engine_failures = 0;
         self.counters.views += 1;
         self.outgoing = Some(rx);
@@ -146,7 +146,7 @@ impl Node {
         if peer < envelope.me() || self.walled.remove(&member) {
             return self.step(Input::DataLinkLost(view));
         }
-        tracing::info!(peer = %member, "a member cannot be dialled, a firewall perhaps: it is asked to dial");
+        crate::trace::info!(peer = %member, "a member cannot be dialled, a firewall perhaps: it is asked to dial");
         if self.walled.len() >= WALLED_MAX {
             self.walled.pop_first();
         }
@@ -284,7 +284,7 @@ impl Node {
         else {
             return;
         };
-        tracing::warn!(peer = %member, "a member sent what no honest member sends; its link is closed");
+        crate::trace::warn!(peer = %member, "a member sent what no honest member sends; its link is closed");
         self.close_link_of(member);
     }
 
@@ -328,7 +328,7 @@ impl Node {
             let withheld: Vec<MemberId> =
                 members.map(|m| m.id).filter(|id| self.withholds_vote(*id, asked, now)).collect();
             for member in withheld {
-                tracing::warn!(peer = %member, %op, "a member answers and withholds its vote; it loses its place");
+                crate::trace::warn!(peer = %member, %op, "a member answers and withholds its vote; it loses its place");
                 self.step(Input::Withheld(member));
             }
         }

@@ -27,7 +27,7 @@ impl Node {
         let names =
             |chosen: &[Interface]| chosen.iter().map(|i| i.name.clone()).collect::<Vec<_>>();
         let chosen = names(&wiring.chosen);
-        tracing::info!(before = ?names(&self.wiring.chosen), now = ?chosen, "the network of this machine has changed");
+        crate::trace::info!(before = ?names(&self.wiring.chosen), now = ?chosen, "the network of this machine has changed");
         self.config.local.set_trusted(wiring.trusted.clone());
         self.roster.set_policy(wiring.policy.clone(), self.now());
         discovery.follow(&chosen);

@@ -1,7 +1,10 @@
 //! One call: its buffers, its line in the log, its future, and its end.
 
+use std::panic;
 use std::pin::Pin;
-use std::task::Poll;
+use std::sync::Arc;
+use std::task::{self, Poll, Wake, Waker};
+use std::time::Duration;
 
 use potluck::{Bf16, Cause, Codec, Context, Error, F16, ReduceOp, Rejection};
 use potluck_harness::history::inputs::Key;
@@ -105,6 +108,7 @@ pub fn begin(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> In
 pub async fn drive<F: Future + Unpin>(mut future: F, how: How) -> Driven<F::Output> {
     let (polls, after, drops) = match how {
         How::Await => return Driven::Over(future.await),
+        How::Panic(polls) => return Driven::Over(rudely(future, polls).await),
         How::Drop(polls, after) => (polls, after, true),
         How::Forget(polls, after) => (polls, after, false),
     };
@@ -129,6 +133,45 @@ pub async fn drive<F: Future + Unpin>(mut future: F, how: How) -> Driven<F::Outp
             Driven::Forgotten
         }
     }
+}
+
+/// Polls a future as a task whose waker panics, before its own task awaits it.
+async fn rudely<F: Future + Unpin>(mut future: F, polls: usize) -> F::Output {
+    let waker = Waker::from(Arc::new(Rude));
+    for _ in 0..polls {
+        let polled = Pin::new(&mut future).poll(&mut task::Context::from_waker(&waker));
+        if let Poll::Ready(end) = polled {
+            return end;
+        }
+        // It may be woken meanwhile.
+        tokio::time::sleep(Duration::from_millis(4)).await;
+    }
+    future.await
+}
+
+/// A waker that panics.
+struct Rude;
+
+/// Its last words.
+const RUDE: &str = "a waker of the program panics, as the test wants it";
+
+impl Wake for Rude {
+    fn wake(self: Arc<Rude>) {
+        panic!("{RUDE}");
+    }
+}
+
+/// Panics that are made on purpose are not printed.
+pub fn silence() {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |panicked| {
+        let payload = panicked.payload();
+        let said = payload.downcast_ref::<String>().map(String::as_str);
+        let said = said.or(payload.downcast_ref::<&str>().copied());
+        if said.is_none_or(|said| !said.ends_with("as the test wants it")) {
+            print(panicked);
+        }
+    }));
 }
 
 impl Scene<'_> {
@@ -156,6 +199,7 @@ pub fn name(how: How) -> &'static str {
         How::Await => "await",
         How::Drop(..) => "drop",
         How::Forget(..) => "forget",
+        How::Panic(..) => "panic",
     }
 }
 

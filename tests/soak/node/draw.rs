@@ -6,6 +6,8 @@ use potluck_harness::Chance;
 use potluck_harness::history::what::{Coded, DTYPES};
 use potluck_harness::history::{DType, Kind, Op, What};
 
+use super::Pace;
+
 /// The part of a lane in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -35,6 +37,8 @@ pub enum How {
     Drop(usize, Duration),
     /// The future is leaked after so many polls, at least one, or after this time.
     Forget(usize, Duration),
+    /// Awaited, after so many polls by a task whose waker panics.
+    Panic(usize),
 }
 
 impl Way {
@@ -48,28 +52,35 @@ impl Way {
     }
 }
 
-/// The call with this number in a lane of a View: the same on all members.
-pub fn what(seed: u64, view: &str, role: Role, k: u64, size: usize) -> What {
+/// The call with this number in a lane of a View of `size` members: the same on all of them.
+pub fn what(seed: u64, view: &str, role: Role, k: u64, size: usize, pace: Pace) -> What {
     let mut chance = Chance::named(seed, &format!("{view}/{role:?}/{k}"));
+    let mut what = drawn(&mut chance, role, k, size);
+    what.len = what.len.div_ceil(pace.shorter);
+    what.parts.iter_mut().for_each(|len| *len = len.div_ceil(pace.shorter));
+    what
+}
+
+fn drawn(chance: &mut Chance, role: Role, k: u64, size: usize) -> What {
     if k % 12 == 11 {
         return What { len: 1, op: Op::Min, ..What::of(Kind::Control) };
     }
     match role {
         Role::Main => match chance.below(20) {
-            0..14 => all_reduce(&mut chance),
-            14 | 15 => coded(&mut chance),
-            16 => copying(Kind::Broadcast, &mut chance, size),
-            17 => copying(Kind::AllGather, &mut chance, size),
-            18 => rooted(Kind::Reduce, &mut chance, size),
-            _ => rooted(Kind::ReduceScatter, &mut chance, size),
+            0..14 => all_reduce(chance),
+            14 | 15 => coded(chance),
+            16 => copying(Kind::Broadcast, chance, size),
+            17 => copying(Kind::AllGather, chance, size),
+            18 => rooted(Kind::Reduce, chance, size),
+            _ => rooted(Kind::ReduceScatter, chance, size),
         },
-        Role::Steps if chance.below(2) == 0 => all_reduce(&mut chance),
+        Role::Steps if chance.below(2) == 0 => all_reduce(chance),
         Role::Steps => {
             let parts = (0..2 + chance.below(5)).map(|_| 1 + chance.below(3000)).collect();
             let dtype = [DType::F32, DType::I32][chance.below(2)];
-            What { dtype, parts, op: op(dtype, &mut chance), ..What::of(Kind::Step) }
+            What { dtype, parts, op: op(dtype, chance), ..What::of(Kind::Step) }
         }
-        Role::Free => free(&mut chance, size),
+        Role::Free => free(chance, size),
     }
 }
 
@@ -150,9 +161,10 @@ fn len(dtype: DType, chance: &mut Chance) -> usize {
 }
 
 /// How one member goes on with a call. In a lane with a state only calls are dropped whose result
-/// all members get alike, because the program has to add it to the state later.
-pub fn way(seed: u64, node: &str, view: &str, role: Role, k: u64, what: &What) -> Way {
-    let mut chance = Chance::named(seed, &format!("{node}/{view}/{role:?}/{k}"));
+/// all members get alike, because the program has to add it to the state later. `name` names the
+/// node, its life, and the View.
+pub fn way(seed: u64, name: &str, role: Role, k: u64, what: &What, pace: Pace) -> Way {
+    let mut chance = Chance::named(seed, &format!("{name}/{role:?}/{k}"));
     let short = |chance: &mut Chance| Duration::from_millis(1 + chance.below(60) as u64);
     let drops = match (role, what.kind) {
         (_, Kind::Control) => 0,
@@ -166,6 +178,8 @@ pub fn way(seed: u64, node: &str, view: &str, role: Role, k: u64, what: &What) -
         How::Drop(chance.below(5), short(&mut chance))
     } else if roll < drops + forgets {
         How::Forget(1 + chance.below(4), short(&mut chance))
+    } else if roll > 97 {
+        How::Panic(1 + chance.below(3))
     } else {
         How::Await
     };
@@ -180,5 +194,5 @@ pub fn way(seed: u64, node: &str, view: &str, role: Role, k: u64, what: &What) -
         1..5 => chance.below(30_000),
         _ => chance.below(4000),
     };
-    Way { how, limit, think: Duration::from_micros(think_us as u64) }
+    Way { how, limit, think: Duration::from_micros(think_us as u64) * pace.slower }
 }

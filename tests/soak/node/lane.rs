@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::task::Poll;
+use std::time::Duration;
 
 use potluck::Context;
 use potluck_harness::Chance;
@@ -11,12 +12,13 @@ use potluck_harness::history::record::REFUSALS;
 use potluck_harness::history::what::Coded;
 use potluck_harness::history::{Kind, What};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
-use super::Node;
-use super::calls::{Driven, Made, Scene, begin, cause, drive, make, name};
+use super::calls::{Driven, InFlight, Made, Scene, begin, cause, drive, make, name};
 use super::draw::{How, ROLES, Role, Way, way, what};
 use super::state::LaneState;
+use super::{Node, Program};
 
 pub struct Lane {
     node: Arc<Node>,
@@ -46,7 +48,7 @@ impl At {
     fn scene<'a>(&'a mut self, node: &'a Node, lane: u32, k: u64) -> (&'a mut Context, Scene<'a>) {
         let scene = Scene {
             log: &node.log,
-            seed: node.seed,
+            seed: node.program.seed,
             lane,
             view: &self.view,
             k,
@@ -123,9 +125,9 @@ impl Lane {
     async fn sync(&mut self, at: &mut At) -> bool {
         let mut tries = 0;
         loop {
-            let seed = self.node.seed ^ tries;
-            let node = format!("{}/{}", self.node.name, self.node.life);
-            let mut chance = Chance::named(seed, &format!("{node}/{}/{}", at.view, self.tag()));
+            let seed = self.node.program.seed ^ tries;
+            let place = format!("{}/{}", self.name(&at.view), self.tag());
+            let mut chance = Chance::named(seed, &place);
             let how = match chance.below(25) {
                 0 => How::Drop(chance.below(6), Duration::from_millis(chance.below(50) as u64)),
                 _ => How::Await,
@@ -144,7 +146,7 @@ impl Lane {
 
     async fn sync_once(&mut self, at: &mut At, how: How, limit: Option<Duration>) -> &'static str {
         let (log, tag) = (&self.node.log, self.tag());
-        let mut bytes = self.state.to_bytes(tag);
+        let mut bytes = self.state.to_bytes(tag, self.node.program.pace);
         let id = log.next_call();
         log.tell(json!({
             "e": "call", "id": id, "lane": tag, "view": at.view, "k": 0, "what": What::of(Kind::Sync).to_json(),
@@ -162,7 +164,7 @@ impl Lane {
             Driven::Forgotten => ("forgotten", String::new()),
         };
         // Also after an error: the bytes of an earlier sync that was dropped may have come.
-        self.state = LaneState::of_bytes(&bytes, tag);
+        self.state = LaneState::of_bytes(&bytes, tag, self.node.program.pace);
         log.tell(json!({
             "e": "return", "id": id, "code": code, "cause": why, "after": hash(&bytes),
             "version": self.state.version, "digest": self.state.digest,
@@ -175,22 +177,23 @@ impl Lane {
         let (mut k, mut refused) = (0, Instant::now());
         loop {
             let burst = self.burst(at, k);
-            let next = if burst > 1 {
+            let (made, next) = if burst > 1 {
                 self.make_several(at, k, burst).await
             } else {
-                self.make_one(at, k).await
+                let next = self.make_one(at, k).await;
+                (u64::from(matches!(next, Next::Call)), next)
             };
+            k += made;
+            if made > 0 {
+                refused = Instant::now();
+            }
             match next {
-                Next::Call => {
-                    k += burst.max(1);
-                    refused = Instant::now();
-                }
                 Next::Again
                     if self.node.asked.load(Ordering::Relaxed) && refused.elapsed() > LAST_WAIT =>
                 {
                     return false;
                 }
-                Next::Again => {}
+                Next::Call | Next::Again => {}
                 Next::View => return true,
                 Next::End => return false,
             }
@@ -198,17 +201,26 @@ impl Lane {
     }
 
     fn what(&self, at: &At, k: u64) -> What {
-        what(self.node.seed, &at.view, self.role, k, at.members.len())
+        let Program { seed, pace, .. } = self.node.program;
+        what(seed, &at.view, self.role, k, at.members.len(), pace)
     }
 
     fn way(&self, at: &At, k: u64, what: &What) -> Way {
-        let node = format!("{}/{}", self.node.name, self.node.life);
-        way(self.node.seed, &node, &at.view, self.role, k, what)
+        let Program { seed, pace, .. } = self.node.program;
+        way(seed, &self.name(&at.view), self.role, k, what, pace)
+    }
+
+    /// Names this life of the node, and a View.
+    fn name(&self, view: &str) -> String {
+        let Program { name, life, .. } = &self.node.program;
+        format!("{name}/{life}/{view}")
     }
 
     async fn make_one(&mut self, at: &mut At, k: u64) -> Next {
         let what = self.what(at, k);
-        let way = self.way(at, k, &what).polled_if(k < 3 || self.dropped.is_some());
+        let way = self
+            .way(at, k, &what)
+            .polled_if(k < 3 || self.dropped.is_some() || cfg!(potluck_tight));
         sleep(way.think).await;
         let rank = at.ctx.rank();
         if what.kind == Kind::Message && ![what.root, what.to].contains(&rank) {
@@ -222,8 +234,8 @@ impl Lane {
     /// How many calls from this one on are in flight at a time: plain reductions only, and none that
     /// may be refused one by one, as the first ones of a View and those after a dropped call are.
     fn burst(&self, at: &At, k: u64) -> u64 {
-        let mut chance =
-            Chance::named(self.node.seed ^ k, &format!("{}/{}", self.node.name, at.view));
+        let Program { seed, name, .. } = &self.node.program;
+        let mut chance = Chance::named(seed ^ k, &format!("{name}/{}", at.view));
         let may_be_refused = k < 2 || self.dropped.is_some();
         if self.role != Role::Main || may_be_refused || chance.below(8) != 0 {
             return 1;
@@ -235,33 +247,34 @@ impl Lane {
         (k..k + 2 + chance.below(4) as u64).take_while(plain).count() as u64
     }
 
-    async fn make_several(&mut self, at: &mut At, k: u64, calls: u64) -> Next {
+    /// Makes several calls that are in flight at a time, until one is refused. Returns how many
+    /// took a number.
+    async fn make_several(&mut self, at: &mut At, k: u64, calls: u64) -> (u64, Next) {
         let mut flights = Vec::new();
         for k in k..k + calls {
             let what = self.what(at, k);
             let way = Way { how: How::Await, ..self.way(at, k, &what) };
             let (ctx, scene) = at.scene(&self.node, self.tag(), k);
-            let flight = begin(ctx, &scene, &what, &way);
-            let node = Arc::clone(&self.node);
-            flights.push(tokio::spawn(async move {
-                let made = flight.await;
-                made.tell(&node.log);
-                made
-            }));
+            let flight = Flight::begin(&self.node, begin(ctx, &scene, &what, &way)).await;
+            let is_refused = flight.is_refused();
+            flights.push(flight);
+            // A later call would take its number.
+            if is_refused {
+                break;
+            }
         }
-        let mut next = Next::Call;
+        let (mut made, mut next) = (0, Next::Call);
         for (k, flight) in (k..).zip(flights) {
             // A task ends by a panic only, which ends the process too.
-            let Ok(made) = flight.await else { return Next::End };
+            let Some(end) = flight.end().await else { return (made, Next::End) };
+            made += u64::from(!REFUSALS.contains(&end.code));
             let what = self.what(at, k);
-            match self.after(at, k, what, &made).await {
+            match self.after(at, k, what, &end).await {
                 Next::Call => {}
-                // Refused because the View is over: so are all later ones.
-                Next::Again => next = Next::View,
                 ends => next = ends,
             }
         }
-        next
+        (made, next)
     }
 
     async fn after(&mut self, at: &mut At, k: u64, what: What, made: &Made) -> Next {
@@ -325,6 +338,41 @@ impl Lane {
             self.node.log.tell(json!({"e": "kept", "id": dropped.id, "result": result}));
         }
         self.apply(&dropped.view, dropped.k, &dropped.what, result);
+    }
+}
+
+/// A call of several in flight.
+enum Flight {
+    /// It had its end at the first poll.
+    Ended(Made),
+    Goes(JoinHandle<Made>),
+}
+
+impl Flight {
+    /// Polls the call once, which takes its number, and goes on with it in a task of its own.
+    async fn begin(node: &Arc<Node>, mut call: InFlight) -> Flight {
+        let polled = std::future::poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await;
+        if let Poll::Ready(made) = polled {
+            made.tell(&node.log);
+            return Flight::Ended(made);
+        }
+        let node = Arc::clone(node);
+        Flight::Goes(tokio::spawn(async move {
+            let made = call.await;
+            made.tell(&node.log);
+            made
+        }))
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self, Flight::Ended(made) if REFUSALS.contains(&made.code))
+    }
+
+    async fn end(self) -> Option<Made> {
+        match self {
+            Flight::Ended(made) => Some(made),
+            Flight::Goes(task) => task.await.ok(),
+        }
     }
 }
 

@@ -1,144 +1,98 @@
-//! The program under test: one process, one node, several tasks in lanes of their own.
+//! The program under test: one node, several tasks in lanes of their own.
 //!
 //! What all members call follows from the seed, the View, the lane and the number of the call
 //! there; how each of them goes on with it, from its name as well. Every call is in the log before
 //! it is made, and its end after it has come.
+//!
+//! `tests/soak` runs it as real processes, `src/simulation` in virtual time.
 
-mod calls;
+pub mod calls;
 mod draw;
 mod lane;
 pub mod log;
 mod number;
 mod state;
+pub mod watch;
 
 use std::collections::BTreeSet;
-use std::io::BufRead;
-use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use draw::ROLES;
 use lane::Lane;
 use log::Log;
-use potluck::{Builder, Cluster, Config, Event, KeptOut, Name, Status};
+use potluck::{Cluster, Event, KeptOut, Name, Status};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
 
 /// What the tasks of a node share.
 pub struct Node {
     cluster: Cluster,
     log: Log,
-    seed: u64,
-    name: String,
-    life: u64,
+    program: Program,
     /// The program was asked to end, together with the others.
     asked: AtomicBool,
     over: AtomicBool,
 }
 
+/// What the choices of a program follow from.
+pub struct Program {
+    pub seed: u64,
+    /// The node's name, and which of its lives this is.
+    pub name: String,
+    pub life: u64,
+    pub pace: Pace,
+}
+
+/// How much a program does; the same for all members.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Buffers are shorter by this factor.
+    pub shorter: usize,
+    /// Pauses between calls are longer by this factor.
+    pub slower: u32,
+}
+
 impl Node {
+    pub fn new(cluster: Cluster, log: Log, program: Program) -> Node {
+        let (asked, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        Node { cluster, log, program, asked, over }
+    }
+
+    /// Asks the program to end, together with those of the other members.
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Starts the tasks of the lanes.
+    pub fn lanes(self: &Arc<Node>) -> JoinSet<()> {
+        let mut lanes = JoinSet::new();
+        for role in ROLES {
+            lanes.spawn(Lane::new(Arc::clone(self), role).run());
+        }
+        lanes
+    }
+
+    /// Starts the tasks that write events and states of the node to its log.
+    pub fn watches(self: &Arc<Node>) -> [JoinHandle<()>; 2] {
+        [tokio::spawn(events(Arc::clone(self))), tokio::spawn(statuses(Arc::clone(self)))]
+    }
+
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 }
 
-/// The lanes end together in this time. If a View ends meanwhile, one may wait for another one.
-const TOGETHER: Duration = Duration::from_secs(20);
 /// For calls that have not ended, from the moment at which the node leaves.
 const LAST_CALLS: Duration = Duration::from_secs(10);
 
-/// The program's words on its command line.
-const USAGE: &str = "node NAME LIFE SEED LOG";
-
-/// Runs the program until it is asked to end, by `finish` on standard input or by SIGTERM.
-pub fn run(words: &[String]) -> ExitCode {
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG"))
-        .with_writer(std::io::stderr)
-        .try_init();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let ended = runtime.context("no runtime").and_then(|runtime| runtime.block_on(live(words)));
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn live(words: &[String]) -> Result<()> {
-    let [name, life, seed, path] = words else { bail!("{USAGE}") };
-    let (life, seed) = (life.parse().context("LIFE")?, seed.parse().context("SEED")?);
-    let log = Log::create(Path::new(path))?;
-    log.tell(json!({"e": "start", "node": name, "life": life, "pid": std::process::id()}));
-    let mut terminated = signal(SignalKind::terminate())?;
-    let cluster = Builder::new(Config::home())
-        .name(name.as_str())
-        .interfaces("eth0")
-        .min_members(2)
-        .join()
-        .await?;
-    log.tell(json!({"e": "joined", "id": cluster.status().node.to_string()}));
-    let (asked, over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let node = Arc::new(Node { cluster, log, seed, name: name.clone(), life, asked, over });
-    let watches =
-        [tokio::spawn(events(Arc::clone(&node))), tokio::spawn(statuses(Arc::clone(&node)))];
-    let mut lanes = JoinSet::new();
-    for role in ROLES {
-        lanes.spawn(Lane::new(Arc::clone(&node), role).run());
-    }
-    let mut input = input()?;
-    let mut late = std::pin::pin!(sleep(Duration::MAX));
-    loop {
-        tokio::select! {
-            line = input.recv() => match line {
-                Some(_) => {
-                    node.asked.store(true, Ordering::Relaxed);
-                    late.as_mut().reset(Instant::now() + TOGETHER);
-                }
-                // Whoever started this process has ended.
-                None => break,
-            },
-            _ = terminated.recv() => break,
-            () = late.as_mut() => break,
-            ended = lanes.join_next() => match ended {
-                Some(Ok(())) => {}
-                Some(Err(error)) => bail!("a lane: {error}"),
-                None => break,
-            },
-        }
-    }
-    leave(&node, &mut lanes).await?;
-    watches.into_iter().for_each(|watch| watch.abort());
-    Ok(())
-}
-
-/// The lines of standard input.
-fn input() -> Result<mpsc::UnboundedReceiver<String>> {
-    let (lines, input) = mpsc::unbounded_channel();
-    let read = move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if lines.send(line).is_err() {
-                return;
-            }
-        }
-    };
-    std::thread::Builder::new().name("input".to_owned()).spawn(read)?;
-    Ok(input)
-}
-
 /// Leaves the group; open calls end with an error.
-async fn leave(node: &Arc<Node>, lanes: &mut JoinSet<()>) -> Result<()> {
+pub async fn leave(node: &Arc<Node>, lanes: &mut JoinSet<()>) -> Result<()> {
     node.over.store(true, Ordering::Relaxed);
-    node.asked.store(true, Ordering::Relaxed);
+    node.ask();
     node.log.tell(json!({"e": "leaves"}));
     node.cluster.clone().leave().await;
     let all = async {
