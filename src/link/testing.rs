@@ -8,7 +8,7 @@ pub(crate) use super::handshake::testing::local;
 use super::handshake::testing::{control, session_pair, session_pair_over};
 use super::memory::testing::pipe;
 use super::twin::{Cable, Passage, data_pair};
-use super::{ControlReceiver, ControlSender, DataLink, Wire, into_control};
+use super::{ControlReceiver, ControlSender, DataLink, Stream, Wire, into_control};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
@@ -22,6 +22,11 @@ pub type Halves = (ControlSender, ControlReceiver);
 pub fn control_link() -> (Halves, Halves) {
     let ((near, far), (a, b)) = (pipe(), session_pair());
     (into_control(near, a), into_control(far, b))
+}
+
+/// The two ends of a connection in memory.
+pub fn streams() -> (Box<dyn Stream>, Box<dyn Stream>) {
+    pipe()
 }
 
 /// A data link in memory.
