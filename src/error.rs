@@ -4,6 +4,7 @@
 
 use crate::collective::{Call, EngineFault, Rejection};
 use crate::identity::{IdentityProblem, Name, NodeId};
+use crate::pairing::PairingProblem;
 use crate::partition::RosterProblem;
 use crate::view::{OpId, Rank};
 use std::fmt;
@@ -62,6 +63,8 @@ pub enum Error {
     Config(ConfigProblem),
     /// The identity file or a key file cannot be used. No file was changed.
     Identity(IdentityProblem),
+    /// A pairing code has led to no cluster key. No file was changed.
+    Pairing(PairingProblem),
     /// The engine failed in a way that a retry will not cure.
     Engine(EngineFault),
     /// The node has left the group. Final.
@@ -174,6 +177,7 @@ impl Error {
             Error::Config(ConfigProblem::NoClusterKey) => "no-cluster-key",
             Error::Config(_) => "config",
             Error::Identity(_) => "identity",
+            Error::Pairing(_) => "pairing",
             Error::Engine(_) => "engine",
             Error::Closed => "closed",
         }
@@ -215,6 +219,7 @@ impl fmt::Display for Error {
             }
             Error::Config(problem) => problem.fmt(f),
             Error::Identity(problem) => problem.fmt(f),
+            Error::Pairing(problem) => problem.fmt(f),
             Error::Engine(fault) => write!(f, "the engine failed: {fault}"),
             Error::Closed => f.write_str("this node has left the group"),
         }
@@ -276,7 +281,7 @@ impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigProblem::NoClusterKey => f.write_str(
-                "there is no cluster key: run `potluck up` on the first machine to make one, and `potluck join` on this one to enter it",
+                "there is no cluster key: run `potluck up` on the first machine to make one, and `potluck join` on this one to enter it, with the code that `potluck invite` shows there",
             ),
             ConfigProblem::BadKey(why) => write!(f, "the cluster key cannot be used: {why}"),
             ConfigProblem::BadNamespace(why) => write!(f, "the namespace cannot be used: {why}"),

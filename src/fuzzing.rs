@@ -15,13 +15,17 @@ use crate::discovery::Advert;
 use crate::election::{Durable, Message};
 use crate::engine::{EngineChoice, EngineKind, Engines};
 use crate::identity::{
-    Boot, ClusterKey, Identity, MemberId, Name, NodeId, decode_identity, encode_identity,
-    peers_file, state_file,
+    Boot, ClusterKey, Identity, MemberId, Name, NamespaceName, NodeId, decode_identity,
+    encode_identity, peers_file, state_file,
 };
 use crate::link::{
     Binding, DataHeader, DataLink, DataReceiver, DataSender, FrameReader, Hello, Initiator, Local,
     MESSAGE1_BYTES, PROVEN_BYTES, Phase, Preamble, Purpose, Responder, Role, Sealer, Session,
     Shutdown, Suite, TAG_BYTES, Terms, Wire,
+};
+use crate::pairing::{
+    CONFIRMATION_BYTES, ELEMENT_BYTES, Inviter, Joiner, PairingCode, RECEIPT_BYTES, Receipt,
+    WELCOME_BYTES, Welcome,
 };
 use crate::relay::{Act, RelayBody, RelayFrame, Switch};
 use crate::topology::Plan;
@@ -149,6 +153,11 @@ pub fn handshake(bytes: &[u8]) {
     {
         assert_eq!(Purpose::Control.preamble(), *bytes);
     }
+    if let (Some(Ok(Preamble::Pairing(selector))), Some(bytes)) =
+        (asked, bytes.first_chunk::<{ Preamble::BYTES }>())
+    {
+        assert_eq!(Preamble::of_pairing(selector), *bytes);
+    }
     round_trip::<Hello>(bytes);
     let binding = Binding { role: Role::Initiator, hash: &[7; 32], static_public: &[9; 32] };
     if let Some(proven) = bytes.first_chunk::<PROVEN_BYTES>() {
@@ -158,6 +167,48 @@ pub fn handshake(bytes: &[u8]) {
     let wanted = Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted };
     if let Some(message1) = bytes.first_chunk::<MESSAGE1_BYTES>() {
         assert!(Responder::open(&us, wanted, message1).is_err(), "forged a first message");
+    }
+}
+
+/// A code that somebody types, and a peer that does not know the code of an exchange: what it
+/// sends, first as a joiner, then as an inviter. It gets neither the key nor a confirmation that
+/// fits.
+pub fn pairing(bytes: &[u8]) {
+    if let Ok(code) = PairingCode::parse(&String::from_utf8_lossy(bytes)) {
+        assert_eq!(PairingCode::parse(&code.to_text()), Ok(code));
+    }
+    if let Ok(welcome) = Welcome::from_bytes(bytes) {
+        assert_eq!(welcome.to_bytes()[..], *bytes);
+    }
+    if let Ok(receipt) = Receipt::from_bytes(bytes) {
+        assert_eq!(receipt.to_bytes()[..], *bytes);
+    }
+    let code = PairingCode::of_random(&[5; 16]);
+    let seed = || Zeroizing::new([9; 32]);
+    let Some((element, rest)) = bytes.split_first_chunk::<ELEMENT_BYTES>() else { return };
+    if let (Ok((inviter, _)), Some(confirmation)) =
+        (Inviter::answer(&code, seed(), element), rest.first_chunk::<CONFIRMATION_BYTES>())
+    {
+        assert!(inviter.verify(confirmation).is_err(), "guessed a confirmation");
+    }
+    let (joiner, first) = Joiner::start(&code, seed());
+    if let (Ok((joiner, _)), Some(message)) =
+        (joiner.confirm(element), rest.first_chunk::<WELCOME_BYTES>())
+    {
+        assert!(joiner.open(message).is_err(), "forged a welcome");
+    }
+    // A joiner that knows the code, and then sends anything.
+    let element = first.last_chunk().expect("the first message ends with an element");
+    let (inviter, own) = Inviter::answer(&code, seed(), element).expect("an element");
+    let confirmation = Joiner::start(&code, seed()).0.confirm(&own).expect("an element").1;
+    let welcome = Welcome {
+        key: ClusterKey::from_bytes(&[7; 32]),
+        namespace: NamespaceName::default(),
+        name: Name::from_lossy("fuzz"),
+    };
+    let (inviter, _) = inviter.verify(&confirmation).expect("it knows the code").welcome(&welcome);
+    if let Some(message) = rest.first_chunk::<RECEIPT_BYTES>() {
+        assert!(inviter.receipt(message).is_err(), "forged a receipt");
     }
 }
 

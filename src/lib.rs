@@ -19,7 +19,8 @@
 //!
 //! [`Cluster::join`] starts this node. It finds others by multicast DNS, admits those that hold the
 //! cluster key, and agrees with them on a *View*: the members, their ranks, and how they exchange
-//! data. `potluck up` makes the key on the first machine, `potluck join` copies it to the others.
+//! data. `potluck up` makes the key on the first machine; `potluck invite` there and `potluck join`
+//! on the others copy it, by a short code.
 //!
 //! [`Cluster::context`] waits for a View and returns a [`Context`], which has the collectives as
 //! methods. A Context never changes to another View: when members come or go, its calls end with an
@@ -39,6 +40,7 @@
 //! | observe the group | [`Status`], [`Event`], [`Topology`], [`Plan`], [`Metrics`] |
 //! | look at the network without joining | [`look_around`], [`Surroundings`] |
 //! | manage keys | [`Keys`], [`ClusterKey`], [`NodeId`] |
+//! | let a machine in by a short code | [`Invitation`], [`join_by_code`], [`PairingCode`] |
 //! | call without async | [`blocking`] |
 //! | test a program in one process | [`Config::local`], [`reference_sum`] |
 //!
@@ -156,10 +158,13 @@ mod gloo_ffi;
 mod gradients;
 mod graph;
 mod identity;
+mod invitation;
+mod joining;
 mod keys;
 mod link;
 mod locks;
 mod metrics;
+mod pairing;
 mod partition;
 mod plan;
 mod race;
@@ -200,8 +205,11 @@ pub use graph::{LinkDirection, LinkPath, Topology, TopologyLink};
 pub use identity::{
     ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId, NodeIdTextError,
 };
+pub use invitation::{Invitation, InvitationEvent};
+pub use joining::{KeyBefore, OtherKey, Paired, join_by_code};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics};
+pub use pairing::{CodeTextError, InvitationEnd, PairingCode, PairingProblem};
 pub use partition::{Partition, RosterProblem};
 pub use plan::{Plan, SizeClass, Way, WeightedTree};
 pub use start::gloo_version;

@@ -46,6 +46,8 @@ pub enum Kinship {
     OtherVersion,
     /// It is in no cluster yet.
     None,
+    /// It is an invitation to a cluster, for [`join_by_code`](crate::join_by_code).
+    Invitation,
 }
 
 /// Listens for `patience` to the nodes that announce themselves on the interfaces of `config`. It
@@ -123,6 +125,7 @@ fn own_namespace(config: &Config) -> Result<Option<Namespace>> {
 fn neighbour(advert: Advert, ours: Option<&Namespace>) -> Neighbour {
     let kinship = match advert.tag {
         _ if advert.version != PROTOCOL_VERSION => Kinship::OtherVersion,
+        _ if advert.pairing.is_some() => Kinship::Invitation,
         None => Kinship::None,
         Some(tag) if ours.is_some_and(|namespace| namespace.tag(advert.boot) == tag) => {
             Kinship::Ours
@@ -144,11 +147,12 @@ mod tests {
     use super::*;
     use crate::discovery::Medium;
     use crate::identity::{Boot, ClusterKey, NamespaceName};
+    use crate::pairing::Selector;
 
     fn advert(instance: &str, version: u8, tag: Option<[u8; 8]>) -> Advert {
         let addresses = vec![SocketAddr::from(([10, 0, 0, 1], 47474))];
         let (instance, boot) = (instance.to_owned(), Boot(7));
-        Advert { instance, boot, tag, version, suites: 1, pairing: false, port: 47474, addresses }
+        Advert { instance, boot, tag, version, suites: 1, pairing: None, port: 47474, addresses }
     }
 
     #[test]
@@ -165,6 +169,8 @@ mod tests {
         );
         assert_eq!(kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION, None), Kinship::Other);
         assert_eq!(kinship(None, PROTOCOL_VERSION, Some(&ours)), Kinship::None);
+        let invites = Advert { pairing: Selector::of(42), ..advert("a", PROTOCOL_VERSION, None) };
+        assert_eq!(neighbour(invites, None).kinship, Kinship::Invitation);
         assert_eq!(
             kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION + 1, Some(&ours)),
             Kinship::OtherVersion

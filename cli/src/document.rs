@@ -223,6 +223,7 @@ impl From<&Neighbour> for NeighbourDocument {
             Kinship::Ours => "ours",
             Kinship::OtherVersion => "other-version",
             Kinship::None => "none",
+            Kinship::Invitation => "invitation",
             _ => "other",
         };
         let addresses = neighbour.addresses.iter().map(ToString::to_string).collect();

@@ -1,12 +1,12 @@
 //! The exit codes of the commands, and their mapping from errors.
 
-use potluck::{Cause, ConfigProblem, Error, IdentityProblem};
+use potluck::{Cause, ConfigProblem, Error, IdentityProblem, PairingProblem};
 use std::fmt;
 use std::process::ExitCode;
 
 /// The text on exit codes in `--help`.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no or too few peers, 4 a peer was lost, \
-5 another version, 6 the cluster key is missing or wrong, 130 interrupted.";
+5 another version, 6 the cluster key or the pairing code is missing or wrong, 130 interrupted.";
 
 /// An exit code. The numbers are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub enum Exit {
     Failed = 1,
     /// The command line or the environment is wrong.
     Usage = 2,
-    /// No peers, too few peers, or no node runs on this machine.
+    /// No peers, too few peers, or no node runs on this machine; no invitation, or nobody came.
     NoPeers = 3,
     /// A peer was lost.
     PeerLost = 4,
     /// The other nodes run another protocol version.
     OtherVersion = 5,
-    /// The cluster key is missing or wrong.
+    /// The cluster key or the pairing code is missing or wrong.
     Key = 6,
     /// Ended by Ctrl-C.
     Interrupted = 130,
@@ -75,10 +75,15 @@ pub fn of(error: &anyhow::Error) -> (Exit, &'static str) {
 fn of_library(error: &Error) -> Exit {
     use ConfigProblem as C;
     use IdentityProblem as I;
+    use PairingProblem as P;
     match error {
-        Error::NotEnoughPeers { .. } => Exit::NoPeers,
+        Error::NotEnoughPeers { .. } | Error::Pairing(P::NotFound | P::Unreachable { .. }) => {
+            Exit::NoPeers
+        }
+        Error::Pairing(P::OtherVersion { .. }) => Exit::OtherVersion,
         Error::Aborted { cause: Cause::MemberLost { .. } } => Exit::PeerLost,
         Error::Config(C::NoClusterKey | C::BadKey(_))
+        | Error::Pairing(P::Refused | P::Forged)
         | Error::Identity(
             I::NotAKey { .. } | I::NotAKeyVariable { .. } | I::OtherKeyStored { .. },
         ) => Exit::Key,
@@ -104,6 +109,8 @@ mod tests {
         assert_eq!(exit(Error::Config(ConfigProblem::NoClusterKey)), (Exit::Key, "no-cluster-key"));
         assert_eq!(exit(Error::Config(ConfigProblem::BadMinMembers(0))), (Exit::Usage, "config"));
         assert_eq!(exit(Error::Identity(IdentityProblem::NoHome)), (Exit::Failed, "identity"));
+        assert_eq!(exit(Error::Pairing(PairingProblem::NotFound)), (Exit::NoPeers, "pairing"));
+        assert_eq!(exit(Error::Pairing(PairingProblem::Refused)), (Exit::Key, "pairing"));
         assert_eq!(of(&anyhow::anyhow!("anything else")), (Exit::Failed, "failed"));
         assert_eq!(
             of(&Stop::with(Exit::NoPeers, "not-running", "no")),

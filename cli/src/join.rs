@@ -1,86 +1,180 @@
 //! `potluck join`: stores the cluster key of another machine.
 
-use crate::args::Which;
+use crate::args::{Where, Which};
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
 use crate::prompt;
 use anyhow::Result;
 use clap::Args;
-use potluck::{ClusterKey, Error, IdentityProblem, Keys, StoredKey};
+use potluck::{
+    ClusterKey, Error, IdentityProblem, KeyBefore, Keys, OtherKey, Paired, PairingCode, StoredKey,
+    join_by_code,
+};
 use serde_json::json;
 use std::path::PathBuf;
+use zeroize::Zeroizing;
 
 /// Take the cluster key of another machine, so that this one is admitted to its cluster
 ///
-/// The key is read from a prompt, a pipe or a file, never from the command line, where others could
-/// see it. On a machine that is in already, `potluck key --show` prints it. JSON: {ok, namespace,
-/// file, stored: "new" | "same" | "replaced"}.
+/// With the code that `potluck invite` shows on a machine that is in, this one finds that machine
+/// and takes the key from it. Without a code, the code or the key is read from a prompt, a pipe or
+/// a file; `potluck key --show` prints the key. A key is never taken from the command line, where
+/// others could see it; a code is of no use any more after it. JSON: {ok, namespace, file, stored:
+/// "new" | "same" | "replaced", inviter, address}, the last two null without a code.
 #[derive(Args, Debug)]
 pub struct Join {
+    /// The code, as 42-1234-5678; blanks and dashes do not matter
+    #[arg(value_name = "CODE")]
+    code: Vec<String>,
     #[command(flatten)]
     which: Which,
-    /// Read the key from this file; - is the standard input
-    #[arg(long, value_name = "PATH")]
+    #[command(flatten)]
+    place: Where,
+    /// Read the key or the code from this file; - is the standard input
+    #[arg(long, value_name = "PATH", conflicts_with = "code")]
     file: Option<PathBuf>,
     /// Put the key in place of a different one: this machine leaves that cluster for good
     #[arg(long)]
     replace: bool,
+    /// The machine that shows the code, as host or host:port, instead of looking for it
+    #[arg(long, value_name = "ADDRESS")]
+    peer: Option<String>,
+    /// What this machine calls itself [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
 }
 
 impl Join {
     /// Runs the command.
     pub async fn run(self, output: &Output) -> Result<Exit> {
-        let keys = Keys::of(&self.which.config())?;
-        let text = match &self.file {
-            Some(file) => prompt::secret_of(file)?,
+        let text = self.text().await?;
+        // A key begins with a letter.
+        if text.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
+            return self.by_code(&text, output).await;
+        }
+        if !self.code.is_empty() {
+            let sentence = "only a code may stand on the command line, as 42-1234-5678: others can see it. Type a key at the prompt";
+            return Err(Stop::with(Exit::Usage, "usage", sentence));
+        }
+        self.by_key(&text, output)
+    }
+
+    async fn text(&self) -> Result<Zeroizing<String>> {
+        match &self.file {
+            _ if !self.code.is_empty() => Ok(Zeroizing::new(self.code.join(" "))),
+            Some(file) => prompt::secret_of(file),
             None => {
-                prompt::secret(
-                    "Cluster key (shown by `potluck key --show` on a machine that is in): ",
-                )
-                .await?
+                prompt::secret("Code (shown by `potluck invite` on a machine that is in) or cluster key (`potluck key --show`): ")
+                    .await
+            }
+        }
+    }
+
+    async fn by_code(&self, text: &str, output: &Output) -> Result<Exit> {
+        let bad = |why: potluck::CodeTextError| Stop::with(Exit::Key, "bad-code", why.to_string());
+        let code = PairingCode::parse(text).map_err(bad)?;
+        let mut config = self.place.config(&self.which);
+        config.peers.extend(self.peer.clone());
+        config.name.clone_from(&self.name);
+        let other = if self.replace { OtherKey::Replace } else { OtherKey::Keep };
+        output.say("Looking for the machine that shows this code ...");
+        let paired = tokio::select! {
+            paired = join_by_code(config.clone(), code, other) => paired.map_err(refused)?,
+            _ = tokio::signal::ctrl_c() => {
+                return Err(Stop::with(Exit::Interrupted, "interrupted", "interrupted"));
             }
         };
-        let key = ClusterKey::parse(&text)
-            .map_err(|why| Stop::with(Exit::Key, "bad-key", why.to_string()))?;
-        let stored = self.store(&keys, &key)?;
-        let file = keys.cluster_key_file();
-        let document =
-            json!({ "ok": true, "namespace": keys.namespace(), "file": file, "stored": stored });
+        let Paired { namespace, file, before, inviter, address, .. } = paired;
+        let document = json!({
+            "ok": true,
+            "namespace": namespace,
+            "file": file,
+            "stored": stored(before),
+            "inviter": inviter.as_str(),
+            "address": address,
+        });
         output.result(&document, || {
-            let what = match stored {
-                "same" => "This key is already in",
-                "replaced" => "The key has replaced another one in",
-                _ => "The key is in",
-            };
-            format!("{what} {}.", file.display())
+            format!("{inviter} has let this machine in. {} {}.", what(before), file.display())
         })?;
-        if matches!(keys.cluster_key(), Ok(Some(StoredKey::Environment(other))) if other != key) {
-            output.say("Another key is in POTLUCK_KEY, which comes before the file: unset it to use this one.");
-        }
-        output.say(&format!(
-            "Next: start your program here, or try the network with `potluck up{}` on both machines.",
-            self.which.flag()
-        ));
+        config.namespace = Some(namespace.clone());
+        let key = ClusterKey::parse(&prompt::secret_of(&file)?)?;
+        let named = if namespace == "default" { None } else { Some(namespace) };
+        next(&Keys::of(&config)?, &key, &Which { namespace: named }, output);
         Ok(Exit::Done)
     }
 
-    fn store(&self, keys: &Keys, key: &ClusterKey) -> Result<&'static str> {
+    fn by_key(&self, text: &str, output: &Output) -> Result<Exit> {
+        let keys = Keys::of(&self.which.config())?;
+        let key = ClusterKey::parse(text)
+            .map_err(|why| Stop::with(Exit::Key, "bad-key", why.to_string()))?;
+        let before = self.store(&keys, &key)?;
+        let file = keys.cluster_key_file();
+        let document = json!({
+            "ok": true,
+            "namespace": keys.namespace(),
+            "file": file,
+            "stored": stored(before),
+            "inviter": null,
+            "address": null,
+        });
+        output.result(&document, || format!("{} {}.", what(before), file.display()))?;
+        next(&keys, &key, &self.which, output);
+        Ok(Exit::Done)
+    }
+
+    fn store(&self, keys: &Keys, key: &ClusterKey) -> Result<KeyBefore> {
         let there = keys.cluster_key_file().symlink_metadata().is_ok();
         match keys.store_cluster_key(key) {
-            Ok(()) => Ok(if there { "same" } else { "new" }),
+            Ok(()) => Ok(if there { KeyBefore::SameKey } else { KeyBefore::Nothing }),
             Err(Error::Identity(IdentityProblem::OtherKeyStored { .. })) if self.replace => {
                 keys.replace_cluster_key(key)?;
-                Ok("replaced")
+                Ok(KeyBefore::AnotherKey)
             }
-            Err(Error::Identity(IdentityProblem::OtherKeyStored { path })) => Err(Stop::with(
-                Exit::Key,
-                "other-key-stored",
-                format!(
-                    "{}: a different cluster key is stored here. Keep both with --namespace NAME, or leave that cluster with --replace",
-                    path.display()
-                ),
-            )),
-            Err(other) => Err(other.into()),
+            Err(other) => Err(refused(other)),
         }
     }
+}
+
+/// An error of the library, with the options of this command if a different key is stored.
+fn refused(error: Error) -> anyhow::Error {
+    match error {
+        Error::Identity(IdentityProblem::OtherKeyStored { path }) => Stop::with(
+            Exit::Key,
+            "other-key-stored",
+            format!(
+                "{}: a different cluster key is stored here. Keep both with --namespace NAME, or leave that cluster with --replace",
+                path.display()
+            ),
+        ),
+        other => other.into(),
+    }
+}
+
+fn stored(before: KeyBefore) -> &'static str {
+    match before {
+        KeyBefore::Nothing => "new",
+        KeyBefore::SameKey => "same",
+        KeyBefore::AnotherKey => "replaced",
+    }
+}
+
+fn what(before: KeyBefore) -> &'static str {
+    match before {
+        KeyBefore::Nothing => "The key is in",
+        KeyBefore::SameKey => "This key is already in",
+        KeyBefore::AnotherKey => "The key has replaced another one in",
+    }
+}
+
+/// Says what to do next, and what hinders it.
+fn next(keys: &Keys, key: &ClusterKey, which: &Which, output: &Output) {
+    if matches!(keys.cluster_key(), Ok(Some(StoredKey::Environment(other))) if other != *key) {
+        output.say(
+            "Another key is in POTLUCK_KEY, which comes before the file: unset it to use this one.",
+        );
+    }
+    output.say(&format!(
+        "Next: start your program here, or try the network with `potluck up{}` on both machines.",
+        which.flag()
+    ));
 }

@@ -9,6 +9,7 @@ mod document;
 mod exit;
 mod graph_document;
 mod identity;
+mod invite;
 mod join;
 mod key;
 mod output;
@@ -42,6 +43,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Up(up::Up),
+    Invite(invite::Invite),
     Join(join::Join),
     Status(status::Ask),
     Identity(identity::Show),
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
 async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
     match verb {
         Verb::Up(up) => up.run(output).await,
+        Verb::Invite(invite) => invite.run(output).await,
         Verb::Join(join) => join.run(output).await,
         Verb::Status(status) => status.run(output).await,
         Verb::Identity(identity) => identity.run(output),

@@ -128,6 +128,9 @@ fn line(neighbour: &NeighbourDocument) -> String {
             neighbour.version
         ),
         "none" => "a node without a cluster".to_owned(),
+        "invitation" => {
+            "an invitation: `potluck join CODE` with the code that is shown there".to_owned()
+        }
         _ => "a node of another cluster: `potluck join` enters it with its key".to_owned(),
     };
     format!("{}  {whose}", neighbour.addresses.join(" "))

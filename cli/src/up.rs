@@ -101,9 +101,13 @@ impl Up {
         let made = json!({ "event": "key-made", "file": file });
         output.result(&made, || format!("Made a new cluster key: {}", file.display()))?;
         let flag = self.which.flag();
-        output.say(&format!("On the next machine type: potluck join{flag}"));
-        output
-            .say(&format!("It asks for the key, which this prints here: potluck key --show{flag}"));
+        output.say(&format!(
+            "To let the next machine in, type here in another window: potluck invite{flag}"
+        ));
+        output.say("It shows a code, for `potluck join CODE` on that machine.");
+        output.say(&format!(
+            "Or print the key here, and type it at `potluck join` there: potluck key --show{flag}"
+        ));
         Ok(())
     }
 
@@ -120,8 +124,15 @@ impl Up {
         };
         if let Some((_, at)) = at(Kinship::Other) {
             let sentence = format!(
-                "a cluster is on this network{at}, so no key was made. To enter it type: potluck join{flag} (there, \
-                 `potluck key --show` prints its key). To make another cluster beside it: potluck up --new{flag}"
+                "a cluster is on this network{at}, so no key was made. To enter it type: potluck join CODE{flag} (there, \
+                 `potluck invite` shows a code). To make another cluster beside it: potluck up --new{flag}"
+            );
+            return Err(Stop::with(Exit::Key, "cluster-here", sentence));
+        }
+        if let Some((_, at)) = at(Kinship::Invitation) {
+            let sentence = format!(
+                "a cluster on this network invites{at}, so no key was made. To enter it type: potluck join CODE, with the code that \
+                 is shown there. To make another cluster beside it: potluck up --new{flag}"
             );
             return Err(Stop::with(Exit::Key, "cluster-here", sentence));
         }

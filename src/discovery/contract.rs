@@ -8,6 +8,7 @@ use super::sighting::Tag;
 use super::sighting::testing::advert;
 use super::{Advert, Discovery, Sighting};
 use crate::identity::Boot;
+use crate::pairing::Selector;
 use std::any::Any;
 use std::future::Future;
 use std::time::Duration;
@@ -79,7 +80,7 @@ async fn a_withdrawn_advert_vanishes(mut stage: impl Stage) {
 
 async fn a_changed_advert_is_seen_again(mut stage: impl Stage) {
     let (mut a, mut b) = (stage.node(), stage.node());
-    let open = Advert { pairing: true, ..advert(41, None) };
+    let open = Advert { pairing: Selector::of(42), ..advert(41, None) };
     announce(&mut *a, &advert(41, None)).await;
     within("the first advert", sees(&mut *b, 41)).await;
     announce(&mut *a, &open).await;

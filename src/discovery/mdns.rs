@@ -190,7 +190,10 @@ impl MdnsDiscovery {
             self.counts.dropped += 1;
             return None;
         };
-        for interface in interfaces_of(service) {
+        // An invitation is no node: it must not look as if one were heard.
+        let interfaces =
+            if advert.pairing.is_none() { interfaces_of(service) } else { BTreeSet::new() };
+        for interface in interfaces {
             *self.counts.adverts.entry(interface).or_default() += 1;
         }
         Some(Sighting::Appeared(advert))

@@ -159,6 +159,8 @@ impl Roster {
     pub fn sighted(&mut self, sighting: Sighting, now_ms: u64) {
         match sighting {
             Sighting::Appeared(advert) if advert.boot == self.me => {}
+            // An invitation is no node, and its port answers none.
+            Sighting::Appeared(advert) if advert.pairing.is_some() => {}
             Sighting::Appeared(advert) if self.is_ours(&advert) => self.appeared(advert, now_ms),
             Sighting::Appeared(advert) => self.other_appeared(advert, now_ms),
             Sighting::Vanished { instance } => self.vanished(&instance),

@@ -71,6 +71,17 @@ fn other_clusters_and_versions_are_shown_and_never_dialled() {
 }
 
 #[test]
+fn an_invitation_is_neither_dialled_nor_shown_as_a_cluster() {
+    let mut roster = roster();
+    for advert in [advert(1, None), ours(2)] {
+        let pairing = crate::pairing::Selector::of(42);
+        appeared(&mut roster, Advert { pairing, ..advert }, 0);
+    }
+    assert_eq!((due(&mut roster, 0), roster.next_due(0)), (vec![], None));
+    assert_eq!((roster.others().count(), roster.entries()), (0, vec![]));
+}
+
+#[test]
 fn a_node_that_gets_the_key_moves_from_the_others_to_the_peers_and_back() {
     let mut roster = roster();
     appeared(&mut roster, advert(1, None), 0);

@@ -7,6 +7,7 @@
 //! secret is [`Advert::tag`], which looks random without the cluster key.
 
 use crate::identity::Boot;
+use crate::pairing::Selector;
 use crate::wire::{Malformed, PROTOCOL_VERSION};
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use std::net::SocketAddr;
@@ -27,8 +28,8 @@ pub struct Advert {
     pub version: u8,
     /// Supported handshake suites, as bits. So far there is one.
     pub suites: u8,
-    /// Whether a pairing window is open.
-    pub pairing: bool,
+    /// This is no node but an invitation, whose code begins with these two digits.
+    pub pairing: Option<Selector>,
     /// Its TCP port.
     pub port: u16,
     /// Addresses to dial, at most [`Advert::ADDRESSES_MAX`].
@@ -65,8 +66,8 @@ impl Advert {
         BASE32_NOPAD.encode(&random).to_ascii_lowercase()
     }
 
-    /// The TXT record: `v` decimal, `b`, `t` and `s` in lower-case hexadecimal, `pair` only while
-    /// it is true.
+    /// The TXT record: `v` decimal, `b`, `t` and `s` in lower-case hexadecimal, `pair` only of an
+    /// invitation, two digits.
     pub fn to_txt(&self) -> Vec<TxtEntry> {
         let mut txt = vec![
             ("v", self.version.to_string()),
@@ -76,8 +77,8 @@ impl Advert {
             txt.push(("t", HEXLOWER.encode(&tag)));
         }
         txt.push(("s", HEXLOWER.encode(&[self.suites])));
-        if self.pairing {
-            txt.push(("pair", "1".to_owned()));
+        if let Some(selector) = self.pairing {
+            txt.push(("pair", selector.to_string()));
         }
         txt
     }
@@ -109,7 +110,7 @@ impl Advert {
             tag: None,
             version,
             suites: 0,
-            pairing: false,
+            pairing: None,
             port,
             addresses: bounded(addresses),
         };
@@ -123,9 +124,8 @@ impl Advert {
         let tag = fields.tag.map(hex::<8>).transpose()?;
         let [suites] = hex(fields.suites.ok_or(Malformed::Truncated)?)?;
         let pairing = match fields.pairing {
-            None => false,
-            Some(b"1") => true,
-            Some(_) => return Err(Malformed::UnknownTag),
+            None => None,
+            Some(text) => Some(Selector::parse(text).ok_or(Malformed::UnknownTag)?),
         };
         (self.tag, self.suites, self.pairing) = (tag, suites, pairing);
         Ok(())
@@ -210,7 +210,7 @@ pub(crate) mod testing {
             tag,
             version: PROTOCOL_VERSION,
             suites: 1,
-            pairing: false,
+            pairing: None,
             port,
             addresses: vec![SocketAddr::from(([127, 0, 0, 1], port))],
         }
@@ -230,15 +230,15 @@ mod tests {
 
     #[test]
     fn the_record_has_the_five_fields_and_no_more() {
-        let advert = Advert { pairing: true, ..advert(0x1234, Some([0xab; 8])) };
+        let advert = Advert { pairing: Selector::of(7), ..advert(0x1234, Some([0xab; 8])) };
         let text: Vec<String> =
             advert.to_txt().iter().map(|(key, value)| format!("{key}={value}")).collect();
-        assert_eq!(text, ["v=1", "b=0000000000001234", "t=abababababababab", "s=01", "pair=1"]);
+        assert_eq!(text, ["v=1", "b=0000000000001234", "t=abababababababab", "s=01", "pair=07"]);
     }
 
     #[test]
     fn every_shortened_or_missing_value_is_refused() {
-        let whole = Advert { pairing: true, ..advert(7, Some([9; 8])) };
+        let whole = Advert { pairing: Selector::of(42), ..advert(7, Some([9; 8])) };
         let txt = whole.to_txt();
         for (at, (key, value)) in txt.iter().enumerate() {
             for end in 0..value.len() {
@@ -290,7 +290,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn adverts_survive_their_record(boot: u64, tag: Option<[u8; 8]>, suites: u8, pairing: bool, port in 1u16..) {
+        fn adverts_survive_their_record(boot: u64, tag: Option<[u8; 8]>, suites: u8, pairing in 0u8..101, port in 1u16..) {
+            let pairing = Selector::of(pairing);
             let addresses = vec![SocketAddr::from(([192, 168, 1, 1], port))];
             let sent = Advert { boot: Boot(boot), tag, suites, pairing, port, addresses, ..advert(0, None) };
             prop_assert_eq!(decoded(&sent, &sent.to_txt()), Ok(sent));
@@ -310,7 +311,7 @@ mod tests {
 
         #[test]
         fn one_wrong_byte_never_passes_as_the_same_advert(at in 0usize..5, byte in 0usize..16, value: u8) {
-            let sent = Advert { pairing: true, ..advert(77, Some([0x5a; 8])) };
+            let sent = Advert { pairing: Selector::of(42), ..advert(77, Some([0x5a; 8])) };
             let txt = sent.to_txt();
             let mut raw: Vec<(&str, Vec<u8>)> = txt.iter().map(|(key, value)| (*key, value.clone().into_bytes())).collect();
             let len = raw[at].1.len();

@@ -293,7 +293,7 @@ impl Node {
             tag: Some(self.config.namespace.tag(self.me.boot)),
             version: PROTOCOL_VERSION,
             suites: 1,
-            pairing: false,
+            pairing: None,
             port: self.port,
             addresses: self.config.advertised.clone(),
         }

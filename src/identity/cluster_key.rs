@@ -83,8 +83,8 @@ impl ClusterKey {
         ClusterKey(secret)
     }
 
-    /// The raw key, for deriving other keys.
-    pub(super) fn bytes(&self) -> &[u8; ClusterKey::BYTES] {
+    /// The raw key, for deriving other keys and for handing it on, sealed.
+    pub(crate) fn bytes(&self) -> &[u8; ClusterKey::BYTES] {
         &self.0.0
     }
 

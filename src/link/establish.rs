@@ -109,6 +109,8 @@ fn terms_of(
     match preamble {
         Preamble::Control => Ok((Purpose::Control, None)),
         Preamble::Relink => Ok((Purpose::Relink, None)),
+        // An invitation has a port of its own.
+        Preamble::Pairing(_) => Err(Refusal::NotPotluck),
         Preamble::Data(ask) => {
             let known = known(&ask)?;
             Ok((Purpose::Data { view: known.view, src: ask.src, dst: ask.dst }, Some(known.expect)))
@@ -268,6 +270,9 @@ mod tests {
         let terms = crate::link::handshake::testing::control();
         let (_, wrong_key) = Initiator::start(&stranger, terms).expect("randomness");
         assert_eq!(answer_to(&wrong_key, &replays).await, (Some(Refusal::WrongKey), Vec::new()));
+        let joiner = crate::pairing::Selector::of(42).expect("below 100");
+        let pairing = [&Preamble::of_pairing(joiner)[..], &[b'A'; 33]].concat();
+        assert_eq!(answer_to(&pairing, &replays).await, (Some(Refusal::NotPotluck), Vec::new()));
         let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(40);
         assert_eq!(answer_to(&request, &replays).await, (Some(Refusal::NotPotluck), Vec::new()));
         let mut newer = recorded().await[0].clone();

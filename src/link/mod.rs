@@ -39,7 +39,7 @@ pub use gate::{Gate, Replays, Ticket};
 pub use hello::{Hello, Wire};
 pub use local::Local;
 pub use memory::MemoryWorld;
-pub use preamble::{DataAsk, Purpose};
+pub use preamble::{DataAsk, Preamble, Purpose};
 pub use processor::quick_suite;
 pub use refusal::Refusal;
 pub use session::Session;
@@ -54,7 +54,6 @@ pub use {
     frame::FrameReader,
     handshake::{Initiator, MESSAGE1_BYTES, Responder, Terms},
     hello::{Binding, PROVEN_BYTES, Role},
-    preamble::Preamble,
     session::{Sealer, TAG_BYTES},
     suite::Suite,
 };

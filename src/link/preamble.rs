@@ -12,6 +12,7 @@
 //! ends must know it.
 
 use super::refusal::Refusal;
+use crate::pairing::Selector;
 use crate::view::{Rank, ViewDigest};
 use crate::wire::{Decode, Malformed, PROTOCOL_VERSION, Reader};
 
@@ -54,6 +55,9 @@ pub enum Preamble {
     Data(DataAsk),
     /// Another path for a data link.
     Path(DataAsk),
+    /// No link, but the cluster key, by the code of the invitation with this selector. Nodes do not
+    /// answer it; see [`crate::pairing`].
+    Pairing(Selector),
 }
 
 /// The data link that a peer asks for. Unproven until the handshake has finished.
@@ -97,8 +101,26 @@ impl Preamble {
                 let ask = DataAsk { hint: r.array()?, src, dst };
                 Ok(if purpose == DATA { Preamble::Data(ask) } else { Preamble::Path(ask) })
             }
+            PAIRING => {
+                let selector = Selector::of(r.u8()?).ok_or(Malformed::TooLong)?;
+                let rest_is_zero = r.array::<9>()? == [0; 9];
+                rest_is_zero.then_some(Preamble::Pairing(selector)).ok_or(Malformed::Inconsistent)
+            }
             _ => Err(Malformed::UnknownTag),
         }
+    }
+}
+
+impl Preamble {
+    /// Encodes the preamble of a joiner.
+    /// ```text
+    /// magic(4) version(1) suite+purpose(1) selector(1) zero(9)
+    /// ```
+    pub fn of_pairing(selector: Selector) -> [u8; Preamble::BYTES] {
+        let mut out = [0; Preamble::BYTES];
+        out[..4].copy_from_slice(&MAGIC);
+        (out[4], out[5], out[6]) = (PROTOCOL_VERSION, PAIRING, selector.number());
+        out
     }
 }
 
@@ -139,6 +161,8 @@ const CONTROL: u8 = 0x10;
 const DATA: u8 = 0x11;
 const PATH: u8 = 0x12;
 const RELINK: u8 = 0x13;
+/// No handshake of Noise follows.
+const PAIRING: u8 = 0x14;
 
 #[cfg(test)]
 mod tests {
@@ -157,6 +181,15 @@ mod tests {
         let path = Purpose::Path { view: ViewDigest([0xd1; 32]), src: Rank(2), dst: Rank(5) };
         assert_eq!(Preamble::parse(&path.preamble()), Ok(Preamble::Path(ask)));
         assert_ne!(path.prologue(), data().prologue());
+        for selector in [0, 42, 99].map(|number| Selector::of(number).expect("below 100")) {
+            let preamble = Preamble::of_pairing(selector);
+            assert_eq!(Preamble::parse(&preamble), Ok(Preamble::Pairing(selector)));
+            for (at, byte) in [(6, 100), (7, 1), (15, 1)] {
+                let mut bytes = preamble;
+                bytes[at] = byte;
+                assert_eq!(Preamble::parse(&bytes), Err(Refusal::NotPotluck), "byte {at}");
+            }
+        }
     }
 
     #[test]
@@ -165,7 +198,7 @@ mod tests {
         newer[4] = 9;
         assert_eq!(Preamble::parse(&newer), Err(Refusal::OtherVersion { theirs: 9 }));
         assert_eq!(Preamble::parse(b"GET / HTTP/1.1\r\n"), Err(Refusal::NotPotluck));
-        for (at, byte) in [(0, b'P'), (5, 0x20), (5, 0x14), (6, 1), (15, 1)] {
+        for (at, byte) in [(0, b'P'), (5, 0x20), (5, 0x15), (6, 1), (15, 1)] {
             let mut bytes = Purpose::Control.preamble();
             bytes[at] = byte;
             assert_eq!(Preamble::parse(&bytes), Err(Refusal::NotPotluck), "byte {at}");

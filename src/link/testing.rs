@@ -10,7 +10,7 @@ use super::memory::testing::pipe;
 #[cfg(potluck_threads)]
 use super::memory::testing::pipe_of;
 use super::twin::{Cable, Passage, data_pair};
-use super::{ControlReceiver, ControlSender, DataLink, Wire, into_control};
+use super::{ControlReceiver, ControlSender, DataLink, Stream, Wire, into_control};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
@@ -31,6 +31,11 @@ pub fn control_link() -> (Halves, Halves) {
 pub fn control_link_of(bytes: usize) -> (Halves, Halves) {
     let ((near, far), (a, b)) = (pipe_of(bytes), session_pair());
     (into_control(near, a), into_control(far, b))
+}
+
+/// The two ends of a connection in memory.
+pub fn streams() -> (Box<dyn Stream>, Box<dyn Stream>) {
+    pipe()
 }
 
 /// A data link in memory.

@@ -3,6 +3,7 @@
 mod demo;
 mod keys;
 mod nodes;
+mod pairing;
 mod pictures;
 mod run;
 
@@ -19,6 +20,7 @@ fn main() {
     suite.test("key: a file that others may read is refused", keys::loose_permissions);
     suite.test("key: only printed on demand", keys::show_on_demand);
     suite.test("a wrong name or number is wrong usage", keys::wrong_usage);
+    pairing(&mut suite);
     suite.test_needing(
         "up: the first machine makes a key and says why it is alone",
         &[Need::Lab],
@@ -62,4 +64,27 @@ fn main() {
         demo::interrupted,
     );
     suite.run();
+}
+
+fn pairing(suite: &mut Suite) {
+    let tests: [(&str, fn() -> anyhow::Result<()>); 10] = [
+        ("invite: a machine on the switch joins by the code", pairing::two_machines),
+        ("invite: beside a node, and found by hand", pairing::beside_a_node),
+        ("invite: three wrong codes end it", pairing::wrong_codes),
+        ("invite: as many machines as asked for, and no more", pairing::several_machines),
+        ("invite: ends with its time", pairing::expired),
+        ("invite: ends when it is interrupted", pairing::interrupted),
+        ("join: by code into the namespace of the other machine", pairing::namespaces),
+        ("join: by code a second key replaces the first only on demand", pairing::another_key),
+        ("join: a code from words, a pipe and a file", pairing::typed),
+        ("join: without an invitation it says so", pairing::nobody_invites),
+    ];
+    for (name, test) in tests {
+        suite.test_needing(name, &[Need::Lab], test);
+    }
+    suite.test_needing(
+        "up: beside an invitation no key is made",
+        &[Need::Lab],
+        pairing::up_beside_an_invitation,
+    );
 }

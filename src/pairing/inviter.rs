@@ -1,0 +1,150 @@
+//! Layer: Host.
+//!
+//! The inviter: answers joiners until the invitation has ended.
+
+use super::talk::{Terms, Visit, receive};
+use super::window::InvitationEnd;
+use crate::discovery::{AddressPolicy, Advert, Discovery};
+use crate::driver::{Wires, Wiring};
+use crate::link::{Gate, Listener, Stream, Ticket};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+/// What an inviter needs of the system.
+pub struct Doors {
+    /// Its port.
+    pub listener: Box<dyn Listener>,
+    /// Announces it.
+    pub discovery: Box<dyn Discovery>,
+    /// The interfaces that it uses.
+    pub wires: Box<dyn Wires>,
+}
+
+/// The inviter while the invitation stands.
+struct Inviter {
+    terms: Arc<Terms>,
+    gate: Gate,
+    /// What [`Doors::wires`] said last; `None` if every interface is used.
+    wiring: Option<Wiring>,
+    visits: JoinSet<(Ticket, IpAddr, Visit)>,
+}
+
+/// Answers joiners until the invitation has ended or `wanted` does, then withdraws the
+/// announcement. Tells `heard` of each visit that is worth a word. Returns `None` if the invitation
+/// was not wanted any longer.
+pub async fn invite(
+    mut doors: Doors,
+    advert: Advert,
+    terms: Arc<Terms>,
+    mut heard: impl FnMut(IpAddr, Visit),
+    wanted: impl Future<Output = ()>,
+) -> Option<InvitationEnd> {
+    if let Err(problem) = doors.discovery.announce(&advert).await {
+        tracing::warn!(%problem, "only machines that are told this one's address find it");
+    }
+    let wiring = doors.wires.look();
+    let mut inviter = Inviter { terms, gate: Gate::new(), wiring, visits: JoinSet::new() };
+    let end = tokio::select! {
+        end = inviter.run(&mut doors, &mut heard) => Some(end),
+        () = wanted => None,
+    };
+    // Nobody is answered while the announcement is withdrawn.
+    drop((inviter, doors.listener));
+    doors.discovery.withdraw().await;
+    end
+}
+
+impl Inviter {
+    async fn run(
+        &mut self,
+        doors: &mut Doors,
+        heard: &mut impl FnMut(IpAddr, Visit),
+    ) -> InvitationEnd {
+        let mut look_at = Instant::now() + LOOK;
+        loop {
+            let (end, is_busy) =
+                self.terms.window(|window, now| (window.end(now), window.is_busy()));
+            if let Some(end) = end.filter(|_| !is_busy) {
+                // What has ended it is told, too: on this thread, a visit that was judged is over.
+                while let Some(done) = self.visits.try_join_next() {
+                    self.on_visited(done, heard);
+                }
+                return end;
+            }
+            tokio::select! {
+                accepted = doors.listener.accept(), if end.is_none() => match accepted {
+                    Ok((stream, from)) => self.on_accepted(stream, from),
+                    // The port is broken: nobody can come any more.
+                    Err(_) => return InvitationEnd::Expired,
+                },
+                Some(done) = self.visits.join_next() => self.on_visited(done, heard),
+                // Discovery works only while it is read.
+                _ = doors.discovery.next() => {}
+                () = sleep_until(look_at) => {
+                    look_at = Instant::now() + LOOK;
+                    self.look(doors);
+                }
+            }
+        }
+    }
+
+    fn on_accepted(&mut self, stream: Box<dyn Stream>, from: SocketAddr) {
+        let ip = from.ip().to_canonical();
+        let now_ms = self.terms.window(|_, now| now);
+        if !self.is_used(&*stream) {
+            tracing::debug!(from = %ip, "refused a connection to an interface that is not used");
+            return;
+        }
+        let Ok(ticket) = self.gate.admit(now_ms, ip) else { return };
+        let terms = Arc::clone(&self.terms);
+        self.visits.spawn(async move { (ticket, ip, receive(stream, &terms).await) });
+    }
+
+    fn on_visited(
+        &mut self,
+        done: Result<(Ticket, IpAddr, Visit), JoinError>,
+        heard: &mut impl FnMut(IpAddr, Visit),
+    ) {
+        // An error would be a panic in the exchange.
+        let Ok((ticket, from, visit)) = done else { return };
+        self.gate.release(ticket);
+        match visit {
+            Visit::Left(trouble) => tracing::debug!(%from, %trouble, "nobody was let in"),
+            visit => heard(from, visit),
+        }
+    }
+
+    /// Whether a connection has come to an interface that is used. The port itself listens on all.
+    fn is_used(&self, stream: &dyn Stream) -> bool {
+        let Some(wiring) = &self.wiring else { return true };
+        if wiring.policy == AddressPolicy::Loopback {
+            return true; // the port listens there only
+        }
+        let Ok(at) = stream.local_addr() else { return false };
+        let ip = at.ip().to_canonical();
+        wiring.chosen.iter().any(|interface| interface.addresses.iter().any(|a| a.ip == ip))
+    }
+
+    /// Follows the interfaces, and looks at the clock: the time of the invitation may be over.
+    fn look(&mut self, doors: &mut Doors) {
+        let Some(wiring) = doors.wires.look() else { return };
+        if self.wiring.as_ref() == Some(&wiring) {
+            return;
+        }
+        if wiring.policy != AddressPolicy::Loopback {
+            let names: Vec<String> = wiring.chosen.iter().map(|i| i.name.clone()).collect();
+            doors.discovery.follow(&names);
+        }
+        self.wiring = Some(wiring);
+    }
+}
+
+/// Interval between two looks at the interfaces and the clock.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+#[path = "inviter_tests.rs"]
+mod tests;

@@ -1,0 +1,33 @@
+//! Layer: Doors.
+//!
+//! Pairing: how the cluster key gets to a new machine with a short code that a person carries
+//! there.
+//!
+//! The inviter opens a [`Window`], listens, and announces an advert of its own that has the code's
+//! [`Selector`] and no tag, so that it shows no relation to a cluster. The joiner finds it, or is
+//! told its address, and both run the `exchange` on one TCP connection. What a peer gets wrong is
+//! counted by the window; a peer that asks for anything else gets no byte.
+
+mod code;
+mod exchange;
+mod inviter;
+mod message;
+mod problem;
+mod seeker;
+mod talk;
+#[cfg(test)]
+mod testing;
+mod window;
+
+pub use code::{CodeTextError, PairingCode, Selector};
+pub use inviter::{Doors, invite};
+pub use message::{Kept, Receipt, Welcome};
+pub use problem::PairingProblem;
+pub use seeker::{Found, Hints, seek};
+pub use talk::{Terms, Visit};
+pub use window::{InvitationEnd, Window};
+
+#[cfg(fuzzing)]
+pub use exchange::{
+    CONFIRMATION_BYTES, ELEMENT_BYTES, Inviter, Joiner, RECEIPT_BYTES, WELCOME_BYTES,
+};

@@ -1,0 +1,58 @@
+//! Layer: Words.
+//!
+//! Why a code did not lead to a cluster key.
+
+use crate::wire::PROTOCOL_VERSION;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Why a code did not lead to a cluster key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PairingProblem {
+    /// No machine with this invitation was found.
+    NotFound,
+    /// A machine announces the invitation, and cannot be reached.
+    Unreachable {
+        /// One of its addresses.
+        at: SocketAddr,
+    },
+    /// The machine with this invitation has ended the exchange: the code is wrong, or the
+    /// invitation has just ended.
+    Refused,
+    /// The machine that answered does not know the code, or what it sent was changed on the way.
+    Forged,
+    /// The machine with this invitation speaks another version of the protocol.
+    OtherVersion {
+        /// The version that it announces.
+        theirs: u8,
+    },
+}
+
+impl fmt::Display for PairingProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PairingProblem::NotFound => f.write_str(
+                "no invitation with this code was found: run `potluck invite` on a machine that is in, or name that machine with \
+                 --peer HOST if multicast does not reach it",
+            ),
+            PairingProblem::Unreachable { at } => write!(
+                f,
+                "the machine that invites cannot be reached at {at}: open TCP ports 47474 to 47489 in its firewall"
+            ),
+            PairingProblem::Refused => f.write_str(
+                "the code was not accepted: it is wrong, or the invitation has ended. Three wrong codes end it; `potluck invite` \
+                 makes a new one",
+            ),
+            PairingProblem::Forged => f.write_str(
+                "the machine that answered does not know the code, or somebody changed what it sent; no key was taken",
+            ),
+            PairingProblem::OtherVersion { theirs } => write!(
+                f,
+                "the machine that invites speaks protocol {theirs}, this one {PROTOCOL_VERSION}: run the same version on both"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PairingProblem {}

@@ -1,0 +1,230 @@
+//! Layer: Host.
+//!
+//! The joiner: finds the invitation of a code, and takes the key there.
+
+use super::code::{PairingCode, Selector};
+use super::message::Welcome;
+use super::problem::PairingProblem;
+use super::talk::{Reply, Stage, Trouble, ask};
+use crate::discovery::{AddressPolicy, Advert, Discovery, Sighting};
+use crate::link::{Net, Stream};
+use crate::wire::PROTOCOL_VERSION;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// Where to look for the invitation.
+pub enum Hints {
+    /// Among the announcements on the network; these addresses may be dialled.
+    Announced(Box<dyn Discovery>, AddressPolicy),
+    /// At these addresses, one list for each machine.
+    Named(Vec<Vec<SocketAddr>>),
+}
+
+/// An invitation that has let this machine in.
+pub struct Found {
+    /// What the inviter has given.
+    pub welcome: Welcome,
+    /// Its address.
+    pub from: SocketAddr,
+    /// Tells it whether the key was kept.
+    pub reply: Reply,
+}
+
+/// Looks for the invitation of `code` and proves the code there. Takes at most
+/// [`SEEK_TIMEOUT`]. Each machine is asked once, because it may count a wrong code.
+pub async fn seek(
+    net: Arc<dyn Net>,
+    hints: Hints,
+    code: PairingCode,
+) -> Result<Found, PairingProblem> {
+    let mut search = Search {
+        net,
+        code,
+        guesses: Arc::new(AtomicUsize::new(GUESSES_MAX)),
+        attempts: JoinSet::new(),
+        known: BTreeSet::new(),
+        problem: PairingProblem::NotFound,
+    };
+    let found = timeout(SEEK_TIMEOUT, search.run(hints)).await;
+    found.unwrap_or(None).ok_or(search.problem)
+}
+
+struct Search {
+    net: Arc<dyn Net>,
+    code: PairingCode,
+    /// How many peers may still learn whether a guess of theirs at the code is right.
+    guesses: Arc<AtomicUsize>,
+    attempts: JoinSet<Result<Found, PairingProblem>>,
+    /// The machines that are or were asked, by the instance of their advert.
+    known: BTreeSet<String>,
+    /// The most that is known about why there is no key.
+    problem: PairingProblem,
+}
+
+impl Search {
+    async fn run(&mut self, hints: Hints) -> Option<Found> {
+        match hints {
+            Hints::Named(machines) => {
+                machines.into_iter().take(MACHINES_MAX).for_each(|at| self.attempt(at, At::Named));
+                while let Some(ended) = self.attempts.join_next().await {
+                    if let Some(found) = self.ended(ended.ok()?) {
+                        return Some(found);
+                    }
+                }
+                None
+            }
+            Hints::Announced(discovery, policy) => self.listen(discovery, &policy).await,
+        }
+    }
+
+    async fn listen(
+        &mut self,
+        mut discovery: Box<dyn Discovery>,
+        policy: &AddressPolicy,
+    ) -> Option<Found> {
+        let began = Instant::now();
+        let mut until = began + LISTEN;
+        loop {
+            tokio::select! {
+                sighting = discovery.next() => self.sighted(sighting, policy),
+                Some(ended) = self.attempts.join_next() => {
+                    if let Some(found) = self.ended(ended.ok()?) {
+                        return Some(found);
+                    }
+                    // Another invitation may have the same selector: those on the network are known
+                    // by then.
+                    until = until.min(Instant::now().max(began + ALL_HEARD));
+                }
+                () = sleep_until(until), if self.attempts.is_empty() => return None,
+            }
+        }
+    }
+
+    fn sighted(&mut self, sighting: Sighting, policy: &AddressPolicy) {
+        let Sighting::Appeared(advert) = sighting else { return };
+        if !invites(&advert, self.code.selector()) || self.known.len() >= MACHINES_MAX {
+            return;
+        }
+        if advert.version != PROTOCOL_VERSION {
+            self.learned(PairingProblem::OtherVersion { theirs: advert.version });
+            return;
+        }
+        let addresses: Vec<SocketAddr> =
+            advert.addresses.iter().copied().filter(|to| policy.allows_advertised(*to)).collect();
+        // Its addresses may come later than its name.
+        if !addresses.is_empty() && self.known.insert(advert.instance) {
+            self.attempt(addresses, At::Announced);
+        }
+    }
+
+    /// Dials all addresses of a machine, and takes the first that answers.
+    fn attempt(&mut self, addresses: Vec<SocketAddr>, at: At) {
+        let (net, code, guesses) =
+            (Arc::clone(&self.net), self.code.clone(), Arc::clone(&self.guesses));
+        self.attempts.spawn(async move {
+            let mut problem = match (at, addresses.first()) {
+                (At::Announced, Some(at)) => PairingProblem::Unreachable { at: *at },
+                _ => PairingProblem::NotFound,
+            };
+            let mut dials = dials(&net, addresses);
+            while let Some(dialled) = dials.join_next().await {
+                let Ok(Some((from, stream))) = dialled else { continue };
+                match ask(stream, &code, || take_one(&guesses)).await {
+                    Ok((welcome, reply)) => return Ok(Found { welcome, from, reply }),
+                    Err((Stage::Confirmed, trouble)) => return Err(problem_of(trouble)),
+                    // A node of the same machine does not answer either.
+                    Err((Stage::Unanswered, trouble)) => {
+                        tracing::debug!(%from, %trouble, "no invitation there");
+                        if at == At::Announced {
+                            problem = PairingProblem::Refused;
+                        }
+                    }
+                }
+            }
+            Err(problem)
+        });
+    }
+
+    fn ended(&mut self, attempt: Result<Found, PairingProblem>) -> Option<Found> {
+        attempt.map_err(|problem| self.learned(problem)).ok()
+    }
+
+    /// Keeps the problem that says most.
+    fn learned(&mut self, problem: PairingProblem) {
+        if problem.weight() > self.problem.weight() {
+            self.problem = problem;
+        }
+    }
+}
+
+/// How a machine was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Announced,
+    Named,
+}
+
+fn invites(advert: &Advert, selector: Selector) -> bool {
+    advert.pairing == Some(selector)
+}
+
+fn dials(
+    net: &Arc<dyn Net>,
+    addresses: Vec<SocketAddr>,
+) -> JoinSet<Option<(SocketAddr, Box<dyn Stream>)>> {
+    let mut dials = JoinSet::new();
+    for to in addresses.into_iter().take(ADDRESSES_MAX) {
+        let net = Arc::clone(net);
+        dials.spawn(async move { Some((to, net.dial(to).await.ok()?)) });
+    }
+    dials
+}
+
+fn take_one(guesses: &AtomicUsize) -> bool {
+    let one_less = |left: usize| left.checked_sub(1);
+    guesses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+}
+
+/// The problem with a peer that has answered.
+fn problem_of(trouble: Trouble) -> PairingProblem {
+    match trouble {
+        Trouble::Fault(_) => PairingProblem::Forged,
+        _ => PairingProblem::Refused,
+    }
+}
+
+impl PairingProblem {
+    fn weight(self) -> u8 {
+        match self {
+            PairingProblem::NotFound => 0,
+            PairingProblem::OtherVersion { .. } => 1,
+            PairingProblem::Unreachable { .. } => 2,
+            PairingProblem::Forged => 3,
+            PairingProblem::Refused => 4,
+        }
+    }
+}
+
+/// How long to wait for an announcement. The first query may be lost, and the next ones come after
+/// a second, two and four.
+const LISTEN: Duration = Duration::from_secs(10);
+/// After this time all invitations on the network have usually been heard.
+const ALL_HEARD: Duration = Duration::from_secs(2);
+/// Bound for a search with all its dials and exchanges.
+pub const SEEK_TIMEOUT: Duration = Duration::from_secs(25);
+/// Machines to ask. There is one, unless two invitations have the same selector by chance, or
+/// somebody pretends to invite.
+const MACHINES_MAX: usize = 4;
+/// Peers that may learn whether one guess at the code is right.
+const GUESSES_MAX: usize = 3;
+/// Addresses of one machine: eight with sixteen ports each.
+const ADDRESSES_MAX: usize = 128;
+
+#[cfg(test)]
+#[path = "seeker_tests.rs"]
+mod tests;
