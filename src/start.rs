@@ -220,6 +220,7 @@ fn local(
         partition: partition.digest(),
         wire: Wire::Untrusted,
         suite: quick_suite(),
+        endpoints: None,
     };
     Ok(Local::new(identity, hello, random_32()?, namespace.psk()))
 }

@@ -5,6 +5,7 @@
 
 mod links;
 mod paths;
+mod places;
 mod plans;
 mod rates;
 mod relays;
@@ -510,13 +511,7 @@ impl Node {
             Message::Relay(frame) => self.on_relay(from, *frame),
             Message::Dial(view) => self.on_asked_to_dial(from, view),
             Message::Pong(number) if number < PROBE => self.on_pong(from, number),
-            Message::Peers(known) => {
-                let now = self.now();
-                known
-                    .iter()
-                    .filter(|p| p.id.node != self.me.node)
-                    .for_each(|p| self.roster.add(p.address, Origin::Gossip, now));
-            }
+            Message::Peers(known) => self.on_peers(from, &known),
             Message::Leave => {
                 self.step(Input::Message(from, Message::Leave));
                 self.hang_up(from);

@@ -9,7 +9,7 @@ use super::speaker::Voices;
 use super::voice::{Line, Voice, WAITING_MAX};
 use crate::election::Message;
 use crate::identity::{MemberId, NodeId};
-use crate::link::{ControlReceiver, Hello, Purpose, Session, Stream, into_control};
+use crate::link::{ControlReceiver, Hello, PathProof, Purpose, Session, Stream, into_control};
 use crate::topology::RoundTrip;
 use crate::wire::Decode;
 use std::collections::BTreeMap;
@@ -64,6 +64,8 @@ pub(super) struct Link {
     pub(super) over: Vec<MemberId>,
     /// This end's address, for a direct link.
     pub(super) local: Option<SocketAddr>,
+    /// Whether the peer itself has the address at which this end sees it.
+    pub(super) path: PathProof,
     pub(super) round_trip: RoundTrip,
     /// When the last ping was sent that the member has answered over this link.
     answered: Option<Instant>,
@@ -105,7 +107,8 @@ impl Peers {
     /// | present | new     | kept                                                               |
     /// | ------- | ------- | ------------------------------------------------------------------ |
     /// | none    | any     | the new one, if there are fewer than [`LINKS_MAX`] links           |
-    /// | direct  | direct  | see [`Claim::stays`]                                               |
+    /// | direct  | direct  | the one over a proven path, unless it is the present one and       |
+    /// |         |         | [`Quiet`](Direct::Quiet); both the same: see [`Claim::stays`]      |
     /// | direct  | relayed | the present one, unless it is [`Quiet`](Direct::Quiet)             |
     /// | relayed | direct  | the new one                                                        |
     /// | relayed | relayed | the one dialled by the smaller node id; same dialler: the new one, |
@@ -113,7 +116,7 @@ impl Peers {
     pub(super) fn take(&mut self, arrival: Arrival, direct: Direct) -> Taken {
         let Arrival { stream, session, address, over, dialler } = arrival;
         let hello = session.peer.clone();
-        let id = hello.id;
+        let (id, path) = (hello.id, session.path);
         let smaller = self.me.min(id.node);
         let claim =
             Claim { dialler, relinks: session.purpose == Purpose::Relink, number: session.number };
@@ -127,7 +130,11 @@ impl Peers {
                 }
                 Some((before, true, true)) => {
                     let stood = before.since.elapsed();
-                    let stays = before.claim.stays(stood, &claim, smaller);
+                    let stays = if before.path == path {
+                        before.claim.stays(stood, &claim, smaller)
+                    } else {
+                        before.path.is_proven() && direct == Direct::Good
+                    };
                     if stays && stood <= FRESH {
                         self.hear_out(id, into_control(stream, session).1);
                         return Taken::Refused;
@@ -158,6 +165,7 @@ impl Peers {
             address,
             over,
             local,
+            path,
             round_trip,
             answered: None,
             since,
@@ -313,6 +321,12 @@ impl Link {
         self.over.is_empty()
     }
 
+    /// Whether it is a direct link over a proven path. Only the address of such a link is known to
+    /// be the member's.
+    pub(super) fn is_proven(&self) -> bool {
+        self.is_direct() && self.path.is_proven()
+    }
+
     /// The member has answered a ping that was sent then.
     pub(super) fn has_answered(&mut self, sent: Instant) {
         self.answered = self.answered.max(Some(sent));
@@ -379,9 +393,89 @@ mod tests {
         (near.expect("a link"), far.expect("a link"))
     }
 
-    fn take(peers: &mut Peers, (stream, session): End, dialler: NodeId) -> Taken {
+    fn take(peers: &mut Peers, end: End, dialler: NodeId) -> Taken {
+        take_over(peers, end, dialler, Direct::Good)
+    }
+
+    fn take_over(
+        peers: &mut Peers,
+        (stream, session): End,
+        dialler: NodeId,
+        present: Direct,
+    ) -> Taken {
         let address = SocketAddr::from(([10, 0, 0, 1], 1));
-        peers.take(Arrival { stream, session, address, over: Vec::new(), dialler }, Direct::Good)
+        peers.take(Arrival { stream, session, address, over: Vec::new(), dialler }, present)
+    }
+
+    /// The same, through a machine that forwards all bytes.
+    async fn proxied(from: &Local, to: &Local) -> (End, End) {
+        let (world, ip) = (MemoryWorld::new(), |n: u8| IpAddr::from([10, 0, 0, n]));
+        let mut listener = world.host(ip(2)).listen(&[]).await.expect("a port");
+        let mut proxy = world.host(ip(3)).listen(&[]).await.expect("a port");
+        let near = world.host(ip(1)).dial((ip(3), proxy.port()).into()).await.expect("connected");
+        let (mut outer, _) = proxy.accept().await.expect("accepted");
+        let there = SocketAddr::new(ip(2), listener.port());
+        let mut inner = world.host(ip(3)).dial(there).await.expect("connected");
+        let (far, _) = listener.accept().await.expect("accepted");
+        tokio::spawn(
+            async move { tokio::io::copy_bidirectional(&mut outer, &mut inner).await.ok() },
+        );
+        let replays = Mutex::new(Replays::default());
+        let (near, far) = tokio::join!(
+            initiate(near, from, Purpose::Control, None),
+            respond(far, to, &replays, |_| None)
+        );
+        (near.expect("a link"), far.expect("a link"))
+    }
+
+    /// The proofs of the paths of the links that two nodes keep.
+    fn kept(near: &Peers, far: &Peers, ids: (MemberId, MemberId)) -> (bool, bool) {
+        let at = |peers: &Peers, id| peers.get(id).expect("a link").is_proven();
+        (at(near, ids.1), at(far, ids.0))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_proxied_link_and_a_proven_one_both_ends_keep_the_proven_one() {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            for (proxied_first_near, proxied_first_far) in
+                [(true, true), (true, false), (false, true), (false, false)]
+            {
+                let (detour, direct) = (proxied(from, to).await, dialled(from, to).await);
+                let dialler = from.hello.id.node;
+                let (events, _heard) = mpsc::channel(64);
+                let mut near = Peers::new(from.hello.id.node, events.clone());
+                let mut far = Peers::new(to.hello.id.node, events);
+                for (peers, detour, direct, detour_first) in [
+                    (&mut near, detour.0, direct.0, proxied_first_near),
+                    (&mut far, detour.1, direct.1, proxied_first_far),
+                ] {
+                    let (one, other) =
+                        if detour_first { (detour, direct) } else { (direct, detour) };
+                    assert_eq!(take(peers, one, dialler), Taken::New);
+                    let second = take(peers, other, dialler);
+                    assert_eq!(second == Taken::Replaced, detour_first);
+                }
+                let ids = (from.hello.id, to.hello.id);
+                assert_eq!(kept(&near, &far, ids), (true, true));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_detour_replaces_only_a_quiet_link_and_yields_to_any_proven_one() {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        let dialler = a.hello.id.node;
+        let (events, _heard) = mpsc::channel(64);
+        let mut near = Peers::new(dialler, events);
+        assert_eq!(take(&mut near, dialled(&a, &b).await.0, dialler), Taken::New);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        // Later than AT_ONCE the same dialler's later link would stay.
+        assert_eq!(take(&mut near, proxied(&a, &b).await.0, dialler), Taken::Refused);
+        let detour = proxied(&a, &b).await.0;
+        assert_eq!(take_over(&mut near, detour, dialler, Direct::Quiet), Taken::Replaced);
+        let direct = dialled(&b, &a).await.1;
+        assert_eq!(take(&mut near, direct, b.hello.id.node), Taken::Replaced);
     }
 
     /// The pings that have arrived, and whether the present link has ended.

@@ -175,6 +175,7 @@ impl Drop for MemoryPort {
 struct MemoryStream {
     bytes: DuplexStream,
     local: SocketAddr,
+    peer: SocketAddr,
     side: usize,
     wire: Arc<Wire>,
     cable: Arc<Cable>,
@@ -201,11 +202,11 @@ impl MemoryStream {
         })));
         let cable = Arc::new(Cable::new());
         let (near_twin, far_twin) = Cable::pair(&cable);
-        let end = |bytes, local, side, twin| {
+        let end = |bytes, (local, peer), side, twin| {
             let (wire, cable) = (Arc::clone(&wire), Arc::clone(&cable));
-            MemoryStream { bytes, local, side, wire, cable, twin: Some(twin) }
+            MemoryStream { bytes, local, peer, side, wire, cable, twin: Some(twin) }
         };
-        (end(near, from, 0, near_twin), end(far, to, 1, far_twin))
+        (end(near, (from, to), 0, near_twin), end(far, (to, from), 1, far_twin))
     }
 }
 
@@ -239,6 +240,10 @@ impl Wire {
 impl Stream for MemoryStream {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.local)
+    }
+
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.peer)
     }
 
     fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream> {

@@ -138,6 +138,7 @@ impl Host {
             partition: self.partition.digest(),
             wire: Wire::Untrusted,
             suite: Suite::Aes256Gcm,
+            endpoints: None,
         };
         let mut private = [self.number as u8 + 1; 32];
         private[..8].copy_from_slice(&boot.0.to_le_bytes());

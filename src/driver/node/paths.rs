@@ -9,6 +9,9 @@
 //!   each by a second data link and a burst. If one carries at least 25 % more, the control link is
 //!   redialled over it, and then the data link [moves](crate::driver::moving). The member with the
 //!   smaller node id does this.
+//! - **Proven**: paths lead to addresses that the member told of itself or that were proven before,
+//!   and links move to proven paths only: what carries more may be a proxy. From an unproven path
+//!   they move to any proven one.
 //! - **Broken**: a member that is silent, or was linked over an interface that is gone, is dialled
 //!   over all other paths. If it answers, the member is alive and the old path is dead: the View is
 //!   replaced, because the frames in flight on the data link are lost.
@@ -25,7 +28,7 @@ use crate::driver::moving::{Moves, movable};
 use crate::driver::peers::Taken;
 use crate::election::Input;
 use crate::identity::MemberId;
-use crate::link::{DataLink, Refusal, Session, Stream};
+use crate::link::{DataLink, PathProof, Refusal, Session, Stream};
 use crate::topology::{Port, RateStep};
 use crate::view::{Rank, View, ViewDigest};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,6 +59,7 @@ struct Track {
     moves: Moves,
     ours: Option<SocketAddr>,
     theirs: SocketAddr,
+    path: PathProof,
     /// The path to which it may be moved.
     offered: Option<Candidate>,
 }
@@ -159,9 +163,8 @@ impl Node {
         let (link, moves) =
             movable(link, Box::new(move || _ = events.try_send(Event::Moved { view, peer })));
         self.planning.rates.measure_over(peer, bursts);
-        self.ways
-            .tracks
-            .insert(peer, Track { moves, ours: laid.ours, theirs: laid.theirs, offered: None });
+        let Laid { ours, theirs, path, .. } = laid;
+        self.ways.tracks.insert(peer, Track { moves, ours, theirs, path, offered: None });
         link
     }
 
@@ -183,8 +186,7 @@ impl Node {
         let Some(track) = self.ways.tracks.get(&peer).filter(|_| self.me.node < member.node) else {
             return Vec::new();
         };
-        let theirs: Vec<SocketAddr> = self.roster.addresses_of(member).collect();
-        let mut others = ways(&self.wiring.chosen, &theirs);
+        let mut others = self.ways_to(member);
         others.retain(|to| !is_same_place(*to, track.theirs));
         let now = self.now();
         let mut due = self.ways.paths.due(now, member.node, &others);
@@ -317,7 +319,10 @@ impl Node {
         if !is_current || self.stage(peer).is_none_or(|trial| *trial != (to, Stage::Dialled)) {
             return;
         }
-        if link.is_none_or(|laid| !self.offer(view, peer, laid, By::Me)) {
+        let Some(laid) = link else { return self.drop_trial(Trial::Failed) };
+        if !laid.path.is_proven() {
+            self.drop_trial(Trial::Unproven);
+        } else if !self.offer(view, peer, laid, By::Me) {
             self.drop_trial(Trial::Failed);
         }
     }
@@ -333,7 +338,8 @@ impl Node {
     ) {
         let is_current =
             self.envelope.as_ref().is_some_and(|e| e.digest() == view && !e.is_frozen());
-        let Some(laid) = laid(stream, session, from).filter(|_| is_current) else { return };
+        let is_wanted = is_current && session.path.is_proven();
+        let Some(laid) = laid(stream, session, from).filter(|_| is_wanted) else { return };
         if self.offer(view, src, laid, By::Peer) {
             self.tell_rate(src, RateStep::Ready);
         }
@@ -365,7 +371,9 @@ impl Node {
     fn judge(&mut self, kbps: u32) {
         let Some(round) = &mut self.ways.round else { return };
         let Some((to, stage @ Stage::Measured)) = &mut round.on_trial else { return };
-        let is_better = u64::from(kbps) * 100 >= u64::from(round.kbps) * BETTER_PERCENT;
+        let is_detour = |track: &Track| !track.path.is_proven();
+        let is_better = self.ways.tracks.get(&round.peer).is_some_and(is_detour)
+            || u64::from(kbps) * 100 >= u64::from(round.kbps) * BETTER_PERCENT;
         if kbps == 0 || !is_better {
             return self.drop_trial(if kbps == 0 { Trial::Disturbed } else { Trial::Slower });
         }
@@ -410,6 +418,7 @@ impl Node {
         let Some(candidate) = track.offered.take() else { return };
         track.moves.go();
         (track.ours, track.theirs) = (candidate.ours, candidate.to);
+        track.path = PathProof::Proven;
         self.planning.rates.measure_over(peer, candidate.bursts);
         self.tell_path(peer);
     }
@@ -554,10 +563,15 @@ impl Node {
         }
     }
 
+    /// The paths to a member.
+    fn ways_to(&self, member: MemberId) -> Vec<SocketAddr> {
+        let theirs: Vec<SocketAddr> = self.roster.ways_to(member).into_iter().collect();
+        ways(&self.wiring.chosen, &theirs)
+    }
+
     /// The paths to a member except that of its control link.
     pub(super) fn ways_around(&self, member: MemberId) -> Vec<SocketAddr> {
-        let theirs: Vec<SocketAddr> = self.roster.addresses_of(member).collect();
-        let mut others = ways(&self.wiring.chosen, &theirs);
+        let mut others = self.ways_to(member);
         if let Some(link) = self.peers.get(member) {
             others.retain(|to| !is_same_place(*to, link.address));
         }
