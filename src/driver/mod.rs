@@ -25,6 +25,8 @@ mod news_tests;
 mod node;
 mod peers;
 #[cfg(test)]
+mod renewal_tests;
+#[cfg(test)]
 mod row_tests;
 mod speaker;
 #[cfg(test)]
@@ -37,7 +39,7 @@ mod wires;
 
 pub use asleep::{MachineSleep, Sleep};
 pub use disk::{Disk, Store};
-pub use node::{Doors, NodeConfig, engine_reason, peer_at};
+pub use node::{Doors, NodeConfig, RENEW_AFTER, engine_reason, peer_at};
 pub use wires::{Unchanging, Wires, Wiring};
 
 use crate::collective::{Envelope, Meter};
