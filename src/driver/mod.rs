@@ -12,6 +12,8 @@ mod asleep;
 mod bursts;
 mod claim;
 mod coding_speed;
+#[cfg(test)]
+mod crowd_tests;
 mod datalinks;
 mod deadlines;
 mod disk;

@@ -11,6 +11,7 @@ mod rates;
 mod relays;
 mod renewal;
 mod report;
+mod room;
 mod telling;
 mod views;
 mod wiring;

@@ -12,8 +12,9 @@ use crate::identity::{MemberId, NodeId};
 use crate::link::{ControlReceiver, Hello, PathProof, Purpose, Session, Stream, into_control};
 use crate::topology::RoundTrip;
 use crate::wire::Decode;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -190,6 +191,32 @@ impl Peers {
                 Taken::Replaced
             }
         }
+    }
+
+    /// The member whose direct link gives way to one with `newcomer` at `ip`: if there is no place
+    /// left, the oldest link of those with the address that has most, provided that it keeps at
+    /// least as many as the newcomer's address then has. Members that `stays` selects keep theirs.
+    pub(super) fn crowded_out_by(
+        &self,
+        newcomer: MemberId,
+        ip: IpAddr,
+        stays: impl Fn(MemberId) -> bool,
+    ) -> Option<MemberId> {
+        if self.links.len() < LINKS_MAX || self.links.contains_key(&newcomer) {
+            return None;
+        }
+        let at = |link: &Link| link.address.ip().to_canonical();
+        let mut places: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for link in self.links.values().filter(|link| link.is_direct()) {
+            *places.entry(at(link)).or_default() += 1;
+        }
+        let of = |ip: IpAddr| places.get(&ip).copied().unwrap_or(0);
+        let own = of(ip.to_canonical());
+        let may_go = |(id, link): &(&MemberId, &Link)| {
+            link.is_direct() && !stays(**id) && of(at(link)) > own + 1
+        };
+        let goes = self.links.iter().filter(may_go);
+        goes.min_by_key(|(_, link)| (Reverse(of(at(link))), link.since)).map(|(id, _)| *id)
     }
 
     /// Reads a refused link for [`LINGER`]: the peer may have sent messages on it before it refuses
@@ -465,6 +492,45 @@ mod tests {
                 assert_eq!(kept(&near, &far, ids), (true, true));
             }
         }
+    }
+
+    /// A node with these many links to nodes at each of these addresses, the oldest first.
+    async fn crowded(places: &[(u8, usize)]) -> (Peers, Vec<MemberId>) {
+        let me = local(1, 1, 7);
+        let (events, _) = mpsc::channel(64);
+        let (mut peers, mut ids) = (Peers::new(me.hello.id.node, events), Vec::new());
+        for (host, count) in places {
+            for _ in 0..*count {
+                let other = local(2 + ids.len() as u8, 1, 7);
+                let (stream, session) = dialled(&other, &me).await.1;
+                let address = SocketAddr::from(([10, 0, 0, *host], 1));
+                let (over, dialler) = (Vec::new(), other.hello.id.node);
+                let arrival = Arrival { stream, session, address, over, dialler };
+                assert_eq!(peers.take(arrival, Direct::Good), Taken::New);
+                ids.push(other.hello.id);
+                tokio::time::advance(Duration::from_millis(10)).await;
+            }
+        }
+        (peers, ids)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_link_of_the_fullest_address_gives_way_to_a_newcomer_of_another() {
+        let newcomer = local(100, 1, 7).hello.id;
+        let ip = |n: u8| IpAddr::from([10, 0, 0, n]);
+        let nobody = |_| false;
+        let (peers, _) = crowded(&[(9, LINKS_MAX - 1)]).await;
+        assert_eq!(peers.crowded_out_by(newcomer, ip(3), nobody), None, "there is a place left");
+        let (peers, ids) = crowded(&[(3, 2), (9, LINKS_MAX - 5), (4, 3)]).await;
+        assert_eq!(peers.crowded_out_by(newcomer, ip(5), nobody), Some(ids[2]));
+        assert_eq!(peers.crowded_out_by(newcomer, ip(3), nobody), Some(ids[2]));
+        assert_eq!(peers.crowded_out_by(newcomer, ip(9), nobody), None, "it is full of its own");
+        assert_eq!(peers.crowded_out_by(ids[0], ip(3), nobody), None, "it has a link");
+        let first = |id| id == ids[2];
+        assert_eq!(peers.crowded_out_by(newcomer, ip(5), first), Some(ids[3]), "a member stays");
+        let all_there = |id| ids[2..LINKS_MAX - 3].contains(&id);
+        assert_eq!(peers.crowded_out_by(newcomer, ip(5), all_there), Some(ids[LINKS_MAX - 3]));
+        assert_eq!(peers.crowded_out_by(newcomer, ip(3), all_there), None, "they are as many");
     }
 
     #[tokio::test(start_paused = true)]

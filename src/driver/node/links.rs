@@ -168,6 +168,9 @@ impl Node {
         let was_proven = self.has_proven_link(id);
         let direct =
             if self.election.is_quiet(self.now(), id) { Direct::Quiet } else { Direct::Good };
+        if over.is_empty() {
+            self.make_room(id, address.ip());
+        }
         let arrival = Arrival { stream, session, address, over: over.clone(), dialler };
         let taken = self.peers.take(arrival, direct);
         if taken == Taken::Refused {
