@@ -26,6 +26,9 @@ mod moving;
 mod news_tests;
 mod node;
 mod peers;
+mod proposals;
+#[cfg(test)]
+mod proposals_tests;
 #[cfg(test)]
 mod renewal_tests;
 #[cfg(test)]

@@ -23,6 +23,7 @@ use super::datalinks::DataLinks;
 use super::deadlines::Deadlines;
 use super::event::{Event, LinkEnd};
 use super::peers::Peers;
+use super::proposals::Proposals;
 use super::unanswered::Unanswered;
 use super::{Sleep, Store, Told, Wires, Wiring};
 use crate::collective::{Closing, Engine, Envelope, LostResults, Meter, Outgoing};
@@ -150,6 +151,7 @@ pub(super) struct Node {
     planning: Planning,
     ways: Ways,
     renewals: Renewals,
+    proposals: Proposals,
     relays: Relays,
     /// Number of failures of the engine in the installed View on this node.
     engine_failures: u32,
@@ -282,6 +284,7 @@ impl Node {
             planning: Planning::of(None, 0),
             ways: Ways::default(),
             renewals: Renewals::new(),
+            proposals: Proposals::default(),
             wiring,
             wires_at: now,
             relays: Relays::new(me, tunnels),
@@ -524,6 +527,9 @@ impl Node {
             Message::Leave => {
                 self.step(Input::Message(from, Message::Leave));
                 self.hang_up(from);
+            }
+            Message::Prepare(..) if !self.proposals.admit(self.now(), from.node) => {
+                self.counters.overloads += 1;
             }
             message => self.step(Input::Message(from, message)),
         }
