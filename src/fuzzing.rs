@@ -164,7 +164,8 @@ pub fn handshake(bytes: &[u8]) {
         assert!(Hello::verified(proven, &binding).is_err(), "forged a signature");
     }
     let us = local(1);
-    let wanted = Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted };
+    let wanted =
+        Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted, endpoints: None };
     if let Some(message1) = bytes.first_chunk::<MESSAGE1_BYTES>() {
         assert!(Responder::open(&us, wanted, message1).is_err(), "forged a first message");
     }
@@ -434,7 +435,8 @@ fn append_sealed(sealer: &mut Sealer, plain: &[u8], stream: &mut Vec<u8>) {
 
 /// Both ends of a control link sealed with `suite`.
 fn sessions(suite: Suite) -> (Session, Session) {
-    let terms = Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted };
+    let terms =
+        Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted, endpoints: None };
     let (a, mut b) = (local(1), local(2));
     b.hello.suite = suite;
     let (initiator, first) = Initiator::start(&a, terms).expect("randomness");
@@ -457,6 +459,7 @@ fn local(n: u8) -> Local {
         partition: [0; 8],
         wire: Wire::Untrusted,
         suite: Suite::Aes256Gcm,
+        endpoints: None,
     };
     let identity = Arc::new(Identity::from_seed(&[n; 32]));
     Local::new(identity, hello, Zeroizing::new([n; 32]), Zeroizing::new([7; 32]))

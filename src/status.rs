@@ -248,6 +248,9 @@ pub struct PeerStatus {
     pub interface: Option<String>,
     /// The relays of the control link, in order from this node; empty if it is direct.
     pub through: Vec<Who>,
+    /// Something on the way forwards the connection, for example address translation: the address
+    /// above is not known to be the member's own.
+    pub forwarded: bool,
     /// Round-trip time of the control link in microseconds, once measured: the minimum of the last
     /// seconds, so it excludes queueing delay.
     pub rtt_us: Option<u32>,

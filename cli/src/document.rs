@@ -77,6 +77,9 @@ pub struct PeerDocument {
     /// The keys of the relays of the control link, in order from this node; empty if it is direct.
     #[serde(default)]
     pub through: Vec<String>,
+    /// Something on the way forwards the connection, for example address translation.
+    #[serde(default)]
+    pub forwarded: bool,
     /// Round-trip time in microseconds: the minimum of the last seconds.
     pub rtt_us: Option<u32>,
 }
@@ -283,6 +286,7 @@ impl StatusDocument {
         let rtt =
             peer.rtt_us.map(|us| format!("  {:.1} ms", f64::from(us) / 1e3)).unwrap_or_default();
         let through = match peer.through.len() {
+            0 if peer.forwarded => "  forwarded by something on the way".to_owned(),
             0 => String::new(),
             1 => "  through another node".to_owned(),
             more => format!("  through {more} others"),
@@ -332,6 +336,7 @@ fn peer(peer: &potluck::PeerStatus) -> PeerDocument {
         node: hex(peer.node),
         address: peer.address.to_string(),
         through,
+        forwarded: peer.forwarded,
         rtt_us: peer.rtt_us,
     }
 }

@@ -15,8 +15,9 @@ const BACK_OFF_MS: u64 = 250;
 /// Longest back-off.
 const BACK_OFF_MS_MAX: u64 = 30_000;
 
-/// Wait after an answer that another dial would only repeat: this node itself, another version, or
-/// another namespace at an address that no advert of this one lists.
+/// Wait after an answer that another dial would only repeat: this node itself, another version,
+/// another namespace at an address that no advert of this one lists, or a member that sees other
+/// addresses.
 const PARKED_MS: u64 = 60_000;
 
 /// Failures in a row, over about two and a half minutes, after which an unverified address is
@@ -30,11 +31,12 @@ pub(super) struct Candidate {
     pub(super) boots: BTreeSet<Boot>,
     /// Its other origins.
     pub(super) origins: BTreeSet<Origin>,
-    /// The member that was last verified there.
+    /// The member that was last verified there, over a proven path.
     pub(super) verified: Option<MemberId>,
     /// Failed dials since the last success or sighting.
     pub(super) failures: u32,
-    /// The outcome of the last dial, if a node that is no peer answered.
+    /// The outcome of the last dial, if a node that is no peer answered, or a peer over an unproven
+    /// path.
     pub(super) verdict: Option<DialOutcome>,
     /// Whether a dial is in flight.
     pub(super) dialing: bool,
@@ -108,7 +110,15 @@ impl Candidate {
         }
     }
 
-    /// A node that is no peer answered.
+    /// The member that answered here over an unproven path, and none over a proven one since.
+    pub(super) fn unproven(&self) -> Option<MemberId> {
+        match self.verdict {
+            Some(DialOutcome::Unproven(member)) => Some(member),
+            _ => None,
+        }
+    }
+
+    /// No peer answered, or one whose path is not proven.
     pub(super) fn park(&mut self, verdict: DialOutcome, now_ms: u64) {
         self.verdict = Some(verdict);
         self.verified = None;

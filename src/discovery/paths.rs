@@ -24,6 +24,8 @@ pub struct Paths {
 pub enum Trial {
     /// The path carries less than the one in use, or not enough more.
     Slower,
+    /// Something on the way forwards the connection.
+    Unproven,
     /// It is now the path in use.
     Taken,
     /// Nothing answered, or it is the path that broke.
@@ -55,7 +57,7 @@ impl Paths {
     pub fn tried(&mut self, now_ms: u64, node: NodeId, to: SocketAddr, trial: Trial) {
         let failures = self.tried.get(&(node, to)).map_or(0, |tried| tried.failures);
         let tried = match trial {
-            Trial::Slower | Trial::Taken => Tried::default(),
+            Trial::Slower | Trial::Taken | Trial::Unproven => Tried::default(),
             Trial::Failed => {
                 let wait_ms =
                     WAIT_MS.checked_shl(failures.min(8)).unwrap_or(WAIT_MS_MAX).min(WAIT_MS_MAX);
@@ -205,6 +207,8 @@ mod tests {
     fn a_way_is_tried_once_and_again_when_it_failed_or_comes_back() {
         let (mut paths, a, b) = (Paths::default(), at("10.0.0.9:1"), at("10.1.0.9:1"));
         assert_eq!(paths.due(0, NODE, &[a, b]), [a, b]);
+        paths.tried(0, NODE, a, Trial::Unproven);
+        assert_eq!(paths.due(WAIT_MS_MAX, NODE, &[a, b]), [b]);
         paths.tried(0, NODE, a, Trial::Slower);
         paths.tried(0, NODE, b, Trial::Failed);
         assert_eq!(paths.due(WAIT_MS - 1, NODE, &[a, b]), []);

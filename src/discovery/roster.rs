@@ -14,7 +14,7 @@ use super::sighting::{Advert, Sighting, Tag};
 use crate::identity::{Boot, MemberId};
 use crate::wire::PROTOCOL_VERSION;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Bounds of the roster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +83,11 @@ pub struct Dial {
 pub enum DialOutcome {
     /// No connection, or no completed handshake.
     Failed,
-    /// This member answered; its link is up.
+    /// This member answered, and the address is its own; its link is up.
     Authenticated(MemberId),
+    /// This member answered, and sees other addresses: something on the way forwards its
+    /// connections. Its link is up.
+    Unproven(MemberId),
     /// This node itself answered, as its key shows.
     Myself,
     /// It speaks this other protocol version.
@@ -109,7 +112,8 @@ pub struct Entry {
     pub linked: bool,
     /// Failed dials in a row.
     pub failures: u32,
-    /// The outcome of the last dial, if a node that is no peer answered.
+    /// The outcome of the last dial, if a node that is no peer answered, or a peer over an unproven
+    /// path.
     pub verdict: Option<DialOutcome>,
 }
 
@@ -125,7 +129,12 @@ pub struct Roster {
     adverts: BTreeMap<String, Seen>,
     /// Other adverts, by instance.
     others: BTreeMap<String, Seen>,
+    /// Members with a direct link over a proven path.
     linked: BTreeMap<Boot, MemberId>,
+    /// Members with a direct link over an unproven path. A proven one is still sought.
+    detours: BTreeMap<Boot, MemberId>,
+    /// The addresses that members have told of themselves, without scopes.
+    told: BTreeMap<Boot, BTreeSet<(IpAddr, u16)>>,
 }
 
 #[derive(Clone, Debug)]
@@ -152,6 +161,8 @@ impl Roster {
             adverts: BTreeMap::new(),
             others: BTreeMap::new(),
             linked: BTreeMap::new(),
+            detours: BTreeMap::new(),
+            told: BTreeMap::new(),
         }
     }
 
@@ -190,6 +201,11 @@ impl Roster {
             self.authenticated(to, member, now_ms);
             return;
         }
+        if let DialOutcome::Unproven(member) = outcome
+            && !self.linked.contains_key(&member.boot)
+        {
+            self.detours.insert(member.boot, member);
+        }
         let Some(candidate) = self.candidates.get_mut(&to) else { return };
         candidate.dialing = false;
         match outcome {
@@ -202,15 +218,43 @@ impl Roster {
         self.forget_unknown(to);
     }
 
-    /// A link to `member` is established, dialled by either end.
+    /// A link to `member` over a proven path is established, dialled by either end.
     pub fn link_up(&mut self, member: MemberId) {
+        self.detours.remove(&member.boot);
         self.linked.insert(member.boot, member);
+    }
+
+    /// A link to `member` over an unproven path is established, dialled by either end, and there is
+    /// no other. Its addresses are still dialled, for a proven path; those over which it answered
+    /// are not.
+    pub fn detour_up(&mut self, member: MemberId) {
+        self.linked.remove(&member.boot);
+        self.detours.insert(member.boot, member);
+    }
+
+    /// Replaces the addresses that `member` has told of itself. If its link has an unproven path,
+    /// they are dialled.
+    pub fn tells(&mut self, member: MemberId, addresses: &[SocketAddr], now_ms: u64) {
+        if self.told.len() >= TOLD_MAX {
+            let (linked, detours) = (&self.linked, &self.detours);
+            self.told.retain(|boot, _| linked.contains_key(boot) || detours.contains_key(boot));
+        }
+        if self.told.len() < TOLD_MAX || self.told.contains_key(&member.boot) {
+            let plain = addresses.iter().take(Advert::ADDRESSES_MAX).map(|to| plain(*to));
+            self.told.insert(member.boot, plain.collect());
+        }
+        if self.detours.contains_key(&member.boot) {
+            let to = addresses.iter().take(Advert::ADDRESSES_MAX);
+            to.for_each(|to| self.add(*to, Origin::Gossip, now_ms));
+        }
     }
 
     /// The last link to `member` has ended: its addresses become due at once.
     pub fn link_down(&mut self, member: MemberId, now_ms: u64) {
-        self.linked.remove(&member.boot);
-        let addresses: Vec<SocketAddr> = self.addresses_of(member).collect();
+        self.forget_links(member);
+        let answered = |c: &Candidate| c.unproven() == Some(member);
+        let detours = self.candidates.iter().filter(|(_, c)| answered(c)).map(|(to, _)| *to);
+        let addresses: BTreeSet<SocketAddr> = self.addresses_of(member).chain(detours).collect();
         for to in addresses {
             if let Some(candidate) = self.candidates.get_mut(&to) {
                 candidate.refresh(now_ms);
@@ -221,9 +265,11 @@ impl Roster {
 
     /// Blocks all addresses of `member` for `wait_ms`, even if they are advertised or added again.
     pub fn set_aside(&mut self, member: MemberId, wait_ms: u64, now_ms: u64) {
-        self.linked.remove(&member.boot);
-        let theirs =
-            |c: &&mut Candidate| c.verified == Some(member) || c.boots.contains(&member.boot);
+        self.forget_links(member);
+        let theirs = |c: &&mut Candidate| {
+            let answered = c.verified.or(c.unproven()) == Some(member);
+            answered || c.boots.contains(&member.boot)
+        };
         self.candidates
             .values_mut()
             .filter(theirs)
@@ -296,6 +342,21 @@ impl Roster {
         self.candidates.iter().filter(move |(_, c)| theirs(c)).map(|(to, _)| *to)
     }
 
+    /// The addresses of `member` that may carry its links: those that were proven, and those that
+    /// the member has told itself. What adverts alone say of it may be said by anybody.
+    pub fn ways_to(&self, member: MemberId) -> BTreeSet<SocketAddr> {
+        let told = self.told.get(&member.boot);
+        let is_told = |to: SocketAddr| told.is_some_and(|told| told.contains(&plain(to)));
+        let is_other = |c: &Candidate| c.verified.is_some_and(|it| self.has_link(it.boot));
+        let theirs = |(to, c): &(&SocketAddr, &Candidate)| {
+            c.verified == Some(member) || is_told(**to) && !is_other(c)
+        };
+        let known = self.candidates.iter().filter(theirs).map(|(to, _)| *to);
+        let others = told.into_iter().flatten().map(|(ip, port)| SocketAddr::new(*ip, *port));
+        let is_new = |to: &SocketAddr| !self.candidates.contains_key(to);
+        known.chain(others.filter(|to| self.policy.allows(*to) && is_new(to))).collect()
+    }
+
     /// Adverts of other namespaces or versions, for reports like "another cluster is here". They
     /// are never dialled.
     pub fn others(&self) -> impl Iterator<Item = &Advert> {
@@ -306,7 +367,7 @@ impl Roster {
     pub fn elsewhere(&self) -> impl Iterator<Item = &Advert> {
         let is_far = |advert: &&Advert| {
             let near = |to: &SocketAddr| self.policy.allows_advertised(*to);
-            !self.linked.contains_key(&advert.boot) && !advert.addresses.iter().any(near)
+            !self.has_link(advert.boot) && !advert.addresses.iter().any(near)
         };
         self.adverts.values().map(|seen| &seen.advert).filter(is_far)
     }
@@ -329,6 +390,22 @@ impl Roster {
             verdict: c.verdict,
         };
         self.candidates.iter().map(entry).collect()
+    }
+
+    /// Whether a member with a link over a proven path has told this address of itself.
+    fn is_of_linked(&self, to: SocketAddr) -> bool {
+        let mut told = self.told.iter().filter(|(boot, _)| self.linked.contains_key(boot));
+        told.any(|(_, told)| told.contains(&plain(to)))
+    }
+
+    fn has_link(&self, boot: Boot) -> bool {
+        self.linked.contains_key(&boot) || self.detours.contains_key(&boot)
+    }
+
+    fn forget_links(&mut self, member: MemberId) {
+        self.linked.remove(&member.boot);
+        self.detours.remove(&member.boot);
+        self.told.remove(&member.boot);
     }
 
     fn is_ours(&self, advert: &Advert) -> bool {
@@ -482,6 +559,8 @@ impl Roster {
         self.candidates
             .iter()
             .filter(|(_, c)| !c.dialing && c.is_known() && !c.is_linked(&self.linked))
+            .filter(|(_, c)| !c.unproven().is_some_and(|member| self.has_link(member.boot)))
+            .filter(|(to, c)| !c.boots.is_empty() || !self.is_of_linked(**to))
     }
 
     fn free(&self) -> Slots {
@@ -494,6 +573,14 @@ impl Roster {
         }
     }
 }
+
+/// An address without its scope, which is a number of one machine.
+fn plain(to: SocketAddr) -> (IpAddr, u16) {
+    (to.ip().to_canonical(), to.port())
+}
+
+/// Members whose own addresses are kept: more than may have links at a time.
+const TOLD_MAX: usize = 64;
 
 /// How many more dials may be started.
 struct Slots {

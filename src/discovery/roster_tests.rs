@@ -124,6 +124,115 @@ fn an_accepted_link_silences_the_addresses_too() {
 }
 
 #[test]
+fn a_link_over_an_unproven_path_silences_only_the_address_where_it_was_made() {
+    let mut roster = roster();
+    // Somebody has copied the advert, and announces itself with it.
+    appeared(&mut roster, Advert { addresses: vec![port(6666)], ..ours(1) }, 0);
+    assert_eq!(due(&mut roster, 0), [port(6666)]);
+    roster.dialled(port(6666), DialOutcome::Unproven(member(1)), 10);
+    assert_eq!(roster.next_due(10), None);
+    let genuine = Advert { instance: "genuine".to_owned(), ..ours(1) };
+    appeared(&mut roster, genuine.clone(), 20);
+    assert_eq!(due(&mut roster, 20), [port(40_001)], "a proven path is still sought");
+    roster.dialled(port(40_001), DialOutcome::Failed, 30);
+    assert_eq!(due(&mut roster, 100_000), [port(40_001)], "and the detour is not dialled again");
+    roster.dialled(port(40_001), DialOutcome::Authenticated(member(1)), 100_010);
+    assert_eq!(roster.next_due(300_000), None);
+    let verified = |roster: &Roster| {
+        roster.entries().into_iter().filter(|e| e.verified.is_some()).map(|e| e.address).collect()
+    };
+    let proven: Vec<SocketAddr> = verified(&roster);
+    assert_eq!(proven, [port(40_001)]);
+    roster.link_down(member(1), 300_000);
+    assert_eq!(due(&mut roster, 300_000), [port(6666), port(40_001)]);
+}
+
+#[test]
+fn a_detour_beside_a_proven_link_changes_nothing() {
+    let mut roster = roster();
+    roster.add(port(6666), Origin::Gossip, 0);
+    assert_eq!(due(&mut roster, 0), [port(6666)]);
+    appeared(&mut roster, ours(1), 0);
+    roster.link_up(member(1));
+    roster.dialled(port(6666), DialOutcome::Unproven(member(1)), 1);
+    assert_eq!(roster.next_due(100_000), None);
+}
+
+#[test]
+fn an_accepted_link_over_an_unproven_path_silences_no_address() {
+    let mut roster = roster();
+    roster.detour_up(member(1));
+    appeared(&mut roster, ours(1), 0);
+    assert_eq!(due(&mut roster, 0), [port(40_001)]);
+    roster.dialled(port(40_001), DialOutcome::Unproven(member(1)), 1);
+    roster.set_aside(member(1), 5000, 2);
+    assert_eq!(roster.next_due(2), Some(60_001), "parked, and set aside");
+}
+
+#[test]
+fn links_move_only_to_what_was_proven_or_told_by_the_member_itself() {
+    let mut roster = roster();
+    let copied = Advert { addresses: vec![port(6666)], ..ours(1) };
+    let own =
+        Advert { instance: "own".to_owned(), addresses: vec![port(5001), port(5002)], ..ours(1) };
+    appeared(&mut roster, copied, 0);
+    appeared(&mut roster, own, 0);
+    assert_eq!(roster.addresses_of(member(1)).count(), 3);
+    let ways = |roster: &Roster| roster.ways_to(member(1)).into_iter().collect::<Vec<_>>();
+    assert_eq!(ways(&roster), []);
+    assert_eq!(due(&mut roster, 0).len(), 3);
+    roster.dialled(port(5001), DialOutcome::Authenticated(member(1)), 1);
+    roster.dialled(port(6666), DialOutcome::Unproven(member(1)), 1);
+    assert_eq!(ways(&roster), [port(5001)]);
+    // The last one is announced nowhere, and the policy forbids the one before it.
+    let told = [port(5002), SocketAddr::from(([10, 0, 0, 1], 5003)), port(5004)];
+    roster.tells(member(1), &told, 1);
+    assert_eq!(ways(&roster), [port(5001), port(5002), port(5004)]);
+    roster.tells(member(2), &[port(5001)], 1);
+    assert_eq!(roster.ways_to(member(2)), BTreeSet::new(), "another member is there");
+    roster.link_down(member(1), 2);
+    assert_eq!(ways(&roster), [port(5001)]);
+    assert_eq!(roster.ways_to(member(2)), BTreeSet::from([port(5001)]));
+}
+
+#[test]
+fn a_member_behind_a_detour_is_dialled_where_it_says_it_is() {
+    let mut roster = roster();
+    roster.tells(member(1), &[port(5001)], 0);
+    assert_eq!(roster.next_due(0), None, "it has no link");
+    roster.detour_up(member(1));
+    roster.tells(member(1), &[port(5001)], 0);
+    assert_eq!(due(&mut roster, 0), [port(5001)]);
+    roster.dialled(port(5001), DialOutcome::Failed, 1);
+    roster.link_up(member(1));
+    assert_eq!(roster.next_due(1), None, "dialled by the other end");
+    roster.link_down(member(1), 2);
+    assert_eq!(roster.next_due(300), Some(300));
+}
+
+#[test]
+fn a_link_local_address_is_told_without_its_scope() {
+    let lan = AddressPolicy::Lan(Vec::new());
+    let mut roster = Roster::new(Limits::default(), lan, ME, tag_of);
+    let at = |text: &str| text.parse::<SocketAddr>().expect("an address of this test");
+    appeared(&mut roster, Advert { addresses: vec![at("[fe80::9%4]:47474")], ..ours(1) }, 0);
+    roster.tells(member(1), &[at("[fe80::9]:47474"), at("[fe80::8]:47474")], 0);
+    assert_eq!(roster.ways_to(member(1)), BTreeSet::from([at("[fe80::9%4]:47474")]));
+}
+
+#[test]
+fn what_members_tell_of_themselves_is_bounded() {
+    let mut roster = roster();
+    roster.link_up(member(1));
+    let many: Vec<SocketAddr> = (2000..3000).map(port).collect();
+    for n in 1..1000 {
+        roster.tells(member(n), &many, 0);
+    }
+    assert!(roster.told.len() <= TOLD_MAX);
+    assert_eq!(roster.ways_to(member(1)).len(), Advert::ADDRESSES_MAX);
+}
+
+#[test]
 fn a_restarted_peer_at_the_same_address_is_dialled_while_the_old_link_still_stands() {
     let mut roster = roster();
     let at = |n| Advert { addresses: vec![port(5000)], ..ours(n) };

@@ -7,8 +7,8 @@
 use super::event::{Event, LinkEnd};
 use crate::identity::MemberId;
 use crate::link::{
-    DataHeader, DataLink, DataReceiver, DataSender, Local, Net, Purpose, Shutdown, initiate,
-    into_data_link,
+    DataHeader, DataLink, DataReceiver, DataSender, Local, Net, PathProof, Purpose, Shutdown,
+    initiate, into_data_link,
 };
 use crate::view::{Rank, ViewDigest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +44,8 @@ pub(super) struct Laid {
     /// The peer's address. Its port is the listening port if this node dialled, else an arbitrary
     /// one.
     pub(super) theirs: SocketAddr,
+    /// Whether both ends see the same addresses.
+    pub(super) path: PathProof,
 }
 
 /// The dials for the installed View.
@@ -211,9 +213,9 @@ async fn stands(
     let stream = connected.ok().and_then(Result::ok).ok_or(Missed::Nobody)?;
     let (stream, session) =
         initiate(stream, local, purpose, Some(expect)).await.map_err(|_| Missed::Refused)?;
-    let ours = stream.local_addr().ok();
+    let (ours, path) = (stream.local_addr().ok(), session.path);
     let link = into_data_link(stream, session).map_err(|_| Missed::Refused)?;
-    Ok(Laid { link, ours, theirs: to })
+    Ok(Laid { link, ours, theirs: to, path })
 }
 
 /// Wraps a link so that its end is sent to `ends`.

@@ -12,6 +12,8 @@ mod asleep;
 mod bursts;
 mod claim;
 mod coding_speed;
+#[cfg(test)]
+mod crowd_tests;
 mod datalinks;
 mod deadlines;
 mod disk;
@@ -24,6 +26,11 @@ mod moving;
 mod news_tests;
 mod node;
 mod peers;
+mod proposals;
+#[cfg(test)]
+mod proposals_tests;
+#[cfg(test)]
+mod renewal_tests;
 #[cfg(test)]
 mod row_tests;
 mod speaker;
@@ -37,7 +44,7 @@ mod wires;
 
 pub use asleep::{MachineSleep, Sleep};
 pub use disk::{Disk, Store};
-pub use node::{Doors, NodeConfig, engine_reason, peer_at};
+pub use node::{Doors, NodeConfig, RENEW_AFTER, engine_reason, peer_at};
 pub use wires::{Unchanging, Wires, Wiring};
 
 use crate::collective::{Envelope, Meter};
@@ -167,7 +174,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     };
     let mut node = Node::new(config, listener.port(), means, told);
     if let Err(problem) = discovery.announce(&node.advert()).await {
-        tracing::warn!(%problem, "this node cannot be discovered by others");
+        crate::trace::warn!(%problem, "this node cannot be discovered by others");
     }
     let mut listens = true;
     loop {
@@ -191,7 +198,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
             accepted = listener.accept(), if listens => match accepted {
                 Ok((stream, from)) => node.on_accepted(stream, from),
                 Err(error) => {
-                    tracing::error!(%error, "this node takes no connections any more; it dials as before");
+                    crate::trace::error!(%error, "this node takes no connections any more; it dials as before");
                     listens = false;
                 }
             },

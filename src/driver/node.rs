@@ -5,20 +5,25 @@
 
 mod links;
 mod paths;
+mod places;
 mod plans;
 mod rates;
 mod relays;
+mod renewal;
 mod report;
+mod room;
 mod telling;
 mod views;
 mod wiring;
 
+pub use renewal::RENEW_AFTER;
 pub use report::{engine_reason, peer_at};
 
 use super::datalinks::DataLinks;
 use super::deadlines::Deadlines;
 use super::event::{Event, LinkEnd};
 use super::peers::Peers;
+use super::proposals::Proposals;
 use super::unanswered::Unanswered;
 use super::{Sleep, Store, Told, Wires, Wiring};
 use crate::collective::{Closing, Engine, Envelope, LostResults, Meter, Outgoing};
@@ -37,6 +42,7 @@ use crate::wire::{Encode, PROTOCOL_VERSION};
 use paths::Ways;
 use plans::Planning;
 use relays::Relays;
+use renewal::Renewals;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
@@ -82,6 +88,8 @@ pub struct NodeConfig {
     pub known: Vec<(SocketAddr, Origin)>,
     /// A View with fewer members is not shown to callers.
     pub min_members: usize,
+    /// When a link gets fresh keys.
+    pub(crate) renew_after: Duration,
     /// What a test breaks in this node.
     pub(crate) seeded: Seeded,
 }
@@ -142,6 +150,8 @@ pub(super) struct Node {
     waiting: Option<(OpId, Instant, bool)>,
     planning: Planning,
     ways: Ways,
+    renewals: Renewals,
+    proposals: Proposals,
     relays: Relays,
     /// Number of failures of the engine in the installed View on this node.
     engine_failures: u32,
@@ -273,6 +283,8 @@ impl Node {
             waiting: None,
             planning: Planning::of(None, 0),
             ways: Ways::default(),
+            renewals: Renewals::new(),
+            proposals: Proposals::default(),
             wiring,
             wires_at: now,
             relays: Relays::new(me, tunnels),
@@ -395,6 +407,7 @@ impl Node {
                 self.interfaces = discovery.report();
                 self.report_resolved();
                 self.wish_for_trials();
+                self.renew_links();
                 self.meter.report();
             }
             self.seek();
@@ -510,16 +523,13 @@ impl Node {
             Message::Relay(frame) => self.on_relay(from, *frame),
             Message::Dial(view) => self.on_asked_to_dial(from, view),
             Message::Pong(number) if number < PROBE => self.on_pong(from, number),
-            Message::Peers(known) => {
-                let now = self.now();
-                known
-                    .iter()
-                    .filter(|p| p.id.node != self.me.node)
-                    .for_each(|p| self.roster.add(p.address, Origin::Gossip, now));
-            }
+            Message::Peers(known) => self.on_peers(from, &known),
             Message::Leave => {
                 self.step(Input::Message(from, Message::Leave));
                 self.hang_up(from);
+            }
+            Message::Prepare(..) if !self.proposals.admit(self.now(), from.node) => {
+                self.counters.overloads += 1;
             }
             message => self.step(Input::Message(from, message)),
         }

@@ -10,12 +10,13 @@ use super::voice::{Line, Voice, WAITING_MAX};
 use crate::collective::Envelope;
 use crate::election::Message;
 use crate::identity::{MemberId, NodeId};
-use crate::link::{ControlReceiver, Hello, Purpose, Session, Stream, into_control};
+use crate::link::{ControlReceiver, Hello, PathProof, Purpose, Session, Stream, into_control};
 use crate::topology::RoundTrip;
 use crate::view::Rank;
 use crate::wire::Decode;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -66,6 +67,8 @@ pub(super) struct Link {
     pub(super) over: Vec<MemberId>,
     /// This end's address, for a direct link.
     pub(super) local: Option<SocketAddr>,
+    /// Whether the peer itself has the address at which this end sees it.
+    pub(super) path: PathProof,
     pub(super) round_trip: RoundTrip,
     /// When the last ping was sent that the member has answered over this link.
     answered: Option<Instant>,
@@ -107,7 +110,8 @@ impl Peers {
     /// | present | new     | kept                                                               |
     /// | ------- | ------- | ------------------------------------------------------------------ |
     /// | none    | any     | the new one, if there are fewer than [`LINKS_MAX`] links           |
-    /// | direct  | direct  | see [`Claim::stays`]                                               |
+    /// | direct  | direct  | the one over a proven path, unless it is the present one and       |
+    /// |         |         | [`Quiet`](Direct::Quiet); both the same: see [`Claim::stays`]      |
     /// | direct  | relayed | the present one, unless it is [`Quiet`](Direct::Quiet)             |
     /// | relayed | direct  | the new one                                                        |
     /// | relayed | relayed | the one dialled by the smaller node id; same dialler: the new one, |
@@ -115,7 +119,7 @@ impl Peers {
     pub(super) fn take(&mut self, arrival: Arrival, direct: Direct) -> Taken {
         let Arrival { stream, session, address, over, dialler } = arrival;
         let hello = session.peer.clone();
-        let id = hello.id;
+        let (id, path) = (hello.id, session.path);
         let smaller = self.me.min(id.node);
         let claim =
             Claim { dialler, relinks: session.purpose == Purpose::Relink, number: session.number };
@@ -129,7 +133,11 @@ impl Peers {
                 }
                 Some((before, true, true)) => {
                     let stood = before.since.elapsed();
-                    let stays = before.claim.stays(stood, &claim, smaller);
+                    let stays = if before.path == path {
+                        before.claim.stays(stood, &claim, smaller)
+                    } else {
+                        before.path.is_proven() && direct == Direct::Good
+                    };
                     if stays && stood <= FRESH {
                         self.hear_out(id, into_control(stream, session).1);
                         return Taken::Refused;
@@ -160,6 +168,7 @@ impl Peers {
             address,
             over,
             local,
+            path,
             round_trip,
             answered: None,
             since,
@@ -184,6 +193,32 @@ impl Peers {
                 Taken::Replaced
             }
         }
+    }
+
+    /// The member whose direct link gives way to one with `newcomer` at `ip`: if there is no place
+    /// left, the oldest link of those with the address that has most, provided that it keeps at
+    /// least as many as the newcomer's address then has. Members that `stays` selects keep theirs.
+    pub(super) fn crowded_out_by(
+        &self,
+        newcomer: MemberId,
+        ip: IpAddr,
+        stays: impl Fn(MemberId) -> bool,
+    ) -> Option<MemberId> {
+        if self.links.len() < LINKS_MAX || self.links.contains_key(&newcomer) {
+            return None;
+        }
+        let at = |link: &Link| link.address.ip().to_canonical();
+        let mut places: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for link in self.links.values().filter(|link| link.is_direct()) {
+            *places.entry(at(link)).or_default() += 1;
+        }
+        let of = |ip: IpAddr| places.get(&ip).copied().unwrap_or(0);
+        let own = of(ip.to_canonical());
+        let may_go = |(id, link): &(&MemberId, &Link)| {
+            link.is_direct() && !stays(**id) && of(at(link)) > own + 1
+        };
+        let goes = self.links.iter().filter(may_go);
+        goes.min_by_key(|(_, link)| (Reverse(of(at(link))), link.since)).map(|(id, _)| *id)
     }
 
     /// Reads a refused link for [`LINGER`]: the peer may have sent messages on it before it refuses
@@ -322,6 +357,17 @@ impl Link {
         self.over.is_empty()
     }
 
+    /// Whether it is a direct link over a proven path. Only the address of such a link is known to
+    /// be the member's.
+    pub(super) fn is_proven(&self) -> bool {
+        self.is_direct() && self.path.is_proven()
+    }
+
+    /// How long it has stood.
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     /// The member has answered a ping that was sent then.
     pub(super) fn has_answered(&mut self, sent: Instant) {
         self.answered = self.answered.max(Some(sent));
@@ -388,9 +434,128 @@ mod tests {
         (near.expect("a link"), far.expect("a link"))
     }
 
-    fn take(peers: &mut Peers, (stream, session): End, dialler: NodeId) -> Taken {
+    fn take(peers: &mut Peers, end: End, dialler: NodeId) -> Taken {
+        take_over(peers, end, dialler, Direct::Good)
+    }
+
+    fn take_over(
+        peers: &mut Peers,
+        (stream, session): End,
+        dialler: NodeId,
+        present: Direct,
+    ) -> Taken {
         let address = SocketAddr::from(([10, 0, 0, 1], 1));
-        peers.take(Arrival { stream, session, address, over: Vec::new(), dialler }, Direct::Good)
+        peers.take(Arrival { stream, session, address, over: Vec::new(), dialler }, present)
+    }
+
+    /// The same, through a machine that forwards all bytes.
+    async fn proxied(from: &Local, to: &Local) -> (End, End) {
+        let (world, ip) = (MemoryWorld::new(), |n: u8| IpAddr::from([10, 0, 0, n]));
+        let mut listener = world.host(ip(2)).listen(&[]).await.expect("a port");
+        let mut proxy = world.host(ip(3)).listen(&[]).await.expect("a port");
+        let near = world.host(ip(1)).dial((ip(3), proxy.port()).into()).await.expect("connected");
+        let (mut outer, _) = proxy.accept().await.expect("accepted");
+        let there = SocketAddr::new(ip(2), listener.port());
+        let mut inner = world.host(ip(3)).dial(there).await.expect("connected");
+        let (far, _) = listener.accept().await.expect("accepted");
+        tokio::spawn(
+            async move { tokio::io::copy_bidirectional(&mut outer, &mut inner).await.ok() },
+        );
+        let replays = Mutex::new(Replays::default());
+        let (near, far) = tokio::join!(
+            initiate(near, from, Purpose::Control, None),
+            respond(far, to, &replays, |_| None)
+        );
+        (near.expect("a link"), far.expect("a link"))
+    }
+
+    /// The proofs of the paths of the links that two nodes keep.
+    fn kept(near: &Peers, far: &Peers, ids: (MemberId, MemberId)) -> (bool, bool) {
+        let at = |peers: &Peers, id| peers.get(id).expect("a link").is_proven();
+        (at(near, ids.1), at(far, ids.0))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_proxied_link_and_a_proven_one_both_ends_keep_the_proven_one() {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            for (proxied_first_near, proxied_first_far) in
+                [(true, true), (true, false), (false, true), (false, false)]
+            {
+                let (detour, direct) = (proxied(from, to).await, dialled(from, to).await);
+                let dialler = from.hello.id.node;
+                let (events, _heard) = mpsc::channel(64);
+                let mut near = Peers::new(from.hello.id.node, events.clone());
+                let mut far = Peers::new(to.hello.id.node, events);
+                for (peers, detour, direct, detour_first) in [
+                    (&mut near, detour.0, direct.0, proxied_first_near),
+                    (&mut far, detour.1, direct.1, proxied_first_far),
+                ] {
+                    let (one, other) =
+                        if detour_first { (detour, direct) } else { (direct, detour) };
+                    assert_eq!(take(peers, one, dialler), Taken::New);
+                    let second = take(peers, other, dialler);
+                    assert_eq!(second == Taken::Replaced, detour_first);
+                }
+                let ids = (from.hello.id, to.hello.id);
+                assert_eq!(kept(&near, &far, ids), (true, true));
+            }
+        }
+    }
+
+    /// A node with these many links to nodes at each of these addresses, the oldest first.
+    async fn crowded(places: &[(u8, usize)]) -> (Peers, Vec<MemberId>) {
+        let me = local(1, 1, 7);
+        let (events, _) = mpsc::channel(64);
+        let (mut peers, mut ids) = (Peers::new(me.hello.id.node, events), Vec::new());
+        for (host, count) in places {
+            for _ in 0..*count {
+                let other = local(2 + ids.len() as u8, 1, 7);
+                let (stream, session) = dialled(&other, &me).await.1;
+                let address = SocketAddr::from(([10, 0, 0, *host], 1));
+                let (over, dialler) = (Vec::new(), other.hello.id.node);
+                let arrival = Arrival { stream, session, address, over, dialler };
+                assert_eq!(peers.take(arrival, Direct::Good), Taken::New);
+                ids.push(other.hello.id);
+                tokio::time::advance(Duration::from_millis(10)).await;
+            }
+        }
+        (peers, ids)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_link_of_the_fullest_address_gives_way_to_a_newcomer_of_another() {
+        let newcomer = local(100, 1, 7).hello.id;
+        let ip = |n: u8| IpAddr::from([10, 0, 0, n]);
+        let nobody = |_| false;
+        let (peers, _) = crowded(&[(9, LINKS_MAX - 1)]).await;
+        assert_eq!(peers.crowded_out_by(newcomer, ip(3), nobody), None, "there is a place left");
+        let (peers, ids) = crowded(&[(3, 2), (9, LINKS_MAX - 5), (4, 3)]).await;
+        assert_eq!(peers.crowded_out_by(newcomer, ip(5), nobody), Some(ids[2]));
+        assert_eq!(peers.crowded_out_by(newcomer, ip(3), nobody), Some(ids[2]));
+        assert_eq!(peers.crowded_out_by(newcomer, ip(9), nobody), None, "it is full of its own");
+        assert_eq!(peers.crowded_out_by(ids[0], ip(3), nobody), None, "it has a link");
+        let first = |id| id == ids[2];
+        assert_eq!(peers.crowded_out_by(newcomer, ip(5), first), Some(ids[3]), "a member stays");
+        let all_there = |id| ids[2..LINKS_MAX - 3].contains(&id);
+        assert_eq!(peers.crowded_out_by(newcomer, ip(5), all_there), Some(ids[LINKS_MAX - 3]));
+        assert_eq!(peers.crowded_out_by(newcomer, ip(3), all_there), None, "they are as many");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_detour_replaces_only_a_quiet_link_and_yields_to_any_proven_one() {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        let dialler = a.hello.id.node;
+        let (events, _heard) = mpsc::channel(64);
+        let mut near = Peers::new(dialler, events);
+        assert_eq!(take(&mut near, dialled(&a, &b).await.0, dialler), Taken::New);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        // Later than AT_ONCE the same dialler's later link would stay.
+        assert_eq!(take(&mut near, proxied(&a, &b).await.0, dialler), Taken::Refused);
+        let detour = proxied(&a, &b).await.0;
+        assert_eq!(take_over(&mut near, detour, dialler, Direct::Quiet), Taken::Replaced);
+        let direct = dialled(&b, &a).await.1;
+        assert_eq!(take(&mut near, direct, b.hello.id.node), Taken::Replaced);
     }
 
     /// The pings that have arrived, and whether the present link has ended.

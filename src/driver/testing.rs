@@ -5,9 +5,12 @@
 use crate::collective::{
     Call, CodecId, DType, Decided, Envelope, Input, Kind, Mode, ReduceOp, bytes_of,
 };
-use crate::driver::Handles;
+use crate::driver::{self, Doors, Handles, NodeConfig};
+use crate::link::{MemoryWorld, Net};
 use crate::view::{Lane, OpId};
+use crate::{Builder, Config};
 use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -22,6 +25,32 @@ const SUM: Call = Call {
     codec: CodecId::None,
     mode: Mode::PerOp,
 };
+
+/// The configuration of a node of this group, which wants two members.
+pub(super) fn of_group(group: &str, name: String) -> Config {
+    Config::from(Builder::new(Config::local()).open_lan(group).name(name).min_members(2))
+}
+
+/// Starts a node on this host of a world, and returns its address. `adjust` changes what it is made
+/// of.
+pub(super) async fn in_world(
+    world: &MemoryWorld,
+    ip: IpAddr,
+    own: Config,
+    adjust: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
+) -> (Handles, SocketAddr) {
+    let net = world.host(ip);
+    let listener = net.listen(&[]).await.expect("a port");
+    let at = SocketAddr::new(ip, listener.port());
+    let open = move || async move {
+        let (mut node, mut doors) = crate::start::open(own).await?;
+        (doors.listener, doors.net) = (listener, Arc::new(net));
+        node.advertised = vec![at];
+        adjust(&mut node, &mut doors);
+        Ok((node, doors))
+    };
+    (driver::spawn(open).await.expect("it runs"), at)
+}
 
 /// The View of so many members, once this node has it.
 pub(super) async fn view_of(size: usize, handles: &mut Handles) -> Arc<Envelope> {

@@ -31,5 +31,7 @@ pub use agreement::{Decides, Durable, Effect};
 pub use applicant::Applicant;
 pub use config::{Alone, ElectionConfig};
 pub use machine::{Election, Input, Operations, PROBE};
+#[cfg(test)]
+pub use message::Heartbeat;
 pub use message::{Message, PeerAddress};
 pub use notice::Notice;

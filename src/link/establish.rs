@@ -6,6 +6,7 @@
 //! Cancellation: dropping one of these futures closes the stream and leaves nothing else behind.
 
 use super::Stream;
+use super::endpoints::Endpoints;
 use super::gate::Replays;
 use super::handshake::{
     Initiator, MESSAGE1_BYTES, MESSAGE2_BYTES, MESSAGE3_BYTES, Responder, Terms,
@@ -16,6 +17,7 @@ use super::refusal::Refusal;
 use super::session::Session;
 use crate::identity::MemberId;
 use crate::view::ViewDigest;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -45,7 +47,9 @@ pub async fn initiate(
     expect: Option<MemberId>,
 ) -> Result<(Box<dyn Stream>, Session), Refusal> {
     let wire = local.wire_at(stream.local_addr()?.ip());
-    let handshake = initiate_unbounded(stream, local, Terms { purpose, expect, wire });
+    let endpoints = endpoints_of(&*stream)?;
+    let terms = Terms { purpose, expect, wire, endpoints };
+    let handshake = initiate_unbounded(stream, local, terms);
     timeout(HANDSHAKE_TIMEOUT, handshake).await.map_err(|_| Refusal::TooSlow)?
 }
 
@@ -88,10 +92,12 @@ async fn respond_unbounded(
     views: impl Fn(&DataAsk) -> Option<DataTerms>,
 ) -> Result<(Box<dyn Stream>, Session), Refusal> {
     let wire = local.wire_at(stream.local_addr()?.ip());
+    let endpoints = endpoints_of(&*stream)?;
     let preamble = Preamble::parse(&read_message(&mut stream).await?)?;
     let (purpose, expect) = terms_of(preamble, views)?;
     let message1 = read_message::<MESSAGE1_BYTES>(&mut stream).await?;
-    let responder = Responder::open(local, Terms { purpose, expect, wire }, &message1)?;
+    let terms = Terms { purpose, expect, wire, endpoints };
+    let responder = Responder::open(local, terms, &message1)?;
     if !replays.lock().unwrap_or_else(PoisonError::into_inner).is_first(responder.ephemeral()) {
         return Err(Refusal::Replayed);
     }
@@ -122,6 +128,10 @@ fn terms_of(
     }
 }
 
+fn endpoints_of(stream: &dyn Stream) -> io::Result<Option<Endpoints>> {
+    Ok(Endpoints::new(stream.local_addr()?, stream.peer_addr()?))
+}
+
 async fn read_message<const N: usize>(stream: &mut Box<dyn Stream>) -> Result<[u8; N], Refusal> {
     let mut message = [0; N];
     stream.read_exact(&mut message).await?;
@@ -134,11 +144,13 @@ mod tests {
     use crate::link::handshake::testing::local;
     use crate::link::memory::testing::pipe;
     use crate::link::tcp::{Bind, TcpNet};
-    use crate::link::{Net, Wire, into_control, into_data_link};
+    use crate::link::{Listener, Net, PathProof, Wire, into_control, into_data_link};
     use crate::view::Rank;
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
     type Outcome = Result<(Box<dyn Stream>, Session), Refusal>;
+
+    const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     const DATA: Purpose = Purpose::Data { view: ViewDigest([9; 32]), src: Rank(0), dst: Rank(1) };
 
@@ -162,10 +174,9 @@ mod tests {
     }
 
     async fn tcp_streams() -> (Box<dyn Stream>, Box<dyn Stream>) {
-        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let net = TcpNet::new(Bind::At(loopback));
+        let net = TcpNet::new(Bind::At(LOOPBACK));
         let mut listener = net.listen(&[]).await.expect("a port");
-        let near = net.dial((loopback, listener.port()).into()).await.expect("connected");
+        let near = net.dial((LOOPBACK, listener.port()).into()).await.expect("connected");
         (near, listener.accept().await.expect("accepted").0)
     }
 
@@ -200,11 +211,43 @@ mod tests {
         let (a, b) = (local(1, 1, 7), local(2, 2, 7));
         let (at_a, at_b) = meet(&a, &b, Purpose::Control, tcp_streams().await).await;
         let ((near, to_b), (far, to_a)) = (at_a.expect("a link"), at_b.expect("a link"));
-        assert_eq!((&to_b.peer, &to_a.peer), (&b.hello, &a.hello));
+        assert_eq!((to_b.peer.id, to_a.peer.id), (b.hello.id, a.hello.id));
+        assert_eq!((to_b.path, to_a.path), (PathProof::Proven, PathProof::Proven));
         let ((mut to, _from), (_to, mut from)) =
             (into_control(near, to_b), into_control(far, to_a));
         to.send(b"welcome").await.expect("sent");
         assert_eq!(from.recv().await.expect("received"), b"welcome");
+    }
+
+    /// A connection of `net` to the listener through a program that forwards all bytes.
+    async fn proxied(
+        net: TcpNet,
+        listener: &mut Box<dyn Listener>,
+    ) -> (Box<dyn Stream>, Box<dyn Stream>) {
+        let mut proxy = net.listen(&[]).await.expect("a port");
+        let dialled = SocketAddr::new(LOOPBACK, proxy.port());
+        let near = net.dial(dialled).await.expect("connected");
+        let (mut outer, _) = proxy.accept().await.expect("accepted");
+        let there = SocketAddr::new(LOOPBACK, listener.port());
+        let mut inner = net.dial(there).await.expect("connected");
+        let (far, _) = listener.accept().await.expect("accepted");
+        tokio::spawn(
+            async move { tokio::io::copy_bidirectional(&mut outer, &mut inner).await.ok() },
+        );
+        (near, far)
+    }
+
+    #[tokio::test]
+    async fn a_link_through_a_proxy_stands_and_proves_no_path() {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        for purpose in [Purpose::Control, Purpose::Relink, DATA] {
+            let net = TcpNet::new(Bind::At(LOOPBACK));
+            let mut listener = net.listen(&[]).await.expect("a port");
+            let streams = proxied(net, &mut listener).await;
+            let (at_a, at_b) = meet(&a, &b, purpose, streams).await;
+            let ((_, to_b), (_, to_a)) = (at_a.expect("a link"), at_b.expect("a link"));
+            assert_eq!((to_b.path, to_a.path), (PathProof::Unproven, PathProof::Unproven));
+        }
     }
 
     #[tokio::test]
@@ -212,8 +255,8 @@ mod tests {
         for trusted in [true, false] {
             let (a, b) = (local(1, 1, 7), local(2, 2, 7));
             if trusted {
-                a.set_trusted([IpAddr::V4(Ipv4Addr::LOCALHOST)].into());
-                b.set_trusted([IpAddr::V4(Ipv4Addr::LOCALHOST)].into());
+                a.set_trusted([LOOPBACK].into());
+                b.set_trusted([LOOPBACK].into());
             }
             let (at_a, at_b) = meet(&a, &b, DATA, tcp_streams().await).await;
             let ((near, to_b), (far, to_a)) = (at_a.expect("a link"), at_b.expect("a link"));

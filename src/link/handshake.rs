@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! -> preamble, psk, e                  64 bytes   a stranger fails here, unanswered, before any DH
-//! <- e, ee, s, es, proof(responder)   352 bytes
-//! -> s, se, proof(initiator)          320 bytes   only now is there a link
+//! <- e, ee, s, es, proof(responder)   384 bytes
+//! -> s, se, proof(initiator)          352 bytes   only now is there a link
 //! ```
 //!
 //! Each step consumes the type of the step before it, so the order of the steps is fixed at compile
@@ -18,6 +18,7 @@
 //! For a stranger two hashes. For a holder of the cluster key two key exchanges and a signature,
 //! but only once for each first message (see [`super::gate::Replays`]).
 
+use super::endpoints::Endpoints;
 use super::hello::{Binding, Hello, PROVEN_BYTES, Role, Wire};
 use super::local::{Local, contributes};
 use super::preamble::{Preamble, Purpose};
@@ -42,6 +43,8 @@ pub struct Terms {
     pub expect: Option<MemberId>,
     /// Whether this end trusts the wire.
     pub wire: Wire,
+    /// The addresses of the connection as this end sees them.
+    pub endpoints: Option<Endpoints>,
 }
 
 /// The initiator, waiting for the second message.
@@ -170,7 +173,7 @@ impl End<'_> {
             hash: self.noise.get_handshake_hash(),
             static_public: &local.static_public,
         };
-        let proven = local.hello_over(self.terms.wire).proven_by(&local.identity, &binding);
+        let proven = local.hello_over(&self.terms).proven_by(&local.identity, &binding);
         // All sizes are fixed, so only the system's randomness can fail here.
         self.noise.write_message(&proven, message).map(drop).map_err(|_| Refusal::NoEntropy)
     }
@@ -205,7 +208,7 @@ impl End<'_> {
     }
 
     fn into_session(self, peer: Hello) -> Result<Session, Refusal> {
-        Session::new(self.noise, &self.local.hello_over(self.terms.wire), peer, self.terms.purpose)
+        Session::new(self.noise, &self.local.hello_over(&self.terms), peer, self.terms.purpose)
     }
 }
 
@@ -247,13 +250,14 @@ pub(crate) mod testing {
             partition: [0; 8],
             wire: Wire::Untrusted,
             suite: Suite::Aes256Gcm,
+            endpoints: None,
         };
         let identity = Arc::new(Identity::from_seed(&[n; 32]));
         Local::new(identity, hello, Zeroizing::new([100 + n; 32]), Zeroizing::new([key; 32]))
     }
 
     pub(in crate::link) fn control() -> Terms {
-        Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted }
+        Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted, endpoints: None }
     }
 
     /// The two sessions of a control link from node 1 to node 2.

@@ -6,6 +6,7 @@
 //! key, its boot number and a hash of the introduction. So it is valid for this handshake only: it
 //! cannot be replayed in another one, reflected to its signer, or combined with other claims.
 
+use super::endpoints::Endpoints;
 use super::refusal::Refusal;
 use super::suite::Suite;
 use crate::engine::Engines;
@@ -32,6 +33,8 @@ pub struct Hello {
     pub wire: Wire,
     /// The cipher suite that is fast on its processor.
     pub suite: Suite,
+    /// The addresses of this connection as it sees them.
+    pub endpoints: Option<Endpoints>,
 }
 
 /// Whether the wire below a link is trusted, see `Builder::trusted_link`.
@@ -67,7 +70,7 @@ pub struct Binding<'a> {
 }
 
 /// Length of a proven introduction in bytes. All are equally long, so the length reveals nothing.
-pub const PROVEN_BYTES: usize = 256;
+pub const PROVEN_BYTES: usize = 288;
 
 impl Hello {
     /// Signs the introduction: the signature, the introduction, then zeros.
@@ -123,6 +126,7 @@ impl Encode for Hello {
         out.push(u8::from(self.stateless) | trusted | aes);
         out.push(self.engines.0);
         out.extend_from_slice(&self.partition);
+        self.endpoints.encode(out);
     }
 }
 
@@ -135,6 +139,7 @@ impl Decode for Hello {
         let wire = if flags & TRUSTED_BIT != 0 { Wire::Trusted } else { Wire::Untrusted };
         let suite = if flags & AES_BIT != 0 { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
         let (engines, partition) = (Engines(r.u8()?), r.array()?);
+        let endpoints = Option::decode(r)?;
         Ok(Hello {
             id,
             name,
@@ -144,6 +149,7 @@ impl Decode for Hello {
             partition,
             wire,
             suite,
+            endpoints,
         })
     }
 }
@@ -158,6 +164,7 @@ mod tests {
     use super::*;
     use crate::identity::{Boot, NodeId};
     use crate::wire::testing::assert_codec;
+    use std::net::SocketAddr;
 
     fn hello_of(identity: &Identity, name: &str) -> Hello {
         Hello {
@@ -169,6 +176,10 @@ mod tests {
             partition: [7; 8],
             wire: Wire::Trusted,
             suite: Suite::Aes256Gcm,
+            endpoints: Endpoints::new(
+                SocketAddr::from(([10, 0, 0, 1], 47_474)),
+                SocketAddr::from(([10, 0, 0, 2], 50_000)),
+            ),
         }
     }
 
@@ -187,6 +198,7 @@ mod tests {
             ..hello_of(&identity, "x")
         });
         assert_codec(&Hello { suite: Suite::ChaCha20Poly1305, ..hello_of(&identity, "y") });
+        assert_codec(&Hello { endpoints: None, ..hello_of(&identity, "z") });
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! This node's part of every handshake: its identity, its introduction and its keys.
 
+use super::handshake::Terms;
 use super::hello::{Hello, Wire};
 use crate::identity::Identity;
 use snow::params::DHChoice;
@@ -16,7 +17,7 @@ use zeroize::Zeroizing;
 pub struct Local {
     /// The key pair that signs.
     pub identity: Arc<Identity>,
-    /// The introduction; its `wire` is replaced for each link.
+    /// The introduction; its `wire` and `endpoints` are replaced for each link.
     pub hello: Hello,
     trusted: RwLock<BTreeSet<IpAddr>>,
     pub(super) static_private: Zeroizing<[u8; 32]>,
@@ -51,9 +52,9 @@ impl Local {
         *self.trusted.write().unwrap_or_else(PoisonError::into_inner) = trusted;
     }
 
-    /// The introduction for a link over `wire`.
-    pub(super) fn hello_over(&self, wire: Wire) -> Hello {
-        Hello { wire, ..self.hello.clone() }
+    /// The introduction for a link on these terms.
+    pub(super) fn hello_over(&self, terms: &Terms) -> Hello {
+        Hello { wire: terms.wire, endpoints: terms.endpoints, ..self.hello.clone() }
     }
 }
 

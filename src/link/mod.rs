@@ -8,6 +8,7 @@
 
 mod control;
 mod data;
+mod endpoints;
 mod establish;
 #[cfg(feature = "gloo")]
 mod fork;
@@ -32,6 +33,7 @@ mod twin;
 
 pub use control::{ControlReceiver, ControlSender, into_control};
 pub use data::into_data_link;
+pub use endpoints::PathProof;
 pub use establish::{DataTerms, initiate, respond};
 #[cfg(feature = "gloo")]
 pub use fork::fork;
@@ -92,6 +94,9 @@ pub trait Listener: Send {
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
     /// The address of this end.
     fn local_addr(&self) -> io::Result<SocketAddr>;
+
+    /// The address of the other end, as this end sees it.
+    fn peer_addr(&self) -> io::Result<SocketAddr>;
 
     /// Turns the stream into the blocking socket below it, for data links; `None` if there is none.
     fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream>;

@@ -10,6 +10,7 @@
 //! probability below 2^-56, and since the first forgery ends the link, an attacker has a single
 //! attempt.
 
+use super::endpoints::PathProof;
 use super::hello::{Hello, Wire};
 use super::keys::{BothWays, Keys};
 use super::preamble::Purpose;
@@ -29,6 +30,8 @@ pub struct Session {
     pub wire: Wire,
     /// The cipher of the records.
     pub suite: Suite,
+    /// Whether both ends see the same addresses.
+    pub path: PathProof,
     /// The first 8 bytes of the handshake hash: a random number that both ends share.
     pub number: u64,
     sealer: Sealer,
@@ -82,6 +85,7 @@ impl Session {
         let both = [own.wire, peer.wire] == [Wire::Trusted; 2];
         let wire = if both { Wire::Trusted } else { Wire::Untrusted };
         let suite = own.suite.shared_with(peer.suite);
+        let path = PathProof::of(own.endpoints, peer.endpoints);
         let number = noise
             .get_handshake_hash()
             .iter()
@@ -90,7 +94,7 @@ impl Session {
         let keys = BothWays::of(&mut noise, suite);
         let (sealer, opener) =
             (Sealer { keys: keys.outgoing, next: 0 }, Opener { keys: keys.incoming, next: 0 });
-        Ok(Session { peer, purpose, wire, suite, number, sealer, opener })
+        Ok(Session { peer, purpose, wire, suite, path, number, sealer, opener })
     }
 
     /// Splits the session into its two directions.

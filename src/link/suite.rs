@@ -68,6 +68,7 @@ impl fmt::Display for Suite {
 mod tests {
     use super::*;
     use crate::collective::Pool;
+    use crate::link::endpoints::Endpoints;
     use crate::link::handshake::testing::{control, local, respond as answer};
     use crate::link::handshake::{Initiator, MESSAGE2_BYTES, MESSAGE3_BYTES};
     use crate::link::{
@@ -287,7 +288,9 @@ mod tests {
     fn whoever_turns_what_an_end_says_of_its_suite_makes_no_link() {
         for suite in SUITES {
             let (a, b) = nodes(suite, suite);
-            let flags = |node: &Local| 64 + node.hello.to_bytes().len() - 2;
+            // The engines, the partition rule and the endpoints follow.
+            let flags =
+                |node: &Local| 64 + node.hello.to_bytes().len() - (1 + 1 + 8 + Endpoints::BYTES);
             let (initiator, first) = Initiator::start(&a, control()).expect("randomness");
             let (answered, message2) = answer(&b, control(), &first).expect("genuine");
             let mut bent = message2;
@@ -297,7 +300,7 @@ mod tests {
             let mut message3 = initiator.conclude(&message2).expect("genuine").message3;
             assert_eq!(
                 (MESSAGE2_BYTES, MESSAGE3_BYTES),
-                (32 + 48 + 256 + 16, 48 + 256 + 16),
+                (32 + 48 + 288 + 16, 48 + 288 + 16),
                 "the layout that is meant here"
             );
             message3[48 + flags(&a)] ^= 4;

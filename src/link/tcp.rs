@@ -162,6 +162,10 @@ impl Stream for TcpLink {
         self.0.local_addr().map(canonical)
     }
 
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.peer_addr().map(canonical)
+    }
+
     fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream> {
         let stream = self.0.into_std().ok()?;
         stream.set_nonblocking(false).ok()?;
@@ -211,6 +215,8 @@ mod tests {
         let mut near = net.dial((LOOPBACK, listener.port()).into()).await.expect("connected");
         let (mut far, from) = listener.accept().await.expect("accepted");
         assert_eq!(from, near.local_addr().expect("connected"));
+        assert_eq!(far.peer_addr().expect("connected"), from);
+        assert_eq!(near.peer_addr().expect("connected"), far.local_addr().expect("connected"));
         near.write_all(b"hello").await.expect("written");
         let mut got = [0; 5];
         far.read_exact(&mut got).await.expect("read");

@@ -116,6 +116,11 @@ impl Stream for Tunnel {
         Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
     }
 
+    /// The unspecified address, too: no path is proven by a circuit.
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
+    }
+
     fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream> {
         None
     }
@@ -245,6 +250,14 @@ mod tests {
             }
         }
         drop(writing.await.expect("no panic"));
+    }
+
+    #[test]
+    fn a_circuit_has_no_addresses() {
+        let (_tunnels, _heard, stream) = one();
+        for at in [stream.local_addr(), stream.peer_addr()] {
+            assert!(at.expect("an address").ip().is_unspecified());
+        }
     }
 
     #[tokio::test]

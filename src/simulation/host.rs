@@ -138,6 +138,7 @@ impl Host {
             partition: self.partition.digest(),
             wire: Wire::Untrusted,
             suite: Suite::Aes256Gcm,
+            endpoints: None,
         };
         let mut private = [self.number as u8 + 1; 32];
         private[..8].copy_from_slice(&boot.0.to_le_bytes());
@@ -158,6 +159,7 @@ impl Host {
             },
             wiring: Wiring::none(),
             advertised: vec![SocketAddr::new(ip, port)],
+            renew_after: driver::RENEW_AFTER,
             known: Vec::new(),
             min_members: 2,
             seeded: crate::defect::Seeded::NONE,

@@ -35,6 +35,7 @@ struct SimStream {
     /// `None` after it has become a data link.
     halves: Option<(OwnedReadHalf, DuplexStream)>,
     local: SocketAddr,
+    peer: SocketAddr,
 }
 
 /// A data link without data, because contributions take another way (see [`super::engine`]). It
@@ -79,11 +80,11 @@ impl Listener for SimPort {
 
 impl SimStream {
     fn new(stream: TcpStream, weather: Weather) -> io::Result<SimStream> {
-        let local = stream.local_addr()?;
+        let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
         let (reads, to) = stream.into_split();
         let (writes, from) = tokio::io::duplex(UNSENT_BYTES);
         tokio::spawn(pump(from, to, weather));
-        Ok(SimStream { halves: Some((reads, writes)), local })
+        Ok(SimStream { halves: Some((reads, writes)), local, peer })
     }
 }
 
@@ -105,6 +106,10 @@ async fn pump(mut from: DuplexStream, mut to: OwnedWriteHalf, weather: Weather) 
 impl Stream for SimStream {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.local)
+    }
+
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.peer)
     }
 
     fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream> {

@@ -1,4 +1,4 @@
-//! A program without a key on one of the lab's machines, see `intruder.py`.
+//! A program without a key on one of the lab's machines, see `intruder.py` and `proxy.py`.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,20 +15,20 @@ const PATIENCE: Duration = Duration::from_secs(120);
 impl Intruder {
     /// Starts it on a machine.
     pub fn on(lab: &Lab, machine: &str, arguments: &[&str]) -> Result<Intruder> {
-        Intruder::start(lab.command(machine, "python3"), arguments)
+        Intruder::running("intruder.py", lab.command(machine, "python3"), arguments)
     }
 
     /// Starts it on the switch, where all frames pass.
     pub fn on_the_switch(lab: &Lab, arguments: &[&str]) -> Result<Intruder> {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &lab.switch()?, "python3"]);
-        Intruder::start(command, arguments)
+        Intruder::running("intruder.py", command, arguments)
     }
 
-    fn start(mut command: Command, arguments: &[&str]) -> Result<Intruder> {
-        command
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/strangers/intruder.py"))
-            .args(arguments);
+    /// Starts a script of this folder with this interpreter.
+    pub fn running(script: &str, mut command: Command, arguments: &[&str]) -> Result<Intruder> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/strangers");
+        command.arg(folder.join(script)).args(arguments);
         Ok(Intruder(Child::spawn_told(&mut command)?))
     }
 
@@ -38,6 +38,15 @@ impl Intruder {
         let event: Value = serde_json::from_str(&line).with_context(|| line.clone())?;
         ensure!(event["event"] == kind, "not {kind}: {event}");
         Ok(event)
+    }
+
+    /// Asks it for an event of this kind.
+    pub fn asked(&mut self, kind: &str) -> Result<Value> {
+        self.0.tell("")?;
+        let is_it = |line: &str| {
+            serde_json::from_str::<Value>(line).is_ok_and(|event| event["event"] == kind)
+        };
+        Ok(serde_json::from_str(&self.0.wait_for_line(is_it, PATIENCE)?)?)
     }
 
     /// Whether it has reported anything yet.

@@ -3,6 +3,7 @@
 mod files;
 mod intruder;
 mod port;
+mod proxy;
 mod wire;
 
 use potluck_harness::{Need, Suite};
@@ -14,6 +15,7 @@ fn main() {
     let mut suite = Suite::new();
     files::add(&mut suite);
     port::add(&mut suite);
+    proxy::add(&mut suite);
     let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
     for (engine, missing) in [("native", None), ("gloo", missing)] {
         suite.on(engine, missing);

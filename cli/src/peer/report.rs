@@ -97,6 +97,7 @@ pub fn status(status: &Status) -> Value {
             "name": peer.name.as_str(),
             "address": peer.address.to_string(),
             "through": peer.through.iter().map(|who| who.node.to_string()).collect::<Vec<_>>(),
+            "forwarded": peer.forwarded,
             "rtt_us": peer.rtt_us,
         })).collect::<Vec<_>>(),
         "interfaces": status.interfaces.iter().map(ToString::to_string).collect::<Vec<_>>(),

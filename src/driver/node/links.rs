@@ -5,16 +5,15 @@
 use super::relays::DirectDial;
 use super::{Node, OpenView};
 use crate::collective::Post;
-use crate::discovery::{DialOutcome, Origin, is_same_place};
+use crate::discovery::{DialOutcome, is_same_place};
 use crate::driver::event::Event;
 use crate::driver::peers::{Arrival, Direct, Taken};
-use crate::election::{Input, Message, PeerAddress};
+use crate::election::{Input, Message};
 use crate::identity::MemberId;
 use crate::link::{
-    DataAsk, DataTerms, Local, Net, Purpose, Refusal, Session, Stream, initiate, respond,
+    DataAsk, DataTerms, Local, Net, PathProof, Purpose, Refusal, Session, Stream, initiate, respond,
 };
 use crate::topology::{Interface, InterfaceKind, Port};
-use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -72,7 +71,10 @@ impl Node {
     ) {
         match result {
             Ok((stream, session)) => {
-                self.gate.authenticated(self.now(), from.ip().to_canonical());
+                // Behind an unproven path anybody may be the source.
+                if session.path.is_proven() {
+                    self.gate.authenticated(self.now(), from.ip().to_canonical());
+                }
                 let address = listening_at(from, session.peer.port);
                 match session.purpose {
                     Purpose::Control | Purpose::Relink => {
@@ -125,7 +127,11 @@ impl Node {
         match result {
             Ok((stream, session)) => {
                 self.refusals.remove(&to);
-                self.roster.dialled(to, DialOutcome::Authenticated(session.peer.id), now);
+                let outcome = match session.path {
+                    PathProof::Proven => DialOutcome::Authenticated(session.peer.id),
+                    PathProof::Unproven => DialOutcome::Unproven(session.peer.id),
+                };
+                self.roster.dialled(to, outcome, now);
                 self.on_linked(stream, session, Way::direct(to), Dialled::ByMe);
             }
             Err(refusal) => {
@@ -158,15 +164,19 @@ impl Node {
         let (id, name, suite) = (session.peer.id, session.peer.name.clone(), session.suite);
         let dialler = if dialled == Dialled::ByMe { self.me.node } else { id.node };
         let before = self.peers.get(id).filter(|link| link.is_direct()).map(|link| link.address);
-        let (was_direct, purpose) = (before.is_some(), session.purpose);
+        let (was_direct, purpose, path) = (before.is_some(), session.purpose, session.path);
+        let was_proven = self.has_proven_link(id);
         let direct =
             if self.election.is_quiet(self.now(), id) { Direct::Quiet } else { Direct::Good };
+        if over.is_empty() {
+            self.make_room(id, address.ip());
+        }
         let arrival = Arrival { stream, session, address, over: over.clone(), dialler };
         let taken = self.peers.take(arrival, direct);
         if taken == Taken::Refused {
             return taken;
         }
-        crate::trace::debug!(peer = %id, %name, %address, over = over.len(), %suite, ?taken, ?dialled, "linked");
+        crate::trace::debug!(peer = %id, %name, %address, over = over.len(), %suite, ?path, ?taken, ?dialled, "linked");
         self.counters.links += 1;
         self.learn_name(id.node, name.clone());
         self.found(id);
@@ -175,8 +185,7 @@ impl Node {
         }
         if over.is_empty() {
             self.direct_is_back(id);
-            self.roster.link_up(id);
-            self.roster.add(address, Origin::Remembered, self.now());
+            self.place_of_link(id, address, path);
             self.step(Input::LinkUp(id));
             if let Some(before) = before
                 .filter(|before| purpose == Purpose::Relink && !is_same_place(*before, address))
@@ -193,14 +202,12 @@ impl Node {
             self.step(Input::RelayUp(id, over));
         }
         self.replay(id);
+        self.tell_places(id);
         if taken == Taken::New {
             self.meter.linked(id.node, &name);
-            let peers = self.peers.iter().filter(|(other, link)| **other != id && link.is_direct());
-            let told = peers.filter(|(_, link)| means_something_elsewhere(link.address));
-            let known = told
-                .map(|(other, link)| PeerAddress { id: *other, address: link.address })
-                .collect();
-            self.peers.send(id, Message::Peers(known));
+            self.introduce_others(id);
+        }
+        if self.has_proven_link(id) && (taken == Taken::New || !was_proven) {
             self.remember_peers();
         }
         taken
@@ -226,12 +233,6 @@ impl Node {
         self.replay_rates(rank);
     }
 
-    pub(super) fn remember_peers(&mut self) {
-        let addresses: BTreeSet<SocketAddr> =
-            self.peers.iter().filter(|(_, l)| l.is_direct()).map(|(_, l)| l.address).collect();
-        self.store.remember(addresses.into_iter().collect());
-    }
-
     pub(super) fn on_closed(
         &mut self,
         member: MemberId,
@@ -251,7 +252,9 @@ impl Node {
         self.seek_lost(member, DirectDial::UnderWay);
         let mut to = self.ways_around(member);
         to.retain(|to| !is_same_place(*to, link.address));
-        to.insert(0, link.address);
+        // Whoever forwarded the connection may say that nobody is there.
+        let at = if link.is_proven() { 0 } else { to.len() };
+        to.insert(at, link.address);
         // A redial that already runs because the link was silent will do.
         self.redial(member, to);
     }
@@ -310,19 +313,11 @@ fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// Whether other machines can use this address. A link-local IPv6 address is valid only with an
-/// interface of the machine that uses it.
-fn means_something_elsewhere(address: SocketAddr) -> bool {
-    match address.ip() {
-        IpAddr::V4(_) => true,
-        IpAddr::V6(ip) => !ip.is_unicast_link_local(),
-    }
-}
-
 /// Opens a replacement link to a member, at the first of these addresses where a connection and the
-/// handshake succeed. If all fail, returns the refusal at the first address of the list. The
-/// connects run in parallel. The handshakes run one after another, because the peer keeps the last
-/// link whose handshake ended.
+/// handshake succeed and the path is proven; if there is none within [`PROVEN_WITHIN`] of another
+/// link, that one. If all fail, returns the refusal at the first address of the list. The connects
+/// run in parallel. The handshakes run one after another, because the peer keeps the last link
+/// whose handshake ended.
 pub(super) async fn connect_first(
     net: Arc<dyn Net>,
     local: &Local,
@@ -336,20 +331,30 @@ pub(super) async fn connect_first(
         let net = Arc::clone(&net);
         dials.spawn(async move { (to, dial_soon(net, to).await) });
     }
-    while let Some(dialled) = dials.join_next().await {
+    let mut detour = None;
+    loop {
+        let dialled = match &detour {
+            None => dials.join_next().await,
+            Some(_) => timeout(PROVEN_WITHIN, dials.join_next()).await.unwrap_or(None),
+        };
+        let Some(dialled) = dialled else { break };
         let Ok((to, stream)) = dialled else { continue };
         let linked = match stream {
             Ok(stream) => initiate(stream, local, Purpose::Relink, Some(member)).await,
             Err(error) => Err(error.into()),
         };
         match linked {
-            Ok(linked) => return (to, Ok(linked)),
+            Ok(linked) if linked.1.path.is_proven() => return (to, Ok(linked)),
+            Ok(linked) => detour = Some((to, linked)),
             Err(refusal) if to == was_at => refused = refusal,
             Err(_) => {}
         }
     }
-    (was_at, Err(refused))
+    detour.map_or((was_at, Err(refused)), |(to, linked)| (to, Ok(linked)))
 }
+
+/// How long another dial may take when a member has already answered over an unproven path.
+const PROVEN_WITHIN: Duration = Duration::from_millis(300);
 
 /// The first connection of up to three that are dialled 80 ms apart. TCP retransmits a lost SYN
 /// after one second, which is longer than a member may be without a link, and a saturated cable

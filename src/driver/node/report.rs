@@ -72,6 +72,7 @@ impl Node {
                         .and_then(|local| self.interface_of(local))
                         .map(|i| i.name.clone()),
                     through: l.over.iter().map(|over| self.who(over.node)).collect(),
+                    forwarded: l.is_direct() && !l.is_proven(),
                     rtt_us: l.round_trip.us(),
                 })
                 .collect(),

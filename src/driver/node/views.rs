@@ -30,10 +30,10 @@ const ENGINE_FAILURES_MAX: u32 = 2;
 
 /// An accepted data link from this address; `None` if it cannot be set up.
 pub(super) fn laid(stream: Box<dyn Stream>, session: Session, theirs: SocketAddr) -> Option<Laid> {
-    let ours = stream.local_addr().ok();
+    let (ours, path) = (stream.local_addr().ok(), session.path);
     let link = into_data_link(stream, session)
         .inspect_err(|error| crate::trace::warn!(%error, "a data link could not be set up"));
-    Some(Laid { link: link.ok()?, ours, theirs })
+    Some(Laid { link: link.ok()?, ours, theirs, path })
 }
 
 impl Node {
@@ -122,8 +122,8 @@ impl Node {
             // The direct link broke at this moment, so no data link can be made.
             return self.step(Input::DataLinkLost(view));
         };
-        let first =
-            ours.and_then(|ours| lighter(&self.wiring.all, ours, self.roster.addresses_of(expect)));
+        let others = self.roster.ways_to(expect).into_iter();
+        let first = ours.and_then(|ours| lighter(&self.wiring.all, ours, others));
         let dial = DataDial { view, me, peer, expect, first, to };
         self.data.dial(
             dial,

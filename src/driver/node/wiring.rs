@@ -34,10 +34,12 @@ impl Node {
         let places = |wiring: &Wiring| {
             wiring.chosen.iter().map(|i| (i.name.clone(), i.addresses.clone())).collect::<Vec<_>>()
         };
-        if places(&wiring) != places(&self.wiring) {
-            self.ways.network_changed();
-        }
+        let has_moved = places(&wiring) != places(&self.wiring);
         self.wiring = wiring;
+        if has_moved {
+            self.ways.network_changed();
+            self.tell_places_to_all();
+        }
         self.watch_paths();
     }
 }
