@@ -130,7 +130,7 @@ impl Canvas {
 }
 
 impl Claim {
-    /// The part's bytes; unspecified before the first write.
+    /// The part's bytes; before the first write those that its memory had.
     pub fn bytes(&self) -> &[u8] {
         let range = self.canvas.range(self.part);
         // SAFETY: The range is inside of the memory, which is initialised and which the canvas

@@ -45,6 +45,8 @@ pub use arithmetic::Arithmetic;
 pub use board::BoardFault;
 pub use board::{Board, Post, ViewBoard};
 pub use call::{Call, Descriptor, Kind, Mode, ReduceOp};
+#[cfg(feature = "gloo")]
+pub use canvas::Canvas;
 pub use codec_id::{Coarsest, CodecId};
 #[cfg(feature = "gloo")]
 pub use digest::DIGEST_BLOCK_BYTES;
