@@ -25,6 +25,7 @@ mod fold;
 pub(crate) mod golden;
 mod half;
 mod input;
+pub(crate) mod lanes;
 mod ledger;
 mod meter;
 mod native;

@@ -277,6 +277,17 @@ impl Node {
         }
     }
 
+    /// The View cannot go on, although all its members and links do.
+    pub(super) fn on_must_end(&mut self) {
+        if let Some(view) = self.envelope.as_ref().map(|e| e.digest()) {
+            tracing::warn!(
+                ?view,
+                "an operation of this View is disputed, or it has used too many lanes: it is replaced"
+            );
+            self.step(Input::MustEnd(view));
+        }
+    }
+
     /// Closes the link of a member that broke the protocol. It may reconnect; the election decides
     /// whether it stays a member.
     pub(super) fn expel(&mut self, rank: Rank) {
