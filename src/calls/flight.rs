@@ -238,7 +238,9 @@ impl Flight {
             Outcome::Committed => decided.output.ok_or(Error::Indeterminate),
             Outcome::Aborted(cause) => Err(self.aborted(cause, &decided)),
             Outcome::Indeterminate => Err(Error::Indeterminate),
-            Outcome::DigestMismatch => Err(Error::Engine(EngineFault::DigestMismatch)),
+            Outcome::DigestMismatch { odd } => {
+                Err(Error::Engine(EngineFault::DigestMismatch { odd }))
+            }
         }
     }
 

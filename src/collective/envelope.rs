@@ -453,7 +453,10 @@ impl Envelope {
         let is_gone =
             |rank: &Rank| self.view.member(*rank).is_some_and(|member| !next.contains(member.id));
         self.lock().gone = self.view.ranks().filter(is_gone).collect();
-        self.end(|ledger| ledger.decide(&next.committed));
+        self.end(|ledger| {
+            ledger.fail(&next.disputed);
+            ledger.decide(&next.committed);
+        });
     }
 
     /// Ranks of this View that are not in the View that followed it.

@@ -16,9 +16,12 @@
 //! ```text
 //! own vote:  none --> Done --> Abort       Done: result held, all descriptors agree
 //!            none -----------> Abort       an Abort is final
-//! all Done, equal digests   -> Committed   all Done, digests differ -> DigestMismatch
+//! all Done, equal digests   -> Committed   all Done, digests differ -> disputed, and open
 //! all Abort                 -> Aborted     anything else            -> open
 //! ```
+//!
+//! A disputed operation is not decided by votes: another member may have heard other ones. The View
+//! must be replaced, and the next one decides it by the results that its members report.
 //!
 //! A step is one operation of several calls. Each call has its own descriptor, but only the step is
 //! voted on. A best-effort call has no votes for `Done`: each member commits it as soon as it holds
@@ -38,7 +41,7 @@ use super::{
 };
 use crate::defect::{Defect, Seeded};
 use crate::view::{
-    CommittedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId,
+    CommittedOp, DisputedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId,
     OpSet, Rank, View, ViewDigest,
 };
 use calls::Calls;
@@ -67,6 +70,8 @@ pub struct Ledger {
     numbers: Lanes<u64>,
     entries: BTreeMap<OpId, Entry>,
     effects: Vec<LedgerEffect>,
+    /// An operation is disputed.
+    disputed: bool,
     seeded: Seeded,
 }
 
@@ -125,6 +130,7 @@ impl Ledger {
             numbers: Lanes::default(),
             entries: BTreeMap::new(),
             effects: Vec::new(),
+            disputed: false,
             seeded: Seeded::NONE,
         }
     }
@@ -144,10 +150,10 @@ impl Ledger {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whether the View must be replaced by one of the same members: this member has used so many
-    /// lanes here, in no order, that it has to forget them.
+    /// Whether the View must be replaced by one of the same members: an operation is disputed, or
+    /// this member has used so many lanes here, in no order, that it has to forget them.
     pub fn must_end(&self) -> bool {
-        self.numbers.runs() > LANE_RUNS_MAX
+        self.disputed || self.numbers.runs() > LANE_RUNS_MAX
     }
 
     /// Whether the View is being replaced.
@@ -302,7 +308,7 @@ impl Ledger {
     /// may still give up while a member is missing.
     pub fn done(&mut self, op: OpId, digest: u128) {
         if let Some(entry) = self.entries.get_mut(&op).filter(|_| !self.frozen) {
-            entry.held = Some(digest);
+            entry.held = Some(digest ^ u128::from(self.seeded.has(Defect::HoldsOtherBits)));
             self.count_result(op);
         }
     }
@@ -470,6 +476,18 @@ impl Ledger {
         self.close_with(|op, entry| entry.outcome_by(*op, committed, me, seeded));
     }
 
+    /// The next View says that these operations fail, because the members hold different results.
+    /// To be called before [`decide`](Ledger::decide).
+    pub fn fail(&mut self, disputed: &[DisputedOp]) {
+        self.frozen = true;
+        for DisputedOp { op, odd } in disputed {
+            if self.entries.get(op).is_some_and(|entry| entry.outcome.is_none()) {
+                self.in_engine(*op, LedgerEffect::Cancel);
+                self.resolve(*op, Outcome::DigestMismatch { odd: *odd });
+            }
+        }
+    }
+
     /// This member was left out of the next View: open operations end as `Indeterminate`.
     pub fn cut_off(&mut self) {
         self.close_with(|_, _| Outcome::Indeterminate);
@@ -572,8 +590,10 @@ impl Ledger {
         if entry.outcome.is_some() {
             return;
         }
-        let Some(outcome) = entry.verdict(self.seeded) else { return };
-        self.resolve(op, outcome);
+        match entry.verdict(self.seeded) {
+            Some(outcome) => self.resolve(op, outcome),
+            None => self.disputed |= entry.is_disputed(),
+        }
     }
 
     fn resolve(&mut self, op: OpId, outcome: Outcome) {

@@ -196,14 +196,39 @@ fn different_calls_end_in_one_mismatch_for_all() {
 }
 
 #[test]
-fn different_bits_are_a_digest_mismatch_for_all() {
-    let mut g = Group::of(2);
-    let op = g.begin(0, SUM);
-    g.begin(1, SUM);
-    g.ledgers[0].done(op, 1);
-    g.ledgers[1].done(op, 2);
+fn different_bits_are_a_digest_mismatch_for_all_when_the_next_view_says_so() {
+    let mut g = Group::of(3);
+    let op = g.begin_all(SUM);
     g.deliver_all();
-    assert!(g.resolved.iter().all(|r| *r == [(op, Outcome::DigestMismatch)]));
+    (0..3).for_each(|i| g.ledgers[i].done(op, if i == 2 { 8 } else { 7 }));
+    g.deliver(2, 0);
+    assert!(!g.ledgers[0].must_end(), "a vote is missing");
+    g.deliver_all();
+    assert!(g.resolved.iter().all(Vec::is_empty), "another member may have heard other votes");
+    assert!(g.ledgers.iter().all(Ledger::must_end));
+    for (i, digest) in [7, 7, 8].into_iter().enumerate() {
+        assert_eq!(g.ledgers[i].freeze().ops[0].status, Status::Done(digest));
+        g.ledgers[i].fail(&[DisputedOp { op, odd: Some(Rank(2)) }]);
+        g.ledgers[i].decide(&[]);
+        g.drain(i);
+    }
+    let mismatch = Outcome::DigestMismatch { odd: Some(Rank(2)) };
+    assert!(g.resolved.iter().all(|r| *r == [(op, mismatch)]));
+    assert!(g.ledgers.iter().all(|ledger| ledger.committed() == 0));
+}
+
+/// What the next View says about an operation that is decided here comes too late.
+#[test]
+fn a_dispute_changes_no_outcome() {
+    let mut g = Group::of(2);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    (0..2).for_each(|i| g.ledgers[i].done(op, 7));
+    g.deliver_all();
+    g.ledgers[0].freeze();
+    g.ledgers[0].fail(&[DisputedOp { op, odd: None }]);
+    g.drain(0);
+    assert_eq!(g.resolved[0], [(op, Outcome::Committed)]);
 }
 
 /// A call of all members in this lane, until nobody lists it any more.
