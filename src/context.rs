@@ -415,7 +415,8 @@ impl Context {
     /// Takes the result of a call of this lane whose future was dropped and that committed anyway,
     /// in this View or an earlier one; the lane is then usable again. For a step: the results of
     /// its calls, concatenated. `None` if there is no such call, if it is still undecided, or if it
-    /// was aborted. Also `None` if the result's length in bytes is no multiple of the size of `T`;
+    /// was aborted, or if the result was thrown away: of results that are not fetched, a node keeps
+    /// the newest 256, and of large ones 256 MiB. Also `None` if the result's length in bytes is no multiple of the size of `T`;
     /// the result then stays, and the lane remains blocked.
     pub fn take_result<T: Element>(&mut self) -> Option<Vec<T>> {
         let fits =

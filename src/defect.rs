@@ -51,6 +51,8 @@ pub(crate) enum Defect {
     SaysNothingAgain,
     /// A sync ends as `Ok` and leaves the state as it was.
     SyncKeepsState,
+    /// A member holds other bits than the others as the result of each operation.
+    HoldsOtherBits,
     /// A reduction leaves contributions out, one operation in sixteen.
     DropsContributions,
 }

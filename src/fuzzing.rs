@@ -271,6 +271,7 @@ pub fn engine(bytes: &[u8]) {
         ballot,
         parent: None,
         committed: vec![],
+        disputed: vec![],
         history: None,
         members,
         plan,

@@ -8,11 +8,13 @@
 //! sends it; no member derives any of it again.
 
 mod committed_op;
+mod disputed_op;
 mod op_id;
 mod op_set;
 mod rank_set;
 
 pub use committed_op::CommittedOp;
+pub use disputed_op::DisputedOp;
 pub use op_id::{Lane, OpId, PARTS_MAX};
 pub use op_set::OpSet;
 pub use rank_set::RankSet;
@@ -40,8 +42,9 @@ pub const MESSAGES_IN_FLIGHT_MAX: usize = if cfg!(potluck_tight) { 2 } else { 32
 /// `OPS_IN_FLIGHT_MAX` is reached first.
 pub const OPS_LISTED_MAX: usize = if cfg!(potluck_tight) { 8 } else { 256 };
 
-/// Most operations of its parent that a View commits: those that all members list, messages in
-/// flight at one end, and such messages that an adopted successor has committed.
+/// Most operations of its parent that a View names, as committed or as disputed: those that all
+/// members list, messages in flight at one end, and such messages that an adopted successor has
+/// committed.
 pub const OPS_DECIDED_MAX: usize = OPS_LISTED_MAX + 2 * MEMBERS_MAX * MESSAGES_IN_FLIGHT_MAX;
 
 /// A member's index in a View, `0..size`.
@@ -164,8 +167,10 @@ pub struct View {
     pub ballot: Ballot,
     /// The View whose operations this one decides; `None` if no member has installed one.
     pub parent: Option<ViewId>,
-    /// The committed operations of the parent. Every other undecided one is aborted.
+    /// The committed operations of the parent. Every other undecided one is aborted or disputed.
     pub committed: Vec<CommittedOp>,
+    /// The operations of the parent that fail because the members hold different results.
+    pub disputed: Vec<DisputedOp>,
     /// The winning history among the members.
     pub history: Option<History>,
     /// The members in rank order.
@@ -339,6 +344,7 @@ impl Encode for View {
         self.ballot.encode(out);
         put_option(out, self.parent.as_ref());
         put_list(out, &self.committed);
+        put_list(out, &self.disputed);
         put_option(out, self.history.as_ref());
         put_list(out, &self.members);
         self.plan.encode(out);
@@ -354,11 +360,13 @@ impl Encode for View {
 
 impl Decode for View {
     fn decode(r: &mut Reader<'_>) -> Result<View, Malformed> {
+        let (ballot, parent) = (Ballot::decode(r)?, r.option()?);
+        let (committed, disputed) = decided(r)?;
         let view = View {
-            ballot: Ballot::decode(r)?,
-            parent: r.option()?,
-            // No View commits more operations than this.
-            committed: r.list(OPS_DECIDED_MAX)?,
+            ballot,
+            parent,
+            committed,
+            disputed,
             history: r.option()?,
             members: r.list(MEMBERS_MAX)?,
             plan: Plan::decode(r)?,
@@ -368,6 +376,15 @@ impl Decode for View {
         view.check()?;
         Ok(view)
     }
+}
+
+/// The committed and the disputed operations of a View's parent, within their common limit.
+pub(crate) fn decided(
+    r: &mut Reader<'_>,
+) -> Result<(Vec<CommittedOp>, Vec<DisputedOp>), Malformed> {
+    let committed: Vec<CommittedOp> = r.list(OPS_DECIDED_MAX)?;
+    let disputed = r.list(OPS_DECIDED_MAX - committed.len())?;
+    Ok((committed, disputed))
 }
 
 fn apart_from(r: &mut Reader<'_>) -> Result<Vec<(Rank, Rank)>, Malformed> {
@@ -380,7 +397,7 @@ fn apart_from(r: &mut Reader<'_>) -> Result<Vec<(Rank, Rank)>, Malformed> {
 
 impl View {
     /// Checks consistency: members are distinct nodes, the proposer is one of them, the parent is
-    /// older and present if operations are committed, `apart` is sorted, and plan and engine fit
+    /// older and present if its operations are decided, `apart` is sorted, and plan and engine fit
     /// the size, each other and the pairs without a link.
     fn check(&self) -> Result<(), Malformed> {
         let distinct = self
@@ -389,10 +406,10 @@ impl View {
             .enumerate()
             .all(|(i, m)| self.members[..i].iter().all(|o| o.id.node != m.id.node));
         let parent_is_older = self.parent.is_none_or(|p| p.ballot < self.ballot);
-        let committed_has_parent = self.committed.is_empty() || self.parent.is_some();
+        let decides_none = self.committed.is_empty() && self.disputed.is_empty();
         if distinct
             && parent_is_older
-            && committed_has_parent
+            && (decides_none || self.parent.is_some())
             && self.contains(self.ballot.proposer)
             && self.plan.fits(self.size())
             && self.plan.is_for(self.engine.kind)
@@ -437,6 +454,7 @@ pub(crate) mod testing {
             ballot: Ballot { round: 1, proposer: member_id(1) },
             parent: None,
             committed: Vec::new(),
+            disputed: Vec::new(),
             history: None,
             members,
             plan: Plan::mesh(usize::from(n)),
@@ -509,10 +527,9 @@ mod tests {
         let mut view = view_of(3);
         view.ballot.round = 9;
         view.parent = Some(view_of(2).id());
-        view.committed = vec![CommittedOp {
-            op: OpId { lane: Lane::tagged(3), number: 17 },
-            digest: u128::MAX - 5,
-        }];
+        let op = |number| OpId { lane: Lane::tagged(3), number };
+        view.committed = vec![CommittedOp { op: op(17), digest: u128::MAX - 5 }];
+        view.disputed = [None, Some(Rank(2))].map(|odd| DisputedOp { op: op(18), odd }).to_vec();
         view.history = Some(History { ops: 5, lineage: [9; 32] });
         assert_codec(&view);
     }
@@ -529,11 +546,34 @@ mod tests {
             committed: vec![CommittedOp { op: OpId { lane: Lane::MAIN, number: 0 }, digest: 0 }],
             ..view_of(2)
         };
+        let in_dispute_with_nobody = View {
+            disputed: vec![DisputedOp { op: OpId { lane: Lane::MAIN, number: 0 }, odd: None }],
+            ..view_of(2)
+        };
         let parent =
             View { ballot: Ballot { round: 5, proposer: member_id(1) }, ..view_of(2) }.id();
         let older_than_parent = View { parent: Some(parent), ..view_of(2) };
-        for bad in [twice, without_proposer, orphan, older_than_parent] {
+        for bad in [twice, without_proposer, orphan, in_dispute_with_nobody, older_than_parent] {
             assert_eq!(View::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));
+        }
+    }
+
+    #[test]
+    fn committed_and_disputed_operations_share_one_limit() {
+        let op = |number| OpId { lane: Lane::MAIN, number };
+        let of = |committed: usize, disputed: usize| View {
+            parent: Some(ViewId { ballot: Ballot::ZERO, digest: ViewDigest([0; 32]) }),
+            committed: (0..committed as u64)
+                .map(|n| CommittedOp { op: op(n), digest: 1 })
+                .collect(),
+            disputed: (0..disputed as u64).map(|n| DisputedOp { op: op(n), odd: None }).collect(),
+            ..view_of(2)
+        };
+        for committed in [0, 1, OPS_DECIDED_MAX] {
+            let full = of(committed, OPS_DECIDED_MAX - committed);
+            assert_eq!(View::from_bytes(&full.to_bytes()), Ok(full));
+            let over = of(committed, OPS_DECIDED_MAX - committed + 1);
+            assert_eq!(View::from_bytes(&over.to_bytes()), Err(Malformed::TooLong));
         }
     }
 

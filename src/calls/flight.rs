@@ -203,11 +203,18 @@ impl Flight {
         self.envelope.begin(op, self.call, input);
     }
 
-    fn arm(&mut self, op: OpId) {
-        if let Some(after) = self.deadline {
+    /// Arms the deadline, if there is one and it is not armed.
+    pub(super) fn arm(&mut self, op: OpId) {
+        if let (Some(after), None) = (self.deadline, self.began) {
             self.began = Some(Instant::now());
             self.envelope.give_up_after(op, after);
         }
+    }
+
+    /// What is left of the deadline.
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let elapsed = self.began.map_or(Duration::ZERO, |began| began.elapsed());
+        self.deadline.map(|deadline| deadline.saturating_sub(elapsed))
     }
 
     /// Ends a step of `parts` calls with buffers of `bytes` in total.
@@ -231,7 +238,9 @@ impl Flight {
             Outcome::Committed => decided.output.ok_or(Error::Indeterminate),
             Outcome::Aborted(cause) => Err(self.aborted(cause, &decided)),
             Outcome::Indeterminate => Err(Error::Indeterminate),
-            Outcome::DigestMismatch => Err(Error::Engine(EngineFault::DigestMismatch)),
+            Outcome::DigestMismatch { odd } => {
+                Err(Error::Engine(EngineFault::DigestMismatch { odd }))
+            }
         }
     }
 

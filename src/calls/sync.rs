@@ -64,10 +64,11 @@ impl<'buf> Sync<'buf> {
     fn poll_dropped(&mut self, task: &mut Task<'_>) -> Poll<Result<()>> {
         let Some(flight) = &mut self.flight else { return Poll::Ready(Ok(())) };
         let op = flight.op()?;
+        flight.arm(op);
         let decided = ready!(flight.envelope.poll_decided(op, task));
         let Outcome::Aborted(_) = decided.outcome else { return Poll::Ready(self.take(decided)) };
         let (envelope, call, deadline) =
-            (Arc::clone(&flight.envelope), flight.call, flight.deadline);
+            (Arc::clone(&flight.envelope), flight.call, flight.time_left());
         flight.stage = Stage::Over;
         *flight = Flight::numbered(&envelope, self.lane, call);
         flight.deadline = deadline;
@@ -131,4 +132,59 @@ impl Future for Sync<'_> {
 fn put(output: &Staging, state: &mut Vec<u8>) {
     state.resize(output.len(), 0);
     output.copy_to(state);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::testing::Group;
+    use crate::collective::{OpBody, Outgoing};
+    use crate::view::testing::view_of;
+    use std::pin::pin;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    fn is_pending(sync: Pin<&mut Sync<'_>>) -> bool {
+        sync.poll(&mut Task::from_waker(Waker::noop())).is_pending()
+    }
+
+    fn carry_all_but_votes(group: &mut Group) {
+        for from in [0, 1] {
+            for message in group.take_said(from) {
+                if !matches!(message.body, OpBody::Vote(..)) {
+                    let (from, to) = (group.members[from].me(), &group.members[1 - from]);
+                    to.on_message(from, &message).expect("an honest member");
+                }
+            }
+        }
+    }
+
+    /// Rank 1 has voted for a sync and dropped it, and the vote of rank 0 is missing.
+    #[test]
+    fn a_sync_that_is_continued_has_its_deadline() {
+        let mut view = view_of(2);
+        view.members[1].in_sync = false;
+        let mut group = Group::of(view);
+        let members = group.members.clone();
+        let (mut of_root, mut state) = (vec![7; 100], Vec::new());
+        let mut root = pin!(Sync::new(&members[0], Lane::MAIN, 1, &mut of_root));
+        let op = {
+            let mut first = pin!(Sync::new(&members[1], Lane::MAIN, 0, &mut state));
+            let op = first.flight.as_ref().and_then(|flight| flight.number().ok());
+            for _ in 0..2 {
+                assert!(is_pending(root.as_mut()) && is_pending(first.as_mut()));
+                carry_all_but_votes(&mut group);
+            }
+            let op = op.expect("a number");
+            group.await_vote(1, op);
+            op
+        };
+        group.take_outgoing(1);
+        let after = Duration::from_secs(5);
+        let mut again = pin!(Sync::new(&members[1], Lane::MAIN, 0, &mut state).deadline(after));
+        assert!(is_pending(again.as_mut()) && is_pending(again.as_mut()));
+        let armed = |out: &Outgoing| matches!(out, Outgoing::Deadline(of, time) if (*of, *time) == (op, after));
+        let asked = group.take_outgoing(1);
+        assert_eq!(asked.iter().filter(|out| armed(out)).count(), 1, "{asked:?}");
+    }
 }

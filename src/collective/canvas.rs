@@ -158,7 +158,7 @@ impl Part {
 }
 
 impl Claim {
-    /// The part's bytes; unspecified before the first write.
+    /// The part's bytes; before the first write those that its memory had.
     pub fn bytes(&self) -> &[u8] {
         let range = self.canvas.range(self.part);
         self.canvas.parts[self.part].bytes.read();

@@ -26,6 +26,7 @@ pub use lost::LostResults;
 pub use mouth::Mouth;
 pub use outgoing::Outgoing;
 
+use super::lanes::Lanes;
 use super::{
     AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Kind, Ledger,
     LedgerEffect, Measured, Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, Vote,
@@ -78,11 +79,12 @@ impl Envelope {
             plans,
             slots: BTreeMap::new(),
             lost: BTreeSet::new(),
-            brought: BTreeMap::new(),
+            brought: Lanes::default(),
             enclosed: BTreeMap::new(),
             served: Served::default(),
             gone: Vec::new(),
             left: false,
+            must_end: false,
             asks_for_codecs: false,
         });
         Envelope {
@@ -222,7 +224,7 @@ impl Envelope {
         // refusal of `call`, which names the result.
         let is_lost = self.before.first_in(lane).or_else(|| own.lost_in(lane)).is_some();
         let brings = own.ledger.sync_brings(lane)
-            && own.brought.get(&lane).is_none_or(|brought| *brought != digest_of(state));
+            && own.brought.get(lane).is_none_or(|brought| *brought != digest_of(state));
         if brings || is_lost || own.ledger.is_frozen() { SyncDue::Call } else { SyncDue::Nothing }
     }
 
@@ -230,7 +232,7 @@ impl Envelope {
     pub fn brought(&self, lane: Lane, state: &[u8]) {
         let mut own = self.lock();
         if own.ledger.sync_brings(lane) {
-            own.brought.insert(lane, digest_of(state));
+            own.brought.set(lane, digest_of(state));
         }
     }
 
@@ -313,16 +315,19 @@ impl Envelope {
         }
     }
 
-    /// Once the View has ended, moves the committed results of abandoned calls to the list that the
-    /// next View reads.
+    /// Moves the committed results of abandoned calls to the list of the node, whose memory is
+    /// bounded and which the next View reads. A sync stays until the View has ended, because it may
+    /// be continued; so does what comes after an undecided one in its lane.
     fn hand_on(&self, state: &mut State) {
-        if !state.ledger.is_frozen() {
-            return;
-        }
-        let committed = |op: &OpId| {
-            state.slots.get(op).is_some_and(|slot| slot.outcome == Some(Outcome::Committed))
+        let has_ended = state.ledger.is_frozen();
+        let is_over = |op: &OpId| {
+            let committed = |slot: &&Slot| slot.outcome == Some(Outcome::Committed);
+            let slot = state.slots.get(op).filter(committed);
+            slot.is_some_and(|slot| {
+                has_ended || !slot.is_sync && state.lost_in(op.lane) == Some(*op)
+            })
         };
-        let over: Vec<OpId> = state.lost.iter().filter(|op| committed(op)).copied().collect();
+        let over: Vec<OpId> = state.lost.iter().filter(|op| is_over(op)).copied().collect();
         for op in over {
             state.lost.remove(&op);
             let decided = state.take(op);
@@ -450,7 +455,10 @@ impl Envelope {
         let is_gone =
             |rank: &Rank| self.view.member(*rank).is_some_and(|member| !next.contains(member.id));
         self.lock().gone = self.view.ranks().filter(is_gone).collect();
-        self.end(|ledger| ledger.decide(&next.committed));
+        self.end(|ledger| {
+            ledger.fail(&next.disputed);
+            ledger.decide(&next.committed);
+        });
     }
 
     /// Ranks of this View that are not in the View that followed it.
@@ -636,6 +644,13 @@ impl Envelope {
                     later.push(effect);
                 }
             }
+        }
+        if !state.lost.is_empty() {
+            self.hand_on(&mut state);
+        }
+        if state.ledger.must_end() && !std::mem::replace(&mut state.must_end, true) {
+            // A node that has ended replaces no View.
+            let _ = self.out.send(Outgoing::MustEnd);
         }
         drop(state);
         if tells {

@@ -17,8 +17,13 @@ pub enum EngineFault {
     LinkLost(Rank),
     /// This rank sent data that the schedule does not expect.
     Protocol(Rank),
-    /// The ranks hold different bits: a bug or a memory fault.
-    DigestMismatch,
+    /// The ranks hold different bits: a bug or a memory fault. All members that go on together
+    /// report it; no buffer was written. Trying again does not help.
+    DigestMismatch {
+        /// The lowest rank whose result is not that of the majority; `None` if no result has a
+        /// majority, as among two ranks.
+        odd: Option<Rank>,
+    },
     /// No data of the operation has moved for too long, although all peers are alive.
     Stalled,
     /// Gloo reported an error; the log has its message.
@@ -48,8 +53,9 @@ impl fmt::Display for EngineFault {
             EngineFault::Unfit => f.write_str(
                 "the operation does not fit its plan or its input: report this as a bug",
             ),
-            EngineFault::DigestMismatch => {
-                f.write_str("the ranks hold different results: suspect memory or a bug")
+            EngineFault::DigestMismatch { odd } => {
+                f.write_str("the ranks hold different results: suspect memory or a bug")?;
+                odd.map_or(Ok(()), |rank| write!(f, " on rank {rank}, whose result is the odd one"))
             }
         }
     }

@@ -16,9 +16,12 @@
 //! ```text
 //! own vote:  none --> Done --> Abort       Done: result held, all descriptors agree
 //!            none -----------> Abort       an Abort is final
-//! all Done, equal digests   -> Committed   all Done, digests differ -> DigestMismatch
+//! all Done, equal digests   -> Committed   all Done, digests differ -> disputed, and open
 //! all Abort                 -> Aborted     anything else            -> open
 //! ```
+//!
+//! A disputed operation is not decided by votes: another member may have heard other ones. The View
+//! must be replaced, and the next one decides it by the results that its members report.
 //!
 //! A step is one operation of several calls. Each call has its own descriptor, but only the step is
 //! voted on. A best-effort call has no votes for `Done`: each member commits it as soon as it holds
@@ -31,19 +34,20 @@ mod inspection;
 mod reports;
 mod revisions;
 
+use super::lanes::Lanes;
 use super::revision::REVISION_UNKNOWN;
 use super::{
     AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote,
 };
 use crate::defect::{Defect, Seeded};
 use crate::view::{
-    CommittedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, OpSet,
-    Rank, View, ViewDigest,
+    CommittedOp, DisputedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId,
+    OpSet, Rank, View, ViewDigest,
 };
 use calls::Calls;
 use entry::Entry;
 use revisions::Revisions;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The votes and statuses of one View on one member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,11 +64,14 @@ pub struct Ledger {
     /// The members shared one history from the start.
     began_synced: bool,
     /// If they did not: lanes in which this member has called anything but a sync.
-    worked: BTreeSet<Lane>,
+    worked: Lanes<()>,
     committed: OpSet,
-    numbers: BTreeMap<Lane, u64>,
+    /// The next number of each lane that this member has used.
+    numbers: Lanes<u64>,
     entries: BTreeMap<OpId, Entry>,
     effects: Vec<LedgerEffect>,
+    /// An operation is disputed.
+    disputed: bool,
     seeded: Seeded,
 }
 
@@ -99,6 +106,9 @@ pub enum CallRefusal {
     TooManyInFlight,
 }
 
+/// Most runs of lanes, see [`Lanes`]. In a View with more the next one is made. About 4 MiB.
+const LANE_RUNS_MAX: usize = 64 * 1024;
+
 /// No honest member sends this message: its sender broke the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misbehaviour;
@@ -115,11 +125,12 @@ impl Ledger {
             frozen: false,
             synced: view.in_sync(),
             began_synced: view.in_sync(),
-            worked: BTreeSet::new(),
+            worked: Lanes::default(),
             committed: OpSet::default(),
-            numbers: BTreeMap::new(),
+            numbers: Lanes::default(),
             entries: BTreeMap::new(),
             effects: Vec::new(),
+            disputed: false,
             seeded: Seeded::NONE,
         }
     }
@@ -139,6 +150,12 @@ impl Ledger {
         std::mem::take(&mut self.effects)
     }
 
+    /// Whether the View must be replaced by one of the same members: an operation is disputed, or
+    /// this member has used so many lanes here, in no order, that it has to forget them.
+    pub fn must_end(&self) -> bool {
+        self.disputed || self.numbers.runs() > LANE_RUNS_MAX
+    }
+
     /// Whether the View is being replaced.
     pub fn is_frozen(&self) -> bool {
         self.frozen
@@ -153,7 +170,7 @@ impl Ledger {
     /// the start, until the lane is used for anything else. It depends only on this member's own
     /// calls and not on messages, so all members get the same answer.
     pub fn sync_brings(&self, lane: Lane) -> bool {
-        !self.began_synced && !self.worked.contains(&lane)
+        !self.began_synced && self.worked.get(lane).is_none()
     }
 
     /// The number of operations committed here so far, without messages and best-effort calls.
@@ -192,11 +209,10 @@ impl Ledger {
         {
             return Err(CallRefusal::TooManyInFlight);
         }
-        let number = self.numbers.entry(lane).or_insert(0);
-        let op = OpId { lane, number: *number };
-        *number += 1;
+        let op = OpId { lane, number: self.next_in(lane) };
+        self.numbers.set(lane, op.number + 1);
         if !self.began_synced && lane.ends().is_none() && !matches!(call.kind, Kind::Sync { .. }) {
-            self.worked.insert(lane);
+            self.worked.set(lane, ());
         }
         let size = self.size;
         let me = self.me.index();
@@ -213,6 +229,11 @@ impl Ledger {
             self.in_engine(op, LedgerEffect::Retire);
         }
         Ok(op)
+    }
+
+    /// The number of the next call in a lane.
+    fn next_in(&self, lane: Lane) -> u64 {
+        self.numbers.get(lane).copied().unwrap_or(0)
     }
 
     /// Replaces the arguments of a call, before its descriptor is sent.
@@ -287,7 +308,7 @@ impl Ledger {
     /// may still give up while a member is missing.
     pub fn done(&mut self, op: OpId, digest: u128) {
         if let Some(entry) = self.entries.get_mut(&op).filter(|_| !self.frozen) {
-            entry.held = Some(digest);
+            entry.held = Some(digest ^ u128::from(self.seeded.has(Defect::HoldsOtherBits)));
             self.count_result(op);
         }
     }
@@ -412,7 +433,10 @@ impl Ledger {
             return Err(Misbehaviour);
         }
         self.admit(from, op)?;
-        let Some(entry) = self.entries.get_mut(&op) else { return Ok(()) };
+        let Some(entry) = self.entries.get_mut(&op) else {
+            self.tell_settled(op.lane);
+            return Ok(());
+        };
         if entry.outcome == Some(Outcome::Committed) {
             return Ok(());
         }
@@ -452,6 +476,18 @@ impl Ledger {
         self.close_with(|op, entry| entry.outcome_by(*op, committed, me, seeded));
     }
 
+    /// The next View says that these operations fail, because the members hold different results.
+    /// To be called before [`decide`](Ledger::decide).
+    pub fn fail(&mut self, disputed: &[DisputedOp]) {
+        self.frozen = true;
+        for DisputedOp { op, odd } in disputed {
+            if self.entries.get(op).is_some_and(|entry| entry.outcome.is_none()) {
+                self.in_engine(*op, LedgerEffect::Cancel);
+                self.resolve(*op, Outcome::DigestMismatch { odd: *odd });
+            }
+        }
+    }
+
     /// This member was left out of the next View: open operations end as `Indeterminate`.
     pub fn cut_off(&mut self) {
         self.close_with(|_, _| Outcome::Indeterminate);
@@ -479,9 +515,7 @@ impl Ledger {
         if !op.lane.fits(self.size) || !concerns(from) || !concerns(self.me) {
             return Err(Misbehaviour);
         }
-        if self.entries.contains_key(&op)
-            || op.number < self.numbers.get(&op.lane).copied().unwrap_or(0)
-        {
+        if self.entries.contains_key(&op) || op.number < self.next_in(op.lane) {
             return Ok(());
         }
         // An honest sender lists each of these until this member has reported it decided. An
@@ -499,11 +533,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Votes down a descriptor for an operation that is decided and forgotten here. It cannot have
-    /// been committed, because its sender had not called it.
+    /// Answers a descriptor for an operation that is decided and forgotten here. Either its sender
+    /// knows that too and has missed the report, or it calls the operation only now: then it cannot
+    /// have been committed, and is voted down.
     fn refuse_finished(&mut self, op: OpId) {
         let cause = AbortCause { reason: AbortReason::Dropped, by: self.me };
         self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, Vote::Abort(cause))));
+        self.tell_settled(op.lane);
     }
 
     fn vote(&mut self, op: OpId, vote: Vote) {
@@ -554,8 +590,10 @@ impl Ledger {
         if entry.outcome.is_some() {
             return;
         }
-        let Some(outcome) = entry.verdict(self.seeded) else { return };
-        self.resolve(op, outcome);
+        match entry.verdict(self.seeded) {
+            Some(outcome) => self.resolve(op, outcome),
+            None => self.disputed |= entry.is_disputed(),
+        }
     }
 
     fn resolve(&mut self, op: OpId, outcome: Outcome) {

@@ -25,6 +25,7 @@ mod fold;
 pub(crate) mod golden;
 mod half;
 mod input;
+pub(crate) mod lanes;
 mod ledger;
 mod meter;
 mod native;
@@ -45,6 +46,8 @@ pub use arithmetic::Arithmetic;
 pub use board::BoardFault;
 pub use board::{Board, Post, ViewBoard};
 pub use call::{Call, Descriptor, Kind, Mode, ReduceOp};
+#[cfg(feature = "gloo")]
+pub use canvas::Canvas;
 pub use codec_id::{Coarsest, CodecId};
 #[cfg(feature = "gloo")]
 pub use digest::DIGEST_BLOCK_BYTES;

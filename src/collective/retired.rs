@@ -2,16 +2,18 @@
 //!
 //! The set of operations that are over, so that late data for them is recognised and dropped.
 
-use crate::view::{Lane, OpId};
-use std::collections::BTreeMap;
+use super::lanes::Lanes;
+use crate::view::OpId;
 
 /// The set of operations that are over: ranges of numbers by lane.
 ///
 /// Between two ranges lies an undecided operation, and there are at most 64 of them. So a lane
-/// takes a few words of memory; the calling program determines the number of lanes.
+/// takes a few words of memory, and neighbouring lanes with the same numbers take them once; a
+/// View ends before a program has used too many others (`Ledger::must_end`).
 #[derive(Debug, Default)]
 pub struct Retired {
-    lanes: BTreeMap<Lane, BTreeMap<u64, u64>>,
+    /// By lane: first and last number of each range, ascending.
+    lanes: Lanes<Vec<(u64, u64)>>,
 }
 
 /// Twice as many gaps as a ledger leaves; beyond that, the oldest gap counts as over.
@@ -20,10 +22,9 @@ const RANGES_MAX: usize = 128;
 impl Retired {
     /// Whether `op` is over.
     pub fn contains(&self, op: OpId) -> bool {
-        let below = |ranges: &BTreeMap<u64, u64>| {
-            ranges.range(..=op.number).next_back().is_some_and(|r| op.number <= *r.1)
-        };
-        self.lanes.get(&op.lane).is_some_and(below)
+        let Some(ranges) = self.lanes.get(op.lane) else { return false };
+        let after = ranges.partition_point(|(first, _)| *first <= op.number);
+        after > 0 && op.number <= ranges[after - 1].1
     }
 
     /// Marks `op` as over.
@@ -31,29 +32,34 @@ impl Retired {
         if self.contains(op) {
             return;
         }
-        let ranges = self.lanes.entry(op.lane).or_default();
-        let before = ranges.range(..op.number).next_back().map(|(start, end)| (*start, *end));
-        let start = before
-            .filter(|(_, end)| end.checked_add(1) == Some(op.number))
-            .map_or(op.number, |(start, _)| start);
-        let after = op.number.checked_add(1).and_then(|next| ranges.remove(&next));
-        ranges.insert(start, after.unwrap_or(op.number));
+        let mut ranges = self.lanes.get(op.lane).cloned().unwrap_or_default();
+        add(&mut ranges, op.number);
         if ranges.len() > RANGES_MAX {
-            close_first_gap(ranges);
+            let (first, _) = ranges.remove(0);
+            ranges[0].0 = first;
         }
+        self.lanes.set(op.lane, ranges);
     }
 }
 
-fn close_first_gap(ranges: &mut BTreeMap<u64, u64>) {
-    let (Some((start, _)), Some((_, end))) = (ranges.pop_first(), ranges.pop_first()) else {
-        return;
-    };
-    ranges.insert(start, end);
+/// Adds a number that is in none of the ranges.
+fn add(ranges: &mut Vec<(u64, u64)>, number: u64) {
+    let after = ranges.partition_point(|(first, _)| *first <= number);
+    let joins_before = after > 0 && ranges[after - 1].1.checked_add(1) == Some(number);
+    let joins_after =
+        ranges.get(after).is_some_and(|(first, _)| number.checked_add(1) == Some(*first));
+    match (joins_before, joins_after) {
+        (true, true) => ranges[after - 1].1 = ranges.remove(after).1,
+        (true, false) => ranges[after - 1].1 = number,
+        (false, true) => ranges[after].0 = number,
+        (false, false) => ranges.insert(after, (number, number)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::Lane;
 
     fn op(number: u64) -> OpId {
         OpId { lane: Lane(7), number }
@@ -66,7 +72,8 @@ mod tests {
             assert!(!retired.contains(op(number)));
             retired.insert(op(number));
         }
-        assert_eq!(retired.lanes[&Lane(7)], BTreeMap::from([(0, 5), (u64::MAX, u64::MAX)]));
+        let ranges = retired.lanes.get(Lane(7)).expect("it was used");
+        assert_eq!(*ranges, [(0, 5), (u64::MAX, u64::MAX)]);
         assert!(retired.contains(op(5)) && !retired.contains(op(6)));
         assert!(!retired.contains(OpId { lane: Lane(8), number: 5 }));
     }
@@ -77,7 +84,20 @@ mod tests {
         for number in 0..1000 {
             retired.insert(op(2 * number));
         }
-        assert_eq!(retired.lanes[&Lane(7)].len(), RANGES_MAX);
+        assert_eq!(retired.lanes.get(Lane(7)).map(Vec::len), Some(RANGES_MAX));
         assert!(retired.contains(op(1)) && !retired.contains(op(1997)));
+    }
+
+    #[test]
+    fn lanes_that_are_used_once_take_the_memory_of_one() {
+        let mut retired = Retired::default();
+        for tag in 0..5000 {
+            let step = OpId { lane: Lane::tagged(tag), number: 0 };
+            step.parts().for_each(|part| retired.insert(part));
+            retired.insert(step);
+        }
+        assert_eq!(retired.lanes.runs(), 2, "one of the steps, one of their calls");
+        assert!(retired.contains(OpId { lane: Lane::tagged(4999), number: 0 }));
+        assert!(!retired.contains(OpId { lane: Lane::tagged(5000), number: 0 }));
     }
 }

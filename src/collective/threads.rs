@@ -15,19 +15,36 @@ pub struct Threads {
     running: Mutex<usize>,
     changed: Condvar,
     panics: AtomicUsize,
+    /// If not 0: the size of a new thread's stack.
+    #[cfg(test)]
+    stack_bytes: AtomicUsize,
 }
 
 impl Threads {
-    /// Runs `body` on a new thread. If the system cannot start one, `body` is dropped without a
-    /// call.
-    pub fn spawn(self: &Arc<Threads>, name: String, body: impl FnOnce() + Send + 'static) {
+    /// Runs `body` on a new thread. Returns false if the system cannot start one: then `body` is
+    /// dropped without a call.
+    pub fn spawn(self: &Arc<Threads>, name: String, body: impl FnOnce() + Send + 'static) -> bool {
         *self.count() += 1;
         let counted = Counted(Arc::clone(self));
+        let thread = thread::Builder::new().name(name);
+        #[cfg(test)]
+        let thread = match self.stack_bytes.load(Ordering::Relaxed) {
+            0 => thread,
+            bytes => thread.stack_size(bytes),
+        };
         // A failure drops the closure, and with it the count and everything that `body` owns.
-        let _ = thread::Builder::new().name(name).spawn(move || {
+        let started = thread.spawn(move || {
             body();
             drop(counted);
         });
+        started.is_ok()
+    }
+
+    /// Gives the next threads a stack of this size. One that no machine has room for makes their
+    /// start fail.
+    #[cfg(test)]
+    pub fn set_stack_bytes(&self, bytes: usize) {
+        self.stack_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// The number of threads running now.

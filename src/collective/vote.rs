@@ -68,8 +68,11 @@ pub enum Outcome {
     Aborted(AbortCause),
     /// This member was left behind and cannot know the outcome.
     Indeterminate,
-    /// The members hold different results.
-    DigestMismatch,
+    /// The members hold different results, so it has no effect.
+    DigestMismatch {
+        /// The lowest rank whose result is not that of the majority, if there is a majority.
+        odd: Option<Rank>,
+    },
 }
 
 /// The status of an operation in a promise to leave the View.

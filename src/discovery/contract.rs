@@ -105,12 +105,12 @@ async fn a_withdrawn_advert_may_come_back(mut stage: impl Stage) {
 
 async fn garbage_is_skipped(mut stage: impl Stage) {
     let mut a = stage.node();
-    let _wrong = stage.noise("wrong", 40_100, &[("v", "1"), ("b", "xyz"), ("s", "01")]);
+    let _wrong = stage.noise("wrong", 40_100, &[("v", "2"), ("b", "xyz"), ("s", "01")]);
     let _empty = stage.noise("empty", 40_101, &[]);
     let _strange = stage.noise(
         "not a name of ours",
         40_102,
-        &[("v", "1"), ("b", "0000000000000001"), ("s", "01")],
+        &[("v", "2"), ("b", "0000000000000001"), ("s", "01")],
     );
     let mut b = stage.node();
     announce(&mut *b, &advert(52, None)).await;

@@ -18,6 +18,8 @@ mod datalinks;
 mod deadlines;
 mod disk;
 #[cfg(test)]
+mod disputed_tests;
+#[cfg(test)]
 mod ends_tests;
 mod event;
 mod lighter;

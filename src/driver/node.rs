@@ -378,6 +378,7 @@ impl Node {
             Outgoing::VotesWanted(op) => self.await_votes(op),
             Outgoing::Post { key, value } => self.post(&key, &value),
             Outgoing::EngineFailed => self.on_engine_failed(),
+            Outgoing::MustEnd => self.on_must_end(),
         }
     }
 

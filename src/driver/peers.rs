@@ -25,7 +25,8 @@ use tokio::time::Instant;
 /// Most members with a link: one View, and as many nodes outside it.
 pub(super) const LINKS_MAX: usize = 32;
 
-/// How long a replaced or refused link is still read for messages in flight.
+/// How long a replaced or refused link is still read for messages in flight, and how long a link
+/// that is over may take to send what is queued. A peer that takes nothing holds up neither.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// All control links of this node, by member.
@@ -186,10 +187,12 @@ impl Peers {
             // The closed connection tells the peer at once that the direct link is no longer read.
             Some(before) if is_relayed && before.is_direct() => {
                 before.reader.abort();
+                linger(before.writer);
                 Taken::Replaced
             }
             Some(before) => {
                 linger(before.reader);
+                linger(before.writer);
                 Taken::Replaced
             }
         }
@@ -234,13 +237,15 @@ impl Peers {
     /// another one.
     pub(super) fn closed(&mut self, id: MemberId, generation: u64) -> Option<Link> {
         let current = self.links.get(&id).is_some_and(|l| l.generation == generation);
-        if current { self.unlink(id) } else { None }
+        if current { self.drop_link(id) } else { None }
     }
 
-    /// Removes the member's link and stops reading it. Queued messages still leave.
+    /// Removes the member's link and stops reading it. Queued messages still leave, within
+    /// [`LINGER`].
     pub(super) fn drop_link(&mut self, id: MemberId) -> Option<Link> {
         let link = self.unlink(id)?;
         link.reader.abort();
+        linger(link.writer.clone());
         Some(link)
     }
 
@@ -379,12 +384,12 @@ impl Link {
     }
 }
 
-/// Stops a reader after [`LINGER`]; until then it delivers messages that the peer sent before it
-/// learned of the other link.
-fn linger(reader: AbortHandle) {
+/// Stops a reader or a writer after [`LINGER`]. Until then a reader delivers messages that the peer
+/// sent before it learned of the other link, and a writer sends what is queued.
+fn linger(half: AbortHandle) {
     tokio::spawn(async move {
         tokio::time::sleep(LINGER).await;
-        reader.abort();
+        half.abort();
     });
 }
 
@@ -572,6 +577,63 @@ mod tests {
             }
         }
         (pings, ended)
+    }
+
+    /// A link of `peers` whose other end takes nothing, with more queued than fits the connection.
+    async fn to_a_frozen_peer(
+        peers: &mut Peers,
+        [from, to]: [&Local; 2],
+        over: Vec<MemberId>,
+    ) -> (MemberId, End) {
+        let ((stream, session), far) = dialled(from, to).await;
+        let address = SocketAddr::from(([10, 0, 0, 1], 1));
+        let dialler = from.hello.id.node;
+        let taken = peers.take(Arrival { stream, session, address, over, dialler }, Direct::Good);
+        assert_eq!(taken, Taken::New);
+        let id = to.hello.id;
+        assert!((0..WAITING_MAX as u64).all(|number| peers.send(id, Message::Ping(number))));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(peers.get(id).expect("it stands").line.voice().waiting() > 0, "it took everything");
+        (id, far)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_that_is_over_ends_both_ways_although_its_peer_takes_nothing() {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        type EndsIt = fn(&mut Peers, MemberId, Option<End>, NodeId);
+        let ends: [(&str, bool, EndsIt); 4] = [
+            ("dropped", false, |peers, id, _, _| _ = peers.drop_link(id)),
+            ("ended by its reader", false, |peers, id, _, _| {
+                let generation = peers.get(id).expect("it stands").generation;
+                _ = peers.closed(id, generation);
+            }),
+            ("overrun", false, |peers, id, _, _| {
+                while peers.send(id, Message::Ping(0)) {}
+                for (id, generation) in peers.overrun() {
+                    _ = peers.closed(id, generation);
+                }
+            }),
+            ("replaced", true, |peers, _, next, dialler| {
+                assert_eq!(take(peers, next.expect("a link"), dialler), Taken::Replaced);
+            }),
+        ];
+        for (how, is_replaced, end) in ends {
+            let (events, _heard) = mpsc::channel(64);
+            let mut peers = Peers::new(a.hello.id.node, events);
+            let relays = if is_replaced { vec![local(3, 3, 7).hello.id] } else { Vec::new() };
+            let (id, (mut stream, _)) = to_a_frozen_peer(&mut peers, [&a, &b], relays).await;
+            let (next, _far) = dialled(&a, &b).await;
+            end(&mut peers, id, Some(next).filter(|_| is_replaced), a.hello.id.node);
+            tokio::time::sleep(2 * LINGER).await;
+            peers.reap();
+            let writers = peers.writers.len() + peers.relayed_writers.len();
+            assert_eq!(writers, usize::from(is_replaced), "{how}: its writer still waits");
+            // The connection is closed, not only left alone.
+            let mut all = Vec::new();
+            let read = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut all);
+            let ended = tokio::time::timeout(LINGER, read).await;
+            assert!(ended.is_ok(), "{how}: the connection still stands");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -391,8 +391,12 @@ impl Agreement {
         let id = view.id();
         self.round_seen = self.round_seen.max(view.ballot.round);
         self.durable.promised = view.ballot;
-        self.durable.accepted =
-            Some(Accepted { id, parent: view.parent, committed: view.committed.clone() });
+        self.durable.accepted = Some(Accepted {
+            id,
+            parent: view.parent,
+            committed: view.committed.clone(),
+            disputed: view.disputed.clone(),
+        });
         self.accepted_here = Some(Arc::clone(view));
         self.persist(Some((from, Message::Accepted(id))), effects);
     }

@@ -152,6 +152,8 @@ pub(super) struct Answer {
 enum End {
     Ok,
     Aborted,
+    /// The members hold different results.
+    Disputed,
     Unknown,
 }
 
@@ -293,7 +295,8 @@ impl History {
         let end = match ending.outcome {
             Outcome::Committed => End::Ok,
             Outcome::Aborted(_) => End::Aborted,
-            Outcome::Indeterminate | Outcome::DigestMismatch => End::Unknown,
+            Outcome::DigestMismatch { .. } => End::Disputed,
+            Outcome::Indeterminate => End::Unknown,
         };
         let all = self.answers.entry(op).or_default();
         let once = all.iter().all(|a| a.who != who);
@@ -313,7 +316,7 @@ impl History {
         self.seen |= match (end, next) {
             (End::Ok, None) => 1,
             (End::Ok, Some(_)) => 2,
-            (End::Aborted, _) => 4,
+            (End::Aborted | End::Disputed, _) => 4,
             (End::Unknown, _) => 8,
         };
         if counts == Counts::Alone {
@@ -341,7 +344,7 @@ impl History {
 
     fn compare(&mut self, op: (ViewId, OpId)) {
         let Some(all) = self.answers.get(&op) else { return };
-        let aborted = all.iter().any(|a| a.end == End::Aborted);
+        let aborted = all.iter().any(|a| matches!(a.end, End::Aborted | End::Disputed));
         let ok = all.iter().any(|a| a.end == End::Ok);
         let unanimous = all.iter().any(|a| a.end == End::Ok && a.by_votes);
         let definite = |a: &&Answer| a.end != End::Unknown && a.next.is_some();

@@ -59,6 +59,9 @@ pub enum Input {
     /// links are not repaired within a View: data in flight is lost, and the next View decides the
     /// outcome.
     DataLinkLost(ViewDigest),
+    /// This View must be replaced, although its members and links work: an operation is disputed,
+    /// which the next View decides, or its records are full.
+    MustEnd(ViewDigest),
     /// The engine of this View does not work on this node, although peers and links do.
     EngineUnfit(ViewDigest),
     /// This member is linked and withholds a vote that a correct member gives at once.
@@ -132,7 +135,7 @@ pub struct Election {
     over_radio: BTreeSet<MemberId>,
     /// The other members of the last installed View.
     members: Option<Vec<MemberId>>,
-    /// This node has lost a data link of the installed View.
+    /// This node has lost a data link of the installed View, or that must end for another reason.
     broken: bool,
     /// Cache: the candidates and the last answer of [`Election::clique`]. Cleared when a
     /// reachability report changes.
@@ -299,7 +302,9 @@ impl Election {
             Input::Heard(peer) => self.on_heard(now, peer),
             Input::Message(from, message) => self.on_message(now, from, message, ops, effects),
             Input::DataLink(digest) => self.agree(Event::DataLink(digest), ops, effects),
-            Input::DataLinkLost(digest) => self.on_data_link_lost(now, digest, effects),
+            Input::DataLinkLost(digest) | Input::MustEnd(digest) => {
+                self.on_broken(now, digest, effects);
+            }
             Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
             Input::Withheld(peer) => self.on_withheld(now, peer, effects),
             Input::Persisted(ticket) => self.agree(Event::Persisted(ticket), ops, effects),
@@ -452,12 +457,8 @@ impl Election {
         }
     }
 
-    pub(super) fn on_data_link_lost(
-        &mut self,
-        now: u64,
-        digest: ViewDigest,
-        effects: &mut Vec<Effect>,
-    ) {
+    /// This View cannot decide all of its operations: it must be replaced.
+    pub(super) fn on_broken(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
         if !self.broken
             && !self.is_frozen()
             && self.agreement.installed_id().is_some_and(|id| id.digest == digest)

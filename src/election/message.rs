@@ -8,8 +8,8 @@ use crate::identity::{Boot, MemberId, Name};
 use crate::relay::RelayFrame;
 use crate::topology::RateMessage;
 use crate::view::{
-    Ballot, CommittedOp, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpSet, Rank, View,
-    ViewDigest, ViewId,
+    Ballot, CommittedOp, DisputedOp, History, MEMBERS_MAX, OPS_LISTED_MAX, OpSet, Rank, View,
+    ViewDigest, ViewId, decided,
 };
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
 use std::net::{IpAddr, SocketAddr};
@@ -92,7 +92,7 @@ pub struct Heartbeat {
     pub reach: Vec<Reached>,
     /// The sender waits for its disk and will answer late.
     pub persisting: bool,
-    /// The sender has lost a data link of its View.
+    /// The sender has lost a data link of its View, or that must end for another reason.
     pub broken: bool,
     /// The sender's end of this direct link is a radio, on which longer silence is normal. False on
     /// a relayed link.
@@ -158,6 +158,8 @@ pub struct Accepted {
     pub parent: Option<ViewId>,
     /// The operations it commits.
     pub committed: Vec<CommittedOp>,
+    /// The operations that fail in it because the members hold different results.
+    pub disputed: Vec<DisputedOp>,
 }
 
 /// An address at which a member was reached.
@@ -264,16 +266,15 @@ impl Encode for Accepted {
         self.id.encode(out);
         put_option(out, self.parent.as_ref());
         put_list(out, &self.committed);
+        put_list(out, &self.disputed);
     }
 }
 
 impl Decode for Accepted {
     fn decode(r: &mut Reader<'_>) -> Result<Accepted, Malformed> {
-        Ok(Accepted {
-            id: ViewId::decode(r)?,
-            parent: r.option()?,
-            committed: r.list(OPS_DECIDED_MAX)?,
-        })
+        let (id, parent) = (ViewId::decode(r)?, r.option()?);
+        let (committed, disputed) = decided(r)?;
+        Ok(Accepted { id, parent, committed, disputed })
     }
 }
 
@@ -403,7 +404,7 @@ mod tests {
     use crate::relay::{Circuit, RelayBody};
     use crate::topology::RateStep;
     use crate::view::testing::{member_id, view_of};
-    use crate::view::{Lane, OpId};
+    use crate::view::{Lane, OPS_DECIDED_MAX, OpId};
     use crate::wire::testing::assert_codec;
 
     #[test]
@@ -426,6 +427,7 @@ mod tests {
                 id: view.id(),
                 parent: None,
                 committed: vec![CommittedOp { op, digest: 9 }],
+                disputed: vec![DisputedOp { op, odd: Some(Rank(1)) }],
             }),
             accepted_here: Some(Rank(1)),
             is_late: true,
@@ -512,7 +514,12 @@ mod tests {
                 committed: OpSet::default(),
             },
             cut_off: true,
-            accepted: Some(Accepted { id: view.id(), parent: view.parent, committed: ops }),
+            accepted: Some(Accepted {
+                id: view.id(),
+                parent: view.parent,
+                committed: ops,
+                disputed: Vec::new(),
+            }),
             accepted_here: Some(Rank(1)),
             is_late: true,
             if_installed: Some(History { ops: 5, lineage: [3; 32] }),

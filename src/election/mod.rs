@@ -21,6 +21,8 @@ mod standing;
 #[cfg(test)]
 mod claims;
 #[cfg(test)]
+mod disputes_tests;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod scripts;

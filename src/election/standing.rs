@@ -7,7 +7,7 @@ use super::message::{Accepted, Promise};
 use crate::collective::{Closing, Listed, Status};
 use crate::defect::{Defect, Seeded};
 use crate::identity::MemberId;
-use crate::view::{CommittedOp, History, MEMBERS_MAX, OpId, OpSet, Rank, ViewId};
+use crate::view::{CommittedOp, DisputedOp, History, MEMBERS_MAX, OpId, OpSet, Rank, ViewId};
 use crate::wire::{Encode, put_option};
 use sha2::{Digest, Sha256};
 use std::cmp::Reverse;
@@ -20,6 +20,8 @@ pub(super) struct Standing {
     pub(super) tip: Option<ViewId>,
     /// The committed operations of the tip, in order.
     pub(super) committed: Vec<CommittedOp>,
+    /// The operations of the tip that fail because its members hold different results, in order.
+    pub(super) disputed: Vec<DisputedOp>,
     /// The winning history.
     pub(super) history: Option<History>,
     /// The members that are on this history.
@@ -34,19 +36,27 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> St
     let installed = promises.values().filter_map(|p| p.prev);
     let implied = promises.values().filter_map(|p| p.accepted.as_ref()?.parent);
     let tip = installed.chain(implied.filter(|_| !seeded.has(Defect::TipOfInstalled))).max();
-    let committed = tip.map_or_else(Vec::new, |tip| decide(tip, promises, seeded));
+    let Decision { committed, disputed } =
+        tip.map_or_else(Decision::default, |tip| decide(tip, promises, seeded));
     let effective: BTreeMap<MemberId, Option<History>> = promises
         .iter()
         .map(|(id, p)| (*id, history_after(*id, p, (tip, &committed), seeded)))
         .collect();
     let history = winner(&effective, seeded);
     let in_sync = effective.into_iter().filter(|(_, h)| *h == history).map(|(id, _)| id).collect();
-    Standing { tip, committed, history, in_sync }
+    Standing { tip, committed, disputed, history, in_sync }
 }
 
-/// The committed operations of the tip: those of the newest accepted successor if there is one,
-/// else those whose result all participants hold.
-fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Vec<CommittedOp> {
+/// What becomes of the tip's open operations. One that is in neither list is aborted.
+#[derive(Default)]
+struct Decision {
+    committed: Vec<CommittedOp>,
+    disputed: Vec<DisputedOp>,
+}
+
+/// The decision of the newest accepted successor of the tip if there is one, else a new one; see
+/// [`verdict`].
+fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Decision {
     let successors =
         promises.values().filter_map(|p| p.accepted.as_ref()).filter(|a| succeeds(a, tip));
     if let Some(adopted) =
@@ -54,7 +64,9 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
     {
         let mut committed: BTreeSet<CommittedOp> = adopted.committed.iter().copied().collect();
         committed.extend(messages_committed_before(tip, promises));
-        return committed.into_iter().collect();
+        let is_committed = |op: OpId| committed.iter().any(|c| c.op == op);
+        let disputed = adopted.disputed.iter().filter(|d| !is_committed(d.op)).copied().collect();
+        return Decision { disputed, committed: committed.into_iter().collect() };
     }
     let installed = promises
         .values()
@@ -72,11 +84,21 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
     let witnesses: Vec<Witness<'_>> = installed.chain(behind).collect();
     let candidates: BTreeSet<OpId> =
         witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op).collect();
-    candidates.into_iter().filter_map(|op| to_be_committed(op, &witnesses, seeded)).collect()
+    let mut decision = Decision::default();
+    for op in candidates {
+        match verdict(op, &witnesses, seeded) {
+            Some(Verdict::Committed(digest)) => {
+                decision.committed.push(CommittedOp { op, digest });
+            }
+            Some(Verdict::Disputed(odd)) => decision.disputed.push(DisputedOp { op, odd }),
+            None => {}
+        }
+    }
+    decision
 }
 
 /// Messages that one end has committed by votes while the other end still has them as `Done`. A
-/// successor that only the first end was asked for omits them, see `to_be_committed`.
+/// successor that only the first end was asked for omits them, see `verdict`.
 fn messages_committed_before(
     tip: ViewId,
     promises: &BTreeMap<MemberId, Promise>,
@@ -105,30 +127,68 @@ fn succeeds(accepted: &Accepted, tip: ViewId) -> bool {
     accepted.parent == Some(tip) && accepted.id.ballot > tip.ballot
 }
 
-/// The operation with its digest, if all participating witnesses hold the same result. An operation
-/// on no list was never begun, or is decided on every member.
+/// How an open operation ends, if not as aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Committed(u128),
+    /// With the lowest rank that is not of the majority's opinion, if there is one.
+    Disputed(Option<Rank>),
+}
+
+/// How an operation ends for all, by the statuses that its participating witnesses report.
+///
+/// | statuses | verdict |
+/// | --- | --- |
+/// | one says `Committed` and another one says anything else | committed, as the first has it |
+/// | one does not list it | none |
+/// | all hold it, with one digest | committed |
+/// | all hold it, with different digests, and none says `Committed` | disputed |
+/// | any other | none |
+///
+/// An operation on no list was never begun, or is decided on every member. Whoever says `Committed`
+/// may have returned it to its program, so nobody may abort it any more. Among honest members all
+/// others then hold the same result. If one has voted differently to different members, another one
+/// may lack that result: it ends there as indeterminate.
 ///
 /// Messages that both ends know as committed are left out: a View has no room for all of them.
-fn to_be_committed(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<CommittedOp> {
+fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdict> {
     let participants = op.lane.participants(MEMBERS_MAX);
     let takes_part = |w: &&Witness<'_>| w.rank.is_none_or(|rank| participants >> rank.0 & 1 == 1);
     let status = |w: &Witness<'_>| Some(w.closing?.ops.iter().find(|l| l.op == op)?.status);
-    let digest = |status: Status| {
-        if let Status::Done(d) | Status::Committed(d) = status { Some(d) } else { None }
-    };
-    let committed = |status: &Status| matches!(status, Status::Committed(_));
+    let said: Vec<(Option<Rank>, Option<Status>)> =
+        witnesses.iter().filter(takes_part).map(|w| (w.rank, status(w))).collect();
+    let listed: Vec<Status> = said.iter().filter_map(|(_, status)| *status).collect();
+    let is_committed = |status: &Status| matches!(status, Status::Committed(_));
+    let known = most_held(listed.iter().filter(|s| is_committed(s)), &listed);
     if seeded.has(Defect::AnyoneCommitted) {
-        let known = witnesses.iter().filter_map(status).find(committed)?;
-        return Some(CommittedOp { op, digest: digest(known)? });
+        return known.map(Verdict::Committed);
     }
-    let statuses: Vec<Status> =
-        witnesses.iter().filter(takes_part).map(status).collect::<Option<_>>()?;
-    if op.lane.ends().is_some() && statuses.iter().all(committed) {
+    let is_over = listed.iter().all(is_committed);
+    if let Some(digest) = known.filter(|_| !is_over) {
+        return Some(Verdict::Committed(digest));
+    }
+    if listed.len() < said.len() || is_over && op.lane.ends().is_some() {
         return None;
     }
-    let digests: BTreeSet<u128> = statuses.into_iter().map(digest).collect::<Option<_>>()?;
-    let digest = digests.first().copied().filter(|_| digests.len() == 1)?;
-    Some(CommittedOp { op, digest })
+    let digests: Vec<u128> = listed.iter().map(digest_of).collect::<Option<_>>()?;
+    let common = most_held(listed.iter(), &listed)?;
+    if digests.iter().all(|digest| *digest == common) {
+        return Some(Verdict::Committed(common));
+    }
+    let odd = || said.iter().zip(&digests).filter(|(_, digest)| **digest != common);
+    let has_majority = 2 * odd().count() < digests.len();
+    let odd = odd().filter_map(|((rank, _), _)| *rank).min().filter(|_| has_majority);
+    Some(Verdict::Disputed(odd)).filter(|_| !is_over)
+}
+
+/// Of the results that some report, the one that most of `all` hold; among equals the lowest.
+fn most_held<'a>(some: impl Iterator<Item = &'a Status>, all: &[Status]) -> Option<u128> {
+    let holders = |digest| all.iter().filter(|status| digest_of(status) == Some(digest)).count();
+    some.filter_map(digest_of).max_by_key(|digest| (holders(*digest), Reverse(*digest)))
+}
+
+fn digest_of(status: &Status) -> Option<u128> {
+    if let Status::Done(digest) | Status::Committed(digest) = status { Some(*digest) } else { None }
 }
 
 fn listed(promise: &Promise, op: OpId) -> Option<&Listed> {
@@ -325,12 +385,51 @@ mod tests {
         );
     }
 
+    /// The decision about three members of one View that report these statuses.
+    fn decided(statuses: [Status; 3]) -> (Vec<CommittedOp>, Vec<DisputedOp>) {
+        let view = view_of(3);
+        let of =
+            |(rank, status)| Promise { rank: Some(Rank(rank)), ..in_view(&view, Some(status)) };
+        let Standing { committed, disputed, .. } = read(&all((0..).zip(statuses).map(of)));
+        (committed, disputed)
+    }
+
+    #[test]
+    fn different_results_fail_for_all_and_a_majority_names_the_odd_one() {
+        let disputed = |odd: Option<u8>| (vec![], vec![DisputedOp { op: OP, odd: odd.map(Rank) }]);
+        let [a, b, c] = [1, 2, 3].map(Status::Done);
+        assert_eq!(decided([a, a, b]), disputed(Some(2)));
+        assert_eq!(decided([b, a, a]), disputed(Some(0)));
+        assert_eq!(decided([a, b, c]), disputed(None));
+        // Who holds no result disputes none.
+        for lacks in [Status::NotDone, Status::Aborted] {
+            assert_eq!(decided([a, b, lacks]), (vec![], vec![]));
+        }
+    }
+
+    #[test]
+    fn what_one_member_has_committed_stays_committed_whatever_the_others_say() {
+        let committed = |digest| (vec![with(digest)], vec![]);
+        let (known, done) = (Status::Committed(1), Status::Done(1));
+        for other in [Status::NotDone, Status::Aborted, done, Status::Done(2)] {
+            assert_eq!(decided([known, done, other]), committed(1));
+            assert_eq!(decided([other, known, Status::Done(2)]), committed(1));
+        }
+        // Of members that contradict each other the majority is right.
+        let other = Status::Committed(2);
+        assert_eq!(decided([known, other, Status::NotDone]), committed(1));
+        assert_eq!(decided([known, other, Status::Done(2)]), committed(2));
+        // Nothing is left to be decided.
+        assert_eq!(decided([known, other, other]), (vec![], vec![]));
+    }
+
     #[test]
     fn an_accepted_successor_has_already_decided() {
         let view = view_of(3);
         let later = Ballot { round: 5, ..view.ballot };
         let id = ViewId { ballot: later, digest: view.digest() };
-        let accepted = Accepted { id, parent: Some(view.id()), committed: vec![] };
+        let accepted =
+            Accepted { id, parent: Some(view.id()), committed: vec![], disputed: vec![] };
         let done = in_view(&view, Some(Status::Done(1)));
         let acceptor =
             Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..done.clone() };
@@ -344,7 +443,8 @@ mod tests {
         let view = view_of(3);
         let later = Ballot { round: 5, ..view.ballot };
         let id = ViewId { ballot: later, digest: view.digest() };
-        let accepted = Accepted { id, parent: Some(view.id()), committed: vec![with(1)] };
+        let accepted =
+            Accepted { id, parent: Some(view.id()), committed: vec![with(1)], disputed: vec![] };
         let done = in_view(&view, Some(Status::Done(1)));
         let acceptor =
             Promise { accepted: Some(accepted), accepted_here: Some(Rank(0)), ..done.clone() };
@@ -411,7 +511,8 @@ mod tests {
         };
         let later = Ballot { round: 5, ..view.ballot };
         let id = ViewId { ballot: later, digest: view.digest() };
-        let accepted = Some(Accepted { id, parent: Some(view.id()), committed: vec![] });
+        let accepted =
+            Some(Accepted { id, parent: Some(view.id()), committed: vec![], disputed: vec![] });
         let sender =
             Promise { accepted, accepted_here: Some(Rank(0)), ..end(0, Status::Committed(0)) };
         let standing = read(&all([sender.clone(), end(2, Status::Done(0))]));
@@ -437,6 +538,7 @@ mod tests {
             id,
             parent: Some(view.id()),
             committed: vec![CommittedOp { op, digest: 0 }],
+            disputed: vec![],
         });
         let other = Promise {
             prev: Some(view.id()),
@@ -458,7 +560,8 @@ mod tests {
             committed: OpSet::default(),
         };
         let sender = Promise { prev: Some(view.id()), rank: Some(Rank(0)), closing, ..fresh() };
-        let accepted = Some(Accepted { id: view.id(), parent: None, committed: vec![] });
+        let accepted =
+            Some(Accepted { id: view.id(), parent: None, committed: vec![], disputed: vec![] });
         let behind = |rank| Promise {
             accepted: accepted.clone(),
             accepted_here: Some(Rank(rank)),
@@ -475,7 +578,8 @@ mod tests {
     #[test]
     fn a_member_that_accepted_the_tip_and_never_installed_it_holds_nothing() {
         let view = view_of(3);
-        let accepted = Accepted { id: view.id(), parent: None, committed: vec![] };
+        let accepted =
+            Accepted { id: view.id(), parent: None, committed: vec![], disputed: vec![] };
         let done = in_view(&view, Some(Status::Done(1)));
         let behind = Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..fresh() };
         assert!(read(&all([done.clone(), behind.clone()])).committed.is_empty());
@@ -489,7 +593,8 @@ mod tests {
         let mut newer = view_of(3);
         newer.ballot.round = 4;
         let last = ViewId { ballot: Ballot { round: 9, ..newer.ballot }, digest: newer.digest() };
-        let accepted = Accepted { id: last, parent: Some(newer.id()), committed: vec![] };
+        let accepted =
+            Accepted { id: last, parent: Some(newer.id()), committed: vec![], disputed: vec![] };
         let acceptor = Promise { accepted: Some(accepted), ..in_view(&old, None) };
         assert_eq!(read(&all([in_view(&old, None), acceptor])).tip, Some(newer.id()));
     }
@@ -605,6 +710,7 @@ mod tests {
                 id: new.id(),
                 parent: Some(old.id()),
                 committed: vec![with(1)],
+                disputed: vec![],
             }),
             accepted_here: Some(Rank(0)),
             is_late: true,

@@ -9,6 +9,7 @@
 
 use super::collective::Part;
 use super::context::{Context, Failure, version};
+use super::rails::Rails;
 use super::task::Task;
 use super::turnout::Turnout;
 use crate::collective::p2p::Endpoint;
@@ -46,6 +47,7 @@ struct Core {
     board: Arc<dyn Board>,
     pool: Pool,
     threads: Arc<Threads>,
+    rails: Arc<Rails>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -102,6 +104,12 @@ impl GlooEngine {
         self.threads.running()
     }
 
+    /// The stack of its next threads, see [`Threads::set_stack_bytes`].
+    #[cfg(test)]
+    pub fn set_stack_bytes(&self, bytes: usize) {
+        self.threads.set_stack_bytes(bytes);
+    }
+
     /// The number of threads that ended in a panic; anything but 0 is a bug, here or in a job's
     /// `done`.
     #[cfg(test)]
@@ -145,8 +153,10 @@ impl GlooBackend {
             crew: Crew { all: 1, idle: 0 },
             stage: Stage::Connecting,
         };
-        let (threads, state, changed) = (Arc::clone(threads), Mutex::new(state), Condvar::new());
-        let core = Arc::new(Core { me, size, endpoint, board, pool, threads, state, changed });
+        let (rails, threads) = (Rails::new(threads), Arc::clone(threads));
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let core =
+            Arc::new(Core { me, size, endpoint, board, pool, threads, rails, state, changed });
         let ending = Ending(Arc::clone(&core));
         // If no thread can be started, `ending` is dropped with the closure, which ends all jobs.
         core.threads.spawn("potluck-gloo".to_string(), move || ending.0.connect());
@@ -270,11 +280,13 @@ impl Core {
             && state.crew.idle < state.ready.len()
             && state.crew.all < THREADS_MAX
         {
-            (state.crew.all, state.crew.idle) = (state.crew.all + 1, state.crew.idle + 1);
             let (core, context) = (Arc::clone(self), Arc::clone(context));
-            // If no thread can be started, another thread takes the work when it is done: the first
-            // thread always stays.
-            self.threads.spawn("potluck-gloo".to_string(), move || core.work(&context));
+            if !self.threads.spawn("potluck-gloo".to_string(), move || core.work(&context)) {
+                // Another thread takes the work when it is done: the first thread always stays. The
+                // next operation tries again.
+                return;
+            }
+            (state.crew.all, state.crew.idle) = (state.crew.all + 1, state.crew.idle + 1);
         }
     }
 
@@ -302,6 +314,7 @@ impl Core {
         let unfed = std::mem::take(&mut state.unfed).into_values().map(|(_, done)| done);
         let doubtful = std::mem::take(&mut state.doubtful).into_values().map(|(_, done)| done);
         drop(state);
+        self.rails.close();
         if fault == EngineFault::Closed {
             self.endpoint.close();
             self.board.close();
@@ -344,9 +357,10 @@ impl Core {
     }
 
     /// The body of a thread: runs one operation after another until the backend is closed.
-    fn work(&self, context: &Context) {
+    fn work(&self, context: &Arc<Context>) {
         while let Some(Work { op, task, input, done }) = self.next() {
-            let part = Part { context, op, me: self.me, size: self.size, pool: &self.pool };
+            let (rails, pool) = (&self.rails, &self.pool);
+            let part = Part { context, rails, op, me: self.me, size: self.size, pool };
             let result = carried_out(&part, &task, input);
             self.conclude(op, result, done);
             self.lock().crew.idle += 1;

@@ -4,6 +4,7 @@
 
 use super::context::{Context, Failure};
 use super::overlay::Overlay;
+use super::rails::Rails;
 use super::tally::Tally;
 use super::task::{Algorithm, Reduction, Task};
 use crate::collective::p2p::Landed;
@@ -28,7 +29,9 @@ impl From<Misfit> for Failure {
 /// One member's view of one collective.
 pub struct Part<'a> {
     /// The connected context.
-    pub context: &'a Context,
+    pub context: &'a Arc<Context>,
+    /// The helpers of the View.
+    pub rails: &'a Arc<Rails>,
     /// The operation that its messages belong to.
     pub op: OpId,
     /// This member's rank.

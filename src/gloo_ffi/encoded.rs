@@ -4,20 +4,37 @@
 //!
 //! Each member folds one shard: it decodes the contributions, and encodes the sum. All members,
 //! also the one that made the sum, use the decoded form of it. A large buffer is cut into pieces,
-//! each with a part of every shard, that are spread over a few *rails* (threads). While one rail
+//! each with a part of every shard, that are spread over a few [rails](super::rails). While one rail
 //! encodes, folds, decodes or waits for a credit, the others send; and while the contributions to
 //! one piece are exchanged, the sums of another are distributed. The cuts are between codec blocks,
 //! so they do not affect the result.
 
 use super::collective::{Part, UNFIT, finished};
-use super::context::Failure;
+use super::context::{Context, Failure};
 use super::tally::Tally;
 use super::task::Reduction;
 use crate::collective::{
-    Block, CodecId, Finished, bytes_of, bytes_of_mut, elements_of_mut, finish, fold,
+    Block, Canvas, CodecId, Finished, Pool, bytes_of, bytes_of_mut, elements_of_mut, finish, fold,
 };
 use crate::compression::{Codec, codec, codec_of_sums, in_whole_blocks};
 use crate::topology::ring_segment;
+use crate::view::OpId;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An encoded all-reduce, as all threads that work on it see it.
+struct Encoded {
+    context: Arc<Context>,
+    op: OpId,
+    me: usize,
+    size: usize,
+    pool: Pool,
+    coding: Coding,
+    /// At first the contribution, in the end the result. Its parts are those of [`cuts`].
+    canvas: Arc<Canvas>,
+    /// The number of pieces.
+    pieces: usize,
+}
 
 /// The codecs of contributions and of sums.
 #[derive(Clone, Copy)]
@@ -26,9 +43,6 @@ struct Coding {
     own: &'static dyn Codec,
     of_sums: &'static dyn Codec,
 }
-
-/// A part of each rank's shard, indexed by rank.
-type Piece<'a> = Vec<&'a mut [f32]>;
 
 /// Smallest piece, in elements: 512 KiB.
 const PIECE_MIN: usize = 128 * 1024;
@@ -49,53 +63,48 @@ impl Part<'_> {
         block: Option<Block>,
     ) -> Result<Finished, Failure> {
         let tally = Tally::new(reduction.bytes());
-        let Some(mut block) = block else { return Ok(finished(&tally, None)) };
+        let Some(block) = block else { return Ok(finished(&tally, None)) };
         let (own, of_sums) = codec(id).zip(codec_of_sums(id, self.size)).ok_or(UNFIT)?;
-        let coding = Coding { reduction, own, of_sums };
-        let elements = elements_of_mut::<f32>(block.bytes_mut()).ok_or(UNFIT)?;
-        let mut rails: Vec<Vec<Piece<'_>>> = (0..RAILS).map(|_| Vec::new()).collect();
-        for (index, piece) in pieces(elements, self.size).into_iter().enumerate() {
-            rails[index % RAILS].push(piece);
-        }
-        rails.retain(|pieces| !pieces.is_empty());
-        self.run(coding, rails)?;
-        Ok(finished(&tally, Some(block)))
-    }
-
-    /// Runs the first rail on this thread, and each other one on a thread that ends with the call.
-    fn run(&self, coding: Coding, rails: Vec<Vec<Piece<'_>>>) -> Result<(), Failure> {
-        let run = |tag: usize, pieces: Vec<Piece<'_>>| {
-            // Two tags per rail. The cast does not truncate: there are few rails.
-            pieces
-                .into_iter()
-                .try_for_each(|piece| self.reduce_piece(coding, 2 * tag as u32, piece))
+        let pieces = pieces_of(reduction.count);
+        let lengths = cuts(reduction.count, self.size, pieces)
+            .map(|part| part.len() * reduction.dtype.bytes());
+        let canvas = Canvas::new(block, lengths).ok_or(UNFIT)?;
+        let encoded = Encoded {
+            context: Arc::clone(self.context),
+            op: self.op,
+            me: self.me.index(),
+            size: self.size,
+            pool: self.pool.clone(),
+            coding: Coding { reduction, own, of_sums },
+            canvas: Arc::clone(&canvas),
+            pieces,
         };
-        let mut rails = rails.into_iter().enumerate();
-        let Some((first, pieces)) = rails.next() else { return Ok(()) };
-        std::thread::scope(|scope| {
-            let spawn = |(tag, pieces)| {
-                let rail = std::thread::Builder::new().name("potluck-gloo".to_owned());
-                rail.spawn_scoped(scope, move || run(tag, pieces))
-                    .map_err(|_| Failure::Links(crate::collective::EngineFault::Gloo))
-            };
-            let others: Vec<_> = rails.map(spawn).collect();
-            let own = run(first, pieces);
-            // A panic is a bug of this engine.
-            let ended = others.into_iter().map(|other| other?.join().unwrap_or(Err(UNFIT)));
-            ended.fold(own, Result::and)
-        })
+        let rails = pieces.min(RAILS);
+        self.rails.run(rails, move |rail| {
+            // Two tags per rail. The cast does not truncate: there are few rails.
+            let mut own = (rail..pieces).step_by(rails);
+            own.try_for_each(|piece| encoded.reduce_piece(2 * rail as u32, piece))
+        })?;
+        Ok(finished(&tally, Some(Block::result(canvas).ok_or(UNFIT)?)))
     }
+}
 
-    /// Reduces one piece with two exchanges, `tag` and `tag` + 1, as rank m of n sees them:
+impl Encoded {
+    /// Reduces one piece with two exchanges, `tag` and `tag` + 1, as rank m of n sees them. Part r
+    /// is that of rank r's shard:
     ///
     /// ```text
     /// exchange   sends to rank r           receives from rank r    then
     /// tag        own encoded part r        its encoded part m      decode, fold in rank order
-    /// tag + 1    encoded sum of part m     encoded sum of part r   decode into `piece[r]`
+    /// tag + 1    encoded sum of part m     encoded sum of part r   decode into part r
     /// ```
-    fn reduce_piece(&self, coding: Coding, tag: u32, mut piece: Piece<'_>) -> Result<(), Failure> {
-        let Coding { own, of_sums, .. } = coding;
-        let me = self.me.index();
+    fn reduce_piece(&self, tag: u32, index: usize) -> Result<(), Failure> {
+        let Coding { own, of_sums, .. } = self.coding;
+        let me = self.me;
+        let claims = (0..self.size).map(|rank| self.canvas.claim(rank * self.pieces + index));
+        let mut claims = claims.collect::<Option<Vec<_>>>().ok_or(UNFIT)?;
+        let parts = claims.iter_mut().map(|claim| elements_of_mut::<f32>(claim.bytes_mut()));
+        let mut piece = parts.collect::<Option<Vec<_>>>().ok_or(UNFIT)?;
         let lengths = |codec: &dyn Codec| {
             piece.iter().map(|part| codec.encoded_len(part.len())).collect::<Vec<usize>>()
         };
@@ -105,16 +114,8 @@ impl Part<'_> {
             own.encode(part, out);
         }
         let mut contributions = self.pool.block(there[me] * self.size);
-        let all_alike = vec![there[me]; self.size];
-        self.context.exchange_parts(
-            self.op,
-            tag,
-            contributions.bytes_mut(),
-            &all_alike,
-            encoded.bytes_mut(),
-            &there,
-        )?;
-        self.add(coding, contributions.bytes(), piece[me])?;
+        self.exchange(tag, &mut contributions, &vec![there[me]; self.size], &mut encoded, &there)?;
+        self.add(contributions.bytes(), piece[me])?;
 
         // Send to all ranks directly: in Gloo's all-gather each step waits for the one before it,
         // and for a credit.
@@ -123,25 +124,30 @@ impl Part<'_> {
         of_sums.encode(piece[me], first);
         copies.chunks_exact_mut(back[me].max(1)).for_each(|copy| copy.copy_from_slice(first));
         let mut sums = self.pool.block(back.iter().sum());
-        let all_alike = vec![back[me]; self.size];
-        self.context.exchange_parts(
-            self.op,
-            tag + 1,
-            sums.bytes_mut(),
-            &back,
-            own_sum.bytes_mut(),
-            &all_alike,
-        )?;
+        self.exchange(tag + 1, &mut sums, &back, &mut own_sum, &vec![back[me]; self.size])?;
         for (part, sum) in piece.iter_mut().zip(spans(sums.bytes_mut(), &back)) {
             of_sums.decode(sum, part).map_err(|_| UNFIT)?;
         }
+        claims.into_iter().for_each(|claim| _ = claim.land());
         Ok(())
+    }
+
+    fn exchange(
+        &self,
+        tag: u32,
+        out: &mut Block,
+        out_bytes: &[usize],
+        input: &mut Block,
+        input_bytes: &[usize],
+    ) -> Result<(), Failure> {
+        let (out, input) = (out.bytes_mut(), input.bytes_mut());
+        self.context.exchange_parts(self.op, tag, out, out_bytes, input, input_bytes)
     }
 
     /// Decodes the contributions of all ranks to one part, concatenated in rank order, and folds
     /// them in that order.
-    fn add(&self, coding: Coding, contributions: &[u8], sum: &mut [f32]) -> Result<(), Failure> {
-        let Coding { reduction, own, .. } = coding;
+    fn add(&self, contributions: &[u8], sum: &mut [f32]) -> Result<(), Failure> {
+        let Coding { reduction, own, .. } = self.coding;
         let each = own.encoded_len(sum.len());
         let mut next = vec![0.0; sum.len()];
         for rank in 0..self.size {
@@ -156,23 +162,20 @@ impl Part<'_> {
     }
 }
 
-/// Cuts a buffer, of which each of `size` ranks folds a shard, into pieces. The cuts are between
-/// codec blocks, so a part is encoded as it would be within the whole buffer.
-fn pieces(mut elements: &mut [f32], size: usize) -> Vec<Piece<'_>> {
-    let count = elements.len();
-    let number = (count / PIECE_MIN).clamp(1, PIECES_MAX);
-    let mut pieces: Vec<Piece<'_>> = (0..number).map(|_| Vec::with_capacity(size)).collect();
-    for rank in 0..size {
-        let shard = ring_segment(rank, size, count);
-        for (index, piece) in pieces.iter_mut().enumerate() {
-            let part = ring_segment(index, number, shard.len());
-            let part = in_whole_blocks(shard.start + part.start..shard.start + part.end, count);
-            let (first, rest) = std::mem::take(&mut elements).split_at_mut(part.len());
-            elements = rest;
-            piece.push(first);
-        }
-    }
-    pieces
+/// The number of pieces of a buffer of `count` elements.
+fn pieces_of(count: usize) -> usize {
+    (count / PIECE_MIN).clamp(1, PIECES_MAX)
+}
+
+/// The parts of a buffer of `count` elements, in order: the shard of each of `size` ranks, cut into
+/// as many pieces. The cuts are between codec blocks, so a part is encoded as it would be within the
+/// whole buffer.
+fn cuts(count: usize, size: usize, pieces: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..size * pieces).map(move |part| {
+        let shard = ring_segment(part / pieces, size, count);
+        let part = ring_segment(part % pieces, pieces, shard.len());
+        in_whole_blocks(shard.start + part.start..shard.start + part.end, count)
+    })
 }
 
 /// Consecutive slices of these lengths.
@@ -189,29 +192,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_cover_the_buffer_once_in_whole_blocks() {
+    fn the_parts_cover_the_buffer_once_in_whole_blocks() {
         for size in [1, 2, 3, 5, 16] {
             for count in
                 [0, 1, size, 257, PIECE_MIN - 1, PIECE_MIN, 3 * PIECE_MIN + 77, 20 * PIECE_MIN + 1]
             {
-                let mut elements = vec![0.0; count];
-                let start = elements.as_ptr() as usize;
-                let mut places: Vec<(usize, usize)> = Vec::new();
-                for piece in pieces(&mut elements, size) {
-                    assert_eq!(piece.len(), size);
-                    places.extend(
-                        piece.iter().map(|part| ((part.as_ptr() as usize - start) / 4, part.len())),
-                    );
+                let pieces = pieces_of(count);
+                let parts: Vec<Range<usize>> = cuts(count, size, pieces).collect();
+                assert_eq!(parts.len(), size * pieces);
+                let mut end = 0;
+                for part in &parts {
+                    assert_eq!(part.start, end, "{count} of {size}");
+                    assert!(part.is_empty() || part.start.is_multiple_of(256));
+                    end = part.end;
                 }
-                places.retain(|(_, len)| *len > 0);
-                places.sort_unstable();
-                assert_eq!(
-                    places.iter().map(|(_, len)| len).sum::<usize>(),
-                    count,
-                    "{count} of {size}"
-                );
-                assert!(places.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0));
-                assert!(places.iter().all(|(at, _)| at % 256 == 0));
+                assert_eq!(end, count, "{count} of {size}");
             }
         }
     }

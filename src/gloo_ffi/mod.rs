@@ -22,8 +22,8 @@
 //!
 //! # Threads
 //! Each running operation has one thread, `potluck-gloo`, which the next operation reuses until the
-//! View ends. An operation has up to three more while a large buffer is sent encoded. The first
-//! thread makes the context. Each data link has two further threads, which C++ does not see.
+//! View ends. Up to six more of a View, `potluck-rail`, help operations that send a large buffer
+//! encoded. The first thread makes the context. Each data link has two further threads, which C++ does not see.
 
 #[cfg(feature = "gloo")]
 mod backend;
@@ -45,6 +45,8 @@ mod noticeboard;
 mod overlay;
 #[cfg(feature = "gloo")]
 mod pair;
+#[cfg(feature = "gloo")]
+mod rails;
 mod tally;
 mod task;
 #[cfg(all(test, feature = "gloo"))]

@@ -111,7 +111,7 @@ pub fn decode_state(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
 }
 
 const MAGIC: &[u8; 7] = b"plstate";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const HEADER_BYTES: usize = MAGIC.len() + 1 + 4 + 16;
 
 #[cfg(test)]
@@ -167,7 +167,10 @@ mod tests {
         );
         assert_eq!(changed(&|b| b.push(0)), IdentityProblem::TooLong { path: path.clone(), kept });
         assert_eq!(changed(&|b| b[30] ^= 1), IdentityProblem::Damaged { path: path.clone(), kept });
-        assert_eq!(changed(&|b| b[7] = 2), IdentityProblem::UnknownVersion { path: path.clone() });
+        assert_eq!(
+            changed(&|b| b[7] = VERSION + 1),
+            IdentityProblem::UnknownVersion { path: path.clone() }
+        );
         assert_eq!(changed(&Vec::clear), IdentityProblem::Empty { path: path.clone(), kept });
         assert_eq!(
             changed(&|b| b.resize(70_000, 0)),

@@ -95,7 +95,7 @@ impl Story {
                 stream.write_all(&own).await.expect("written");
                 let mut confirmation = [0; CONFIRMATION_BYTES];
                 if stream.read_exact(&mut confirmation).await.is_ok() {
-                    drop(tell.send(host));
+                    _ = tell.send(host);
                 }
             }
         };

@@ -89,16 +89,22 @@ impl Tunnels {
     }
 
     fn change(&self, end: End, change: impl FnOnce(&mut State)) {
-        let Some(pipe) = self.pipes.get(&end) else { return };
-        let mut state = pipe.state();
+        if let Some(pipe) = self.pipes.get(&end) {
+            pipe.change(change);
+        }
+    }
+}
+
+impl Pipe {
+    /// Changes the state and wakes whoever waits for that.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
         change(&mut state);
         let wakers = [state.reader.take(), state.writer.take()];
         drop(state);
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
-}
 
-impl Pipe {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,7 +193,7 @@ impl AsyncWrite for Tunnel {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.pipe.state().over = true;
+        self.pipe.change(|state| state.over = true);
         Poll::Ready(self.say(Said::Closed(self.end)))
     }
 }
@@ -258,6 +264,20 @@ mod tests {
         for at in [stream.local_addr(), stream.peer_addr()] {
             assert!(at.expect("an address").ip().is_unspecified());
         }
+    }
+
+    #[tokio::test]
+    async fn who_reads_hears_that_the_other_half_of_its_end_has_closed_it() {
+        let (_tunnels, mut heard, stream) = one();
+        let (mut reading, mut writing) = tokio::io::split(stream);
+        let reader = tokio::spawn(async move { reading.read(&mut [0; 1]).await });
+        // The reader waits before the other half closes.
+        tokio::task::yield_now().await;
+        writing.shutdown().await.expect("it stands");
+        let read = tokio::time::timeout(std::time::Duration::from_secs(20), reader).await;
+        let read = read.expect("it still waits").expect("no panic");
+        assert_eq!(read.map_err(|e| e.kind()), Ok(0));
+        assert_eq!(heard.try_recv(), Ok(Said::Closed(End(1))));
     }
 
     #[tokio::test]

@@ -8,7 +8,8 @@ use std::fmt;
 /// A choice of interfaces, from `--interface` or `POTLUCK_INTERFACES`.
 ///
 /// `eth0,wl*` selects exactly these names; a star at the end stands for any rest. Such a list also
-/// selects loopback and VPN interfaces that it matches. `^docker,utun` selects all usable
+/// selects loopback and VPN interfaces that it matches; a star alone names none, so it selects all
+/// usable interfaces. `^docker,utun` selects all usable
 /// interfaces except those whose names begin with one of these. The default, and an empty text,
 /// selects all usable interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +68,14 @@ impl InterfaceFilter {
         }
     }
 
-    /// Whether to use the interface: its name is allowed, and it is usable or the filter is a list
-    /// of names.
+    /// Whether to use the interface: its name is allowed, and it is usable or the filter names it by
+    /// more than a bare star.
     pub fn picks(&self, interface: &Interface) -> bool {
-        let named = matches!(self.rule, Rule::Only(_));
-        self.allows(&interface.name) && (named || interface.usable())
+        let is_named = || match &self.rule {
+            Rule::Only(patterns) => patterns.iter().any(|pattern| pattern.names(&interface.name)),
+            Rule::Except(_) => false,
+        };
+        self.allows(&interface.name) && (interface.usable() || is_named())
     }
 }
 
@@ -87,6 +91,11 @@ impl Pattern {
             Pattern::Name(exact) => name == exact,
             Pattern::Prefix(prefix) => name.starts_with(prefix),
         }
+    }
+
+    /// Whether it matches this name by at least one of its characters.
+    fn names(&self, name: &str) -> bool {
+        self.matches(name) && *self != Pattern::Prefix(String::new())
     }
 
     fn into_text(self) -> String {
@@ -207,6 +216,19 @@ mod tests {
         ] {
             assert!(filter(" ").picks(&interface("x0", kind)));
         }
+    }
+
+    #[test]
+    fn a_star_alone_names_no_interface() {
+        for text in ["*", "*,eth7", "eth7 , *"] {
+            let filter = filter(text);
+            assert!(filter.picks(&interface("eth0", InterfaceKind::Ethernet)), "{text}");
+            for kind in [InterfaceKind::Loopback, InterfaceKind::Vpn, InterfaceKind::Container] {
+                assert!(!filter.picks(&interface("x0", kind)), "{text} picks {kind:?}");
+            }
+        }
+        assert!(filter("*,lo").picks(&interface("lo", InterfaceKind::Loopback)));
+        assert!(filter("tun*").picks(&interface("tun0", InterfaceKind::Vpn)));
     }
 
     #[test]

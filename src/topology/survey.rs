@@ -66,6 +66,8 @@ pub struct Survey {
     in_vain: u32,
     /// The number of spare bursts, by path.
     spared: BTreeMap<Pair, u32>,
+    /// A spare burst that was not answered in time; its rate may still come.
+    late_spare: Option<Pair>,
     /// A spare burst has shown a higher rate than was known.
     has_risen: bool,
 }
@@ -88,6 +90,7 @@ impl Survey {
             rest_until: 0,
             in_vain: 0,
             spared: BTreeMap::new(),
+            late_spare: None,
             has_risen: false,
         }
     }
@@ -162,12 +165,14 @@ impl Survey {
             .under_way
             .take_if(|(under_way, _)| awaited.contains(under_way))
             .map(|(probe, _)| probe);
+        let is_late_spare =
+            ended.is_none() && self.late_spare.take_if(|late| *late == pair).is_some();
         if kbps > 0 {
             self.told += 1;
             self.in_vain = 0;
-            if ended == Some(Probe::Spare(pair)) {
+            if is_late_spare || ended == Some(Probe::Spare(pair)) {
                 self.on_spare(pair, kbps);
-                return true;
+                return ended.is_some();
             }
             let tries = self.tries.entry(pair).or_default();
             // The first rate of this survey replaces an older one, even a higher one. After that
@@ -279,7 +284,11 @@ impl Survey {
     pub fn tick(&mut self, now: u64) {
         match self.under_way.take_if(|(_, since)| now >= *since + PATIENCE_MS) {
             Some((Probe::Together(pair), _)) => self.end_together(now, pair, 0, 0),
-            Some((Probe::Alone(_) | Probe::Spare(_), _)) => self.rest(now),
+            Some((Probe::Alone(_), _)) => self.rest(now),
+            Some((Probe::Spare(pair), _)) => {
+                self.late_spare = Some(pair);
+                self.rest(now);
+            }
             None => {}
         }
     }

@@ -69,7 +69,7 @@ impl Fate {
         match outcome {
             Outcome::Committed => Fate::Counts,
             // No member gets any of the differing results.
-            Outcome::Aborted(_) | Outcome::DigestMismatch => Fate::Void,
+            Outcome::Aborted(_) | Outcome::DigestMismatch { .. } => Fate::Void,
             Outcome::Indeterminate => Fate::Unknown,
         }
     }

@@ -27,6 +27,8 @@ pub enum Outgoing {
         /// At most [`Post::VALUE_BYTES_MAX`](super::Post) bytes.
         value: Vec<u8>,
     },
+    /// The View must be replaced by one of the same members, see `Ledger::must_end`.
+    MustEnd,
     /// The engine itself failed an operation here; neither a peer nor the caller is at fault.
     EngineFailed,
 }

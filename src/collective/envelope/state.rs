@@ -4,6 +4,7 @@
 
 use super::Decided;
 use super::plans::Plans;
+use crate::collective::lanes::Lanes;
 use crate::collective::{
     CodecId, Digest, Enclosed, EngineFault, Ledger, Measured, OpBody, Outcome, Staging,
 };
@@ -21,7 +22,7 @@ pub(super) struct State {
     /// Calls dropped after this member's vote; their results are kept for `take_lost`.
     pub(super) lost: BTreeSet<OpId>,
     /// By lane: the digest of the state that the last sync delivered to this member.
-    pub(super) brought: BTreeMap<Lane, u128>,
+    pub(super) brought: Lanes<u128>,
     /// Contributions sent with descriptors, for a replay after a link broke: kept until the
     /// operation is decided, for best-effort calls until all members have it.
     pub(super) enclosed: BTreeMap<OpId, Arc<Enclosed>>,
@@ -30,6 +31,8 @@ pub(super) struct State {
     pub(super) gone: Vec<Rank>,
     /// This node has left the group.
     pub(super) left: bool,
+    /// The control plane has been asked to replace the View, see [`Ledger::must_end`].
+    pub(super) must_end: bool,
     /// A call has left its codec to the plan.
     pub(super) asks_for_codecs: bool,
 }

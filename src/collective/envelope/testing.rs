@@ -2,7 +2,7 @@
 //!
 //! All members of a View in one process, on the native engine over links in memory.
 
-use super::{Decided, Envelope, Mouth};
+use super::{Decided, Envelope, Mouth, Outgoing};
 use crate::collective::{Call, Input, NativeEngine, OpMessage, PlanStep, bytes_of};
 use crate::view::{Lane, OpId, View};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ pub(crate) struct Group {
     /// By rank.
     pub(crate) members: Vec<Arc<Envelope>>,
     said: Vec<UnboundedReceiver<OpMessage>>,
+    outgoing: Vec<UnboundedReceiver<Outgoing>>,
 }
 
 /// Keeps messages until the test delivers them.
@@ -45,21 +46,27 @@ impl Group {
         let view = Arc::new(view);
         let engine = NativeEngine::default();
         let open = |me| {
-            let (tx, rx) = unbounded_channel();
-            let mouth = Arc::new(Kept(tx));
-            (
-                Arc::new(Envelope::open(
-                    Arc::clone(&view),
-                    me,
-                    &engine,
-                    unbounded_channel().0,
-                    mouth,
-                )),
-                rx,
-            )
+            let ((said, rx), (out, outgoing)) = (unbounded_channel(), unbounded_channel());
+            let mouth = Arc::new(Kept(said));
+            let envelope = Envelope::open(Arc::clone(&view), me, &engine, out, mouth);
+            (Arc::new(envelope), (rx, outgoing))
         };
-        let (members, said) = view.ranks().map(open).unzip();
-        Group { members, said }
+        let (members, (said, outgoing)) = view.ranks().map(open).unzip();
+        Group { members, said, outgoing }
+    }
+
+    /// Takes what a member has asked of the control plane.
+    pub(crate) fn take_outgoing(&mut self, member: usize) -> Vec<Outgoing> {
+        std::iter::from_fn(|| self.outgoing[member].try_recv().ok()).collect()
+    }
+
+    /// Waits until a member has voted `Done`, without delivering a message.
+    pub(crate) fn await_vote(&self, member: usize, op: OpId) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while !self.members[member].lock().ledger.has_voted_done(op) {
+            assert!(Instant::now() < until, "it never votes");
+            std::thread::yield_now();
+        }
     }
 
     /// Takes a member's messages, so that the others never get them.

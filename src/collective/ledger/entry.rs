@@ -203,11 +203,17 @@ impl Entry {
             return (causes.len() == votes.len()).then_some(Outcome::Aborted(least));
         }
         let same = votes.windows(2).all(|w| w[0] == w[1]);
-        match (self.agreed, same) {
-            (false, _) => None,
-            (true, true) => Some(Outcome::Committed),
-            (true, false) => Some(Outcome::DigestMismatch),
-        }
+        (self.agreed && same).then_some(Outcome::Committed)
+    }
+
+    /// Whether all participants have voted `Done` and not with the same digest.
+    pub(super) fn is_disputed(&self) -> bool {
+        let ranks = (0..self.votes.len()).filter(|rank| self.participants >> rank & 1 == 1);
+        let votes: Option<Vec<Vote>> = ranks.map(|rank| self.votes[rank]).collect();
+        votes.is_some_and(|votes| {
+            let all_done = votes.iter().all(|vote| matches!(vote, Vote::Done { .. }));
+            all_done && votes.windows(2).any(|two| two[0] != two[1])
+        })
     }
 
     /// The outcome when the View has ended and these operations are committed.

@@ -43,7 +43,7 @@ impl Ledger {
 
     /// Whether this member has called this operation.
     pub(crate) fn has_called(&self, op: OpId) -> bool {
-        self.numbers.get(&op.lane).is_some_and(|next| *next > op.number)
+        self.next_in(op.lane) > op.number
     }
 
     /// Whether this operation is a sync.

@@ -7,7 +7,7 @@ use super::entry::Entry;
 use super::{Ledger, LedgerEffect};
 use crate::collective::OpBody;
 use crate::defect::Defect;
-use crate::view::{OPS_LISTED_MAX, OpId, Rank};
+use crate::view::{Lane, OPS_LISTED_MAX, OpId, Rank};
 
 /// Most entries kept for operations that the others aborted before this member's program called
 /// them.
@@ -36,9 +36,9 @@ impl Ledger {
     }
 
     /// All messages that `to` may have missed while its link was down: descriptors, `Ready`, votes,
-    /// and the lanes' settled numbers.
+    /// and how far the lanes are settled in which this member lists something.
     pub fn replay(&mut self, to: Rank) -> Vec<OpBody> {
-        let (me, size) = (self.me, self.size);
+        let me = self.me;
         let mut bodies = Vec::new();
         if self.seeded.has(Defect::SaysNothingAgain) {
             return bodies;
@@ -51,17 +51,31 @@ impl Ledger {
             bodies.extend(entry.votes[me.index()].map(|vote| OpBody::Vote(*op, vote)));
             bodies.extend(entry.overdue.then_some(OpBody::Overdue(*op)));
         }
-        let shared =
-            self.numbers.iter().filter(|(lane, _)| lane.participants(size) >> to.0 & 1 == 1);
-        bodies.extend(shared.map(|(lane, next)| {
-            let open = self
-                .entries
-                .iter()
-                .filter(|(op, e)| op.lane == *lane && e.call.is_some() && e.outcome.is_none());
-            let number = open.map(|(op, _)| op.number).min().unwrap_or(*next);
-            OpBody::Settled(OpId { lane: *lane, number })
-        }));
+        // Of all other lanes the receiver learns when it repeats what it still lists there.
+        let mut lanes: Vec<Lane> = self
+            .entries
+            .iter()
+            .filter(|(_, e)| e.concerns(to) && e.call.is_some())
+            .map(|(op, _)| op.lane)
+            .collect();
+        lanes.dedup();
+        bodies.extend(lanes.into_iter().map(|lane| OpBody::Settled(self.settled_in(lane))));
         bodies
+    }
+
+    /// The first number of the lane that is not decided here.
+    fn settled_in(&self, lane: Lane) -> OpId {
+        let all = OpId { lane, number: 0 }..=OpId { lane, number: u64::MAX };
+        let mut called = self.entries.range(all).filter(|(_, e)| e.call.is_some());
+        let open = called.find(|(_, e)| e.outcome.is_none()).map(|(op, _)| op.number);
+        OpId { lane, number: open.unwrap_or(self.next_in(lane)) }
+    }
+
+    /// Tells all that every earlier operation of the lane is decided here. Answers a member that
+    /// repeats what it said about an operation that is forgotten here: it has missed the report,
+    /// because that was lost with a link.
+    pub(super) fn tell_settled(&mut self, lane: Lane) {
+        self.effects.push(LedgerEffect::Tell(OpBody::Settled(self.settled_in(lane))));
     }
 
     /// Decided operations that others may still list; every message about operations carries them.

@@ -100,8 +100,12 @@ impl Ledger {
     }
 
     /// Holds every collective that is called from now on, until [`switch`](Ledger::switch). Returns
-    /// the number of the next call in each lane, or `None` if there are more than `LANES_TOLD_MAX`
-    /// lanes. A repeated call for the same revision returns the same.
+    /// the number of the next call in each lane in which this member lists an own call, or `None` if
+    /// there are more than `LANES_TOLD_MAX` of them. A repeated call for the same revision returns
+    /// the same.
+    ///
+    /// In a lane without own calls on the list, every participant has decided all that was called
+    /// there, so nothing in it has begun under an earlier plan and is still under way.
     ///
     /// # Errors
     /// Another revision is being agreed on, or this one is not newer than all before.
@@ -116,9 +120,11 @@ impl Ledger {
         if revision <= self.revisions.seen {
             return Err(Misbehaviour);
         }
-        let shared = self.numbers.iter().filter(|(lane, _)| lane.ends().is_none());
-        let next: Vec<OpId> =
-            shared.map(|(lane, number)| OpId { lane: *lane, number: *number }).collect();
+        let own =
+            self.entries.iter().filter(|(op, e)| e.call.is_some() && op.lane.ends().is_none());
+        let mut next: Vec<OpId> =
+            own.map(|(op, _)| OpId { lane: op.lane, number: self.next_in(op.lane) }).collect();
+        next.dedup();
         let next = Some(next).filter(|next| next.len() <= LANES_TOLD_MAX);
         self.revisions.held = Some(Held { revision, next: next.clone() });
         self.revisions.seen = revision;
@@ -164,8 +170,7 @@ impl Ledger {
 
     /// Forgets revisions under which this member makes no further calls.
     fn forget_revisions(&mut self) {
-        let next = |lane| self.numbers.get(&lane).copied().unwrap_or(0);
-        let is_behind = |first: &[OpId]| first.iter().any(|op| next(op.lane) < op.number);
+        let is_behind = |first: &[OpId]| first.iter().any(|op| self.next_in(op.lane) < op.number);
         let over = self.revisions.since.iter().take_while(|(_, first)| !is_behind(first)).count();
         if let Some((revision, _)) = self.revisions.since.drain(..over).next_back() {
             self.revisions.oldest = revision;

@@ -196,14 +196,94 @@ fn different_calls_end_in_one_mismatch_for_all() {
 }
 
 #[test]
-fn different_bits_are_a_digest_mismatch_for_all() {
-    let mut g = Group::of(2);
-    let op = g.begin(0, SUM);
-    g.begin(1, SUM);
-    g.ledgers[0].done(op, 1);
-    g.ledgers[1].done(op, 2);
+fn different_bits_are_a_digest_mismatch_for_all_when_the_next_view_says_so() {
+    let mut g = Group::of(3);
+    let op = g.begin_all(SUM);
     g.deliver_all();
-    assert!(g.resolved.iter().all(|r| *r == [(op, Outcome::DigestMismatch)]));
+    (0..3).for_each(|i| g.ledgers[i].done(op, if i == 2 { 8 } else { 7 }));
+    g.deliver(2, 0);
+    assert!(!g.ledgers[0].must_end(), "a vote is missing");
+    g.deliver_all();
+    assert!(g.resolved.iter().all(Vec::is_empty), "another member may have heard other votes");
+    assert!(g.ledgers.iter().all(Ledger::must_end));
+    for (i, digest) in [7, 7, 8].into_iter().enumerate() {
+        assert_eq!(g.ledgers[i].freeze().ops[0].status, Status::Done(digest));
+        g.ledgers[i].fail(&[DisputedOp { op, odd: Some(Rank(2)) }]);
+        g.ledgers[i].decide(&[]);
+        g.drain(i);
+    }
+    let mismatch = Outcome::DigestMismatch { odd: Some(Rank(2)) };
+    assert!(g.resolved.iter().all(|r| *r == [(op, mismatch)]));
+    assert!(g.ledgers.iter().all(|ledger| ledger.committed() == 0));
+}
+
+/// What the next View says about an operation that is decided here comes too late.
+#[test]
+fn a_dispute_changes_no_outcome() {
+    let mut g = Group::of(2);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    (0..2).for_each(|i| g.ledgers[i].done(op, 7));
+    g.deliver_all();
+    g.ledgers[0].freeze();
+    g.ledgers[0].fail(&[DisputedOp { op, odd: None }]);
+    g.drain(0);
+    assert_eq!(g.resolved[0], [(op, Outcome::Committed)]);
+}
+
+/// A call of all members in this lane, until nobody lists it any more.
+fn call_once(g: &mut Group, lane: Lane) -> OpId {
+    let ops: Vec<OpId> =
+        g.ledgers.iter_mut().map(|ledger| ledger.call(lane, SUM).expect("a number")).collect();
+    let op = ops[0];
+    g.ledgers.iter_mut().for_each(|ledger| _ = ledger.describe(op));
+    g.deliver_all();
+    g.ledgers.iter_mut().for_each(|ledger| ledger.done(op, 7));
+    g.deliver_all();
+    let n = g.ledgers.len();
+    for _ in 0..2 {
+        for from in 0..n {
+            let resolved = g.ledgers[from].report_resolved(u32::MAX);
+            (0..n).for_each(|to| g.ledgers[to].on_resolved(Rank(from as u8), &resolved));
+        }
+    }
+    op
+}
+
+/// More lanes than a message about a plan may name.
+const MANY_LANES: u32 = 2 * crate::collective::LANES_TOLD_MAX as u32 + 10;
+
+#[test]
+fn a_program_that_uses_each_lane_once_takes_no_more_memory_and_its_plan_can_change() {
+    let mut g = Group::of(2);
+    (0..MANY_LANES).for_each(|tag| _ = call_once(&mut g, Lane::tagged(tag)));
+    for ledger in &mut g.ledgers {
+        assert_eq!((ledger.numbers.runs(), ledger.entries.len()), (1, 0));
+        assert!(!ledger.must_end());
+        assert_eq!(ledger.hold(1), Ok(Some(Vec::new())), "no lane is to be told of");
+        ledger.switch(1, Some(&[])).expect("it was held");
+        assert_eq!(ledger.revision(), 1);
+    }
+    // A lane that is used again goes on where it was.
+    assert_eq!(call_once(&mut g, Lane::tagged(3)), OpId { lane: Lane::tagged(3), number: 1 });
+    assert_eq!(g.ledgers[0].replay(Rank(1)), [], "nothing of the past is said again");
+}
+
+#[test]
+fn a_view_ends_before_lanes_in_no_order_fill_the_memory() {
+    let mut ledger = Ledger::new(&view_of(2), Rank(0));
+    // Every second lane, so that none is beside another one. Each call is given up by all at once.
+    for tag in 0..=LANE_RUNS_MAX as u32 {
+        assert!(!ledger.must_end(), "after {tag} lanes");
+        let op = ledger.call(Lane::tagged(2 * tag), SUM).expect("a number");
+        ledger.abort(op, AbortReason::Dropped);
+        let cause = AbortCause { reason: AbortReason::Dropped, by: Rank(0) };
+        ledger.on_vote(Rank(1), op, Vote::Abort(cause)).expect("an honest member");
+        ledger.report_resolved(u32::MAX);
+        ledger.on_resolved(Rank(1), &[op]);
+        ledger.take_effects();
+    }
+    assert!(ledger.must_end());
 }
 
 #[test]
@@ -343,9 +423,13 @@ fn a_report_that_was_lost_with_a_link_is_made_good_by_the_next_one() {
     g.ledgers[1].on_resolved(Rank(0), &[op]);
     assert_eq!(g.ledgers[0].resolved(), [op]);
     g.ledgers[0].report_resolved(u32::MAX);
-    for body in g.ledgers[1].replay(Rank(0)) {
-        let OpBody::Settled(below) = body else { continue };
-        g.ledgers[0].on_settled(Rank(1), below);
+    // Over the next link both say again what they list. The answer to that tells rank 0.
+    assert_eq!(g.ledgers[1].replay(Rank(0)), []);
+    for body in g.ledgers[0].replay(Rank(1)) {
+        g.wires[0][1].push(body);
     }
+    g.deliver(0, 1);
+    g.deliver(1, 0);
     assert!(g.ledgers[0].resolved().is_empty());
+    assert_eq!(g.resolved[0], [(op, Outcome::Committed)]);
 }

@@ -129,7 +129,7 @@ impl Meter {
             }
             Outcome::Aborted(_) => operation.aborted += 1,
             Outcome::Indeterminate => operation.indeterminate += 1,
-            Outcome::DigestMismatch => operation.failed += 1,
+            Outcome::DigestMismatch { .. } => operation.failed += 1,
         }
         drop(state);
         #[cfg(feature = "metrics")]
@@ -244,6 +244,6 @@ fn outcome_name(outcome: Outcome) -> &'static str {
         Outcome::Committed => "committed",
         Outcome::Aborted(_) => "aborted",
         Outcome::Indeterminate => "indeterminate",
-        Outcome::DigestMismatch => "failed",
+        Outcome::DigestMismatch { .. } => "failed",
     }
 }

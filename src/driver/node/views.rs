@@ -15,7 +15,7 @@ use crate::election::{Decides, Input, Message};
 use crate::engine::EngineKind;
 use crate::identity::MemberId;
 use crate::link::{Session, Stream, into_data_link};
-use crate::view::{OpId, Rank, View, ViewDigest};
+use crate::view::{DisputedOp, OpId, Rank, View, ViewDigest};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -36,6 +36,14 @@ pub(super) fn laid(stream: Box<dyn Stream>, session: Session, theirs: SocketAddr
     Some(Laid { link: link.ok()?, ours, theirs, path })
 }
 
+/// Logs which member of `before` holds a result that no other one has.
+fn tell_disputed(before: &View, next: &View) {
+    for DisputedOp { op, odd } in &next.disputed {
+        let odd = odd.and_then(|rank| before.member(rank)).map(|member| member.name.as_str());
+        tracing::error!(%op, odd, "an operation has failed: its members hold different results");
+    }
+}
+
 impl Node {
     pub(super) fn install(&mut self, view: &Arc<View>, decides: Decides) {
         self.dial_again_who_did_not();
@@ -44,7 +52,10 @@ impl Node {
         self.unanswered.clear();
         if let Some(before) = self.envelope.take() {
             match decides {
-                Decides::Parent => before.decide(view),
+                Decides::Parent => {
+                    tell_disputed(before.view(), view);
+                    before.decide(view);
+                }
                 Decides::Nothing => before.cut_off(),
             }
             before.close();
@@ -274,6 +285,17 @@ impl Node {
         let Some(view) = self.envelope.as_ref().map(|e| e.digest()) else { return };
         if self.engine_failures >= ENGINE_FAILURES_MAX {
             self.step(Input::EngineUnfit(view));
+        }
+    }
+
+    /// The View cannot go on, although all its members and links do.
+    pub(super) fn on_must_end(&mut self) {
+        if let Some(view) = self.envelope.as_ref().map(|e| e.digest()) {
+            tracing::warn!(
+                ?view,
+                "an operation of this View is disputed, or it has used too many lanes: it is replaced"
+            );
+            self.step(Input::MustEnd(view));
         }
     }
 

@@ -47,6 +47,7 @@ impl Proposal {
             ballot: self.ballot,
             parent: standing.tip,
             committed: standing.committed,
+            disputed: standing.disputed,
             history: standing.history,
             members: order.iter().filter_map(member).collect(),
             plan,

@@ -65,7 +65,7 @@ impl Election {
     /// | --- | --- |
     /// | no View yet | end of the damping, see `first_view` |
     /// | a member is lost, or the View is frozen | at once |
-    /// | a member is in another View, or a data link is lost | a fifth of a turn later |
+    /// | a member is in another View, or the View is broken | a fifth of a turn later |
     /// | one of these, but no View may be made | never; the node is stranded |
     /// | the members would make a View beside a running one, see `beside` | never; the same |
     /// | more members than the View has | end of the damping |
@@ -117,7 +117,7 @@ impl Election {
         let runs_on_gloo = self.agreement.installed().is_some_and(|v| v.runs(EngineKind::Gloo));
         if runs_on_gloo && self.agreement.installed_id().is_some_and(|id| id.digest == digest) {
             self.agreement.renounce_gloo();
-            self.on_data_link_lost(now, digest, effects);
+            self.on_broken(now, digest, effects);
         }
     }
 
@@ -271,7 +271,7 @@ impl Election {
         view.members.iter().filter_map(|m| self.peers.get(&m.id)).any(astray)
     }
 
-    /// Whether this node, or a peer in the same View, has lost a data link of the View.
+    /// Whether this node, or a peer in the same View, says that the View is broken.
     pub(super) fn is_broken(&self, view: &View) -> bool {
         let id = self.agreement.installed_id();
         self.broken

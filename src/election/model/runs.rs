@@ -179,6 +179,7 @@ fn hunting_ground(defect: Defect) -> Option<Group> {
         | Defect::CommitsAlone
         | Defect::SaysNothingAgain
         | Defect::SyncKeepsState
+        | Defect::HoldsOtherBits
         | Defect::DropsContributions => {
             return None;
         }

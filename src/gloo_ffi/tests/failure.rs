@@ -104,6 +104,37 @@ fn an_operation_given_up_at_any_moment_ends_once_everywhere() {
     assert!(group.outcomes.try_recv().is_err());
 }
 
+/// The machine has no thread left for a while. Once it has, each operation gets one.
+#[test]
+fn a_thread_that_could_not_be_started_is_missed_and_started_later() {
+    let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
+    assert_sums(&group, op(0, 0), 10, &plan);
+    let start = |me: Rank, op: OpId| {
+        group.start(me, op, f32_call(SUM, 10), None, &plan, bytes_of(&[1f32; 10]));
+        group.credit_from(op, me);
+    };
+    // The first thread of rank 0 waits in this one for rank 1.
+    start(Rank(0), op(1, 0));
+    // More address space than a process has.
+    group.engine.set_stack_bytes(1 << 60);
+    start(Rank(0), op(1, 1));
+    group.engine.set_stack_bytes(0);
+    // Two threads are missing now, and both are started.
+    start(Rank(0), op(1, 2));
+    start(Rank(1), op(1, 2));
+    for _ in 0..2 {
+        let (rank, of, result) = group.outcome();
+        assert_eq!(
+            (of, result.map(|finished| bytes(&finished)).ok()),
+            (op(1, 2), Some(bytes_of(&[2f32; 10]).to_vec())),
+            "rank {rank}"
+        );
+    }
+    [op(1, 0), op(1, 1)].into_iter().for_each(|op| start(Rank(1), op));
+    (0..4).for_each(|_| assert!(group.outcome().2.is_ok()));
+    assert_eq!(group.engine.panics(), 0);
+}
+
 #[test]
 fn what_was_given_up_before_it_began_holds_nothing_up() {
     let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));

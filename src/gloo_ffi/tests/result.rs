@@ -3,12 +3,13 @@
 //! Results equal those of the sequential reference in Gloo's order of folding, bit for bit, on
 //! every rank.
 
-use super::group::{Cables, Chance, Group, bytes, op, plan, plan_in};
+use super::group::{Cables, Chance, Group, PATIENCE, bytes, op, plan, plan_in};
 use crate::collective::{
     Arithmetic, Call, CodecId, DType, F16, Finished, Input, Kind, Mode, ReduceOp, bytes_of,
     reference,
 };
 use crate::compression::{Codec, codec, codec_of_sums};
+use crate::gloo_ffi::rails::HELPERS_MAX;
 use crate::topology::{Plan, Schedule, ring_segment};
 use crate::view::Rank;
 use std::sync::Arc;
@@ -345,6 +346,51 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
             assert_eq!(sent - before, ((size - 1) * (there + back)) as u64, "{call} of {size}");
         }
     }
+}
+
+/// Large calls that wait for the other rank have one thread each, and all of them together the
+/// helpers of their View.
+#[test]
+fn many_encoded_calls_share_the_helpers_of_their_view() {
+    const CALLS: usize = 16;
+    let mut chance = Chance(11);
+    println!("seed {}", chance.0);
+    let group = Group::new(2, Cables::Memory);
+    let (plan, count) = (plan(Schedule::GlooRing), 4 * 128 * 1024);
+    let call =
+        Call { codec: CodecId::Bf16, ..call(Kind::AllReduce(ReduceOp::Sum), DType::F32, count) };
+    let input = |me: u64, number: u64| vec![(me + number) as f32; count];
+    let start = |me: Rank, number: u64| {
+        let input = input(u64::from(me.0), number);
+        group.start(me, op(0, number), call, None, &plan, bytes_of(&input));
+        group.credit_from(op(0, number), me);
+    };
+    // One call connects the contexts, and shows the threads of the links.
+    group.ranks().for_each(|me| start(me, 0));
+    (0..2).for_each(|_| assert!(group.outcome().2.is_ok()));
+    let links = 2 * 2;
+    let mut most = 0;
+    let numbers: Vec<u64> = (1..=CALLS as u64).collect();
+    for number in &numbers {
+        start(Rank(0), *number);
+        most = most.max(group.engine.threads());
+    }
+    for number in chance.shuffled(numbers) {
+        start(Rank(1), number);
+        most = most.max(group.engine.threads());
+    }
+    for _ in 0..2 * CALLS {
+        let (rank, of, result) = group.outcome();
+        most = most.max(group.engine.threads());
+        let sum = 1.0 + 2.0 * of.number as f32;
+        let result = result.unwrap_or_else(|fault| panic!("{of} on rank {rank}: {fault}"));
+        assert!(bytes(&result) == bytes_of(&vec![sum; count]), "{of} on rank {rank}");
+    }
+    println!("at most {most} threads, {links} of them for links");
+    assert!(most <= links + 2 * (CALLS + HELPERS_MAX), "{most} threads");
+    let engine = group.engine.clone();
+    drop(group);
+    assert_eq!((engine.wait_for_threads(PATIENCE), engine.panics()), (0, 0));
 }
 
 #[test]

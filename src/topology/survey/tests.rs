@@ -260,6 +260,23 @@ fn spare(survey: &mut Survey, bursts: usize, kbps: impl Fn(Pair) -> u32) -> Vec<
     (0..bursts).map(burst).collect()
 }
 
+/// A spare burst can show too little. If its rate comes late it must not count as one that was
+/// measured for the plan, which would replace what an earlier View has found out.
+#[test]
+fn a_spare_burst_that_comes_late_takes_nothing_away() {
+    let mut survey = Survey::new(2, |_| Some(1_000_000));
+    let Some(Probe::Spare(pair)) = survey.begin_spare(0) else { panic!("no burst to spare") };
+    survey.tick(PATIENCE_MS);
+    let rest = PATIENCE_MS + REST_MS;
+    assert!(!survey.on_rate(rest, pair, 400_000), "it is not awaited any more");
+    assert_eq!((survey.rates[&pair], survey.tries(pair).most()), (1_000_000, None));
+    // One that shows more counts all the same.
+    let Some(Probe::Spare(other)) = survey.begin_spare(rest) else { panic!("no burst to spare") };
+    survey.tick(rest + PATIENCE_MS);
+    assert!(!survey.on_rate(rest + PATIENCE_MS, other, 2_000_000));
+    assert!(survey.has_risen() && survey.rates[&other] == 2_000_000);
+}
+
 #[test]
 fn bursts_to_spare_go_over_each_path_in_turn_the_slowest_first() {
     let ports = [940, 100, 940, 300];

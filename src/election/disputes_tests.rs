@@ -1,0 +1,196 @@
+//! Layer: Core.
+//!
+//! Votes that differ, from the ledgers through the promises to the end of the operation: honest
+//! members that go on together never contradict each other, whatever a third member says to whom.
+
+use super::message::Promise;
+use super::standing;
+use crate::collective::{
+    AbortCause, AbortReason, Call, Closing, CodecId, DType, Kind, Ledger, LedgerEffect, Listed,
+    Mode, OpBody, Outcome, ReduceOp, Status, Vote,
+};
+use crate::defect::Seeded;
+use crate::engine::Engines;
+use crate::identity::{MemberId, Name};
+use crate::view::testing::{member_id, view_of};
+use crate::view::{Lane, OpId, OpSet, Rank, View};
+use std::collections::BTreeMap;
+
+const SUM: Call = Call {
+    kind: Kind::AllReduce(ReduceOp::Sum),
+    dtype: DType::F32,
+    count: 10,
+    codec: CodecId::None,
+    mode: Mode::PerOp,
+};
+const OP: OpId = OpId { lane: Lane::MAIN, number: 0 };
+/// The digest that most members hold, and two others.
+const RIGHT: u128 = 7;
+const WRONG: u128 = 8;
+const OTHER: u128 = 9;
+
+/// The rank of the third member; ranks 0 and 1 are honest.
+const THIRD: Rank = Rank(2);
+
+fn done(digest: u128) -> Vote {
+    Vote::Done { digest }
+}
+
+/// Two honest members that hold these results and have heard these votes of the third one. Whether
+/// their own votes have reached each other is `heard`: rank 1's reached rank 0, and rank 0's rank 1.
+fn honest(own: [u128; 2], third: [Option<Vote>; 2], heard: [bool; 2]) -> [Ledger; 2] {
+    let view = view_of(3);
+    let mut ledgers = [0, 1].map(|rank| Ledger::new(&view, Rank(rank)));
+    let mut said = [Vec::new(), Vec::new()];
+    for ledger in &mut ledgers {
+        assert_eq!(ledger.call(Lane::MAIN, SUM), Ok(OP));
+        ledger.describe(OP);
+    }
+    let described = ledgers[0].take_effects();
+    let Some(LedgerEffect::Tell(OpBody::Describe(descriptor))) = described.first() else {
+        panic!("{described:?}")
+    };
+    for (rank, ledger) in ledgers.iter_mut().enumerate() {
+        for from in [Rank(1 - rank as u8), THIRD] {
+            ledger.on_descriptor(from, *descriptor).expect("they call the same");
+        }
+        ledger.done(OP, own[rank]);
+        if let Some(vote) = third[rank] {
+            ledger.on_vote(THIRD, OP, vote).expect("a vote");
+        }
+        said[rank] = ledger.take_effects();
+    }
+    for (rank, ledger) in ledgers.iter_mut().enumerate().filter(|(rank, _)| heard[*rank]) {
+        for effect in &said[1 - rank] {
+            if let LedgerEffect::Tell(OpBody::Vote(op, vote)) = effect {
+                ledger.on_vote(Rank(1 - rank as u8), *op, *vote).expect("an honest member");
+            }
+        }
+    }
+    ledgers
+}
+
+fn promise(view: &View, rank: Rank, closing: Closing) -> Promise {
+    Promise {
+        cut_off: false,
+        prev: Some(view.id()),
+        rank: Some(rank),
+        base: None,
+        common: None,
+        closing,
+        accepted: None,
+        accepted_here: None,
+        is_late: false,
+        if_installed: None,
+        name: Name::from_lossy("x"),
+        stateless: false,
+        engines: Engines::NATIVE,
+    }
+}
+
+/// How the operation ends on the honest members, which make the next View with the third one if that
+/// promises something.
+fn ends(ledgers: &mut [Ledger; 2], third: Option<Closing>) -> [Outcome; 2] {
+    let view = view_of(3);
+    let mut by_votes = [None, None];
+    let mut promises: BTreeMap<MemberId, Promise> = BTreeMap::new();
+    for (rank, ledger) in (0u8..).zip(ledgers.iter_mut()) {
+        by_votes[usize::from(rank)] = resolved(ledger);
+        promises.insert(member_id(rank + 1), promise(&view, Rank(rank), ledger.freeze()));
+    }
+    promises.extend(third.map(|closing| (member_id(3), promise(&view, THIRD, closing))));
+    let standing = standing::read(&promises, Seeded::NONE);
+    let mut outcomes = by_votes.into_iter();
+    ledgers.each_mut().map(|ledger| {
+        ledger.fail(&standing.disputed);
+        ledger.decide(&standing.committed);
+        let by_view = resolved(ledger);
+        let by_votes = outcomes.next().flatten();
+        assert!(by_votes.is_none() || by_view.is_none(), "it ends twice");
+        by_votes.or(by_view).expect("it ends")
+    })
+}
+
+fn resolved(ledger: &mut Ledger) -> Option<Outcome> {
+    let of = |effect| if let LedgerEffect::Resolved(_, end) = effect { Some(end) } else { None };
+    ledger.take_effects().into_iter().find_map(of)
+}
+
+fn listed(status: Status) -> Closing {
+    Closing { ops: vec![Listed { op: OP, status, is_sync: false }], committed: OpSet::default() }
+}
+
+/// Whether two members that go on may end an operation so.
+fn agree(own: [u128; 2], ends: [Outcome; 2]) -> bool {
+    match ends {
+        [Outcome::Committed, Outcome::Committed] => own[0] == own[1],
+        [Outcome::Aborted(_), Outcome::Aborted(_)] => true,
+        [Outcome::Indeterminate, _] | [_, Outcome::Indeterminate] => true,
+        [a, b] => a == b,
+    }
+}
+
+#[test]
+fn honest_members_agree_whatever_a_third_one_votes_and_promises_to_whom() {
+    let abort = Vote::Abort(AbortCause { reason: AbortReason::Dropped, by: THIRD });
+    let votes = [None, Some(done(RIGHT)), Some(done(WRONG)), Some(done(OTHER)), Some(abort)];
+    let statuses = [
+        Status::NotDone,
+        Status::Aborted,
+        Status::Done(RIGHT),
+        Status::Done(WRONG),
+        Status::Done(OTHER),
+        Status::Committed(RIGHT),
+        Status::Committed(WRONG),
+        Status::Committed(OTHER),
+    ];
+    let mut promises: Vec<Option<Closing>> = statuses.map(|status| Some(listed(status))).to_vec();
+    // It lists nothing, or is not in the next View.
+    promises.extend([Some(Closing::default()), None]);
+    let (mut cases, mut committed_on_one) = (0, 0);
+    for own in [[RIGHT, RIGHT], [RIGHT, WRONG]] {
+        for (first, second) in votes.iter().flat_map(|a| votes.map(|b| (*a, b))) {
+            for heard in [[true, true], [true, false], [false, true], [false, false]] {
+                for third in &promises {
+                    let mut ledgers = honest(own, [first, second], heard);
+                    let ends = ends(&mut ledgers, third.clone());
+                    let case = format!("{own:?} {first:?} {second:?} {heard:?} {third:?}");
+                    assert!(agree(own, ends), "{case}: {ends:?}");
+                    cases += 1;
+                    let ok = ends.iter().filter(|end| **end == Outcome::Committed).count();
+                    committed_on_one += usize::from(ok == 1);
+                }
+            }
+        }
+    }
+    println!(
+        "{cases} cases, in {committed_on_one} of them one member has a result and the other one cannot know"
+    );
+    assert_eq!(cases, 2 * 25 * 4 * 10);
+}
+
+/// The third member is honest, and its memory is not.
+#[test]
+fn a_member_with_a_wrong_result_is_named_to_all() {
+    for heard in [[true, true], [true, false], [false, false]] {
+        let mut ledgers = honest([RIGHT, RIGHT], [Some(done(WRONG)); 2], heard);
+        let ends = ends(&mut ledgers, Some(listed(Status::Done(WRONG))));
+        assert_eq!(ends, [Outcome::DigestMismatch { odd: Some(THIRD) }; 2], "{heard:?}");
+    }
+    // Without it the others go on with what they have.
+    let mut ledgers = honest([RIGHT, RIGHT], [Some(done(WRONG)); 2], [true, true]);
+    assert_eq!(ends(&mut ledgers, None), [Outcome::Committed; 2]);
+    // Of two, nobody can say whose is wrong.
+    let mut ledgers = honest([RIGHT, WRONG], [None; 2], [true, true]);
+    assert_eq!(ends(&mut ledgers, None), [Outcome::DigestMismatch { odd: None }; 2]);
+}
+
+/// It votes for the result of one member, and against it towards the other.
+#[test]
+fn a_member_that_votes_differently_to_different_members_splits_no_outcome() {
+    let votes = [Some(done(RIGHT)), Some(done(WRONG))];
+    let mut ledgers = honest([RIGHT, RIGHT], votes, [true, true]);
+    assert!(!ledgers[0].must_end() && ledgers[1].must_end());
+    let ends = ends(&mut ledgers, Some(listed(Status::Done(WRONG))));
+    assert_eq!(ends, [Outcome::Committed; 2]);
+}
