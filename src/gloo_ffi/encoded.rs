@@ -48,11 +48,11 @@ impl Part<'_> {
         id: CodecId,
         block: Option<Block>,
     ) -> Result<Finished, Failure> {
-        let tally = Tally::new(reduction.bytes());
+        let tally = Tally::new(reduction.bytes())?;
         let Some(mut block) = block else { return Ok(finished(&tally, None)) };
         let (own, of_sums) = codec(id).zip(codec_of_sums(id, self.size)).ok_or(UNFIT)?;
         let coding = Coding { reduction, own, of_sums };
-        let elements = elements_of_mut::<f32>(block.bytes_mut()).ok_or(UNFIT)?;
+        let elements = elements_of_mut::<f32>(block.writable(self.pool)?).ok_or(UNFIT)?;
         let mut rails: Vec<Vec<Piece<'_>>> = (0..RAILS).map(|_| Vec::new()).collect();
         for (index, piece) in pieces(elements, self.size).into_iter().enumerate() {
             rails[index % RAILS].push(piece);
@@ -100,11 +100,11 @@ impl Part<'_> {
             piece.iter().map(|part| codec.encoded_len(part.len())).collect::<Vec<usize>>()
         };
         let (there, back) = (lengths(own), lengths(of_sums));
-        let mut encoded = self.pool.block(there.iter().sum());
+        let mut encoded = self.pool.block(there.iter().sum())?;
         for (part, out) in piece.iter().zip(spans(encoded.bytes_mut(), &there)) {
             own.encode(part, out);
         }
-        let mut contributions = self.pool.block(there[me] * self.size);
+        let mut contributions = self.pool.block(there[me] * self.size)?;
         let all_alike = vec![there[me]; self.size];
         self.context.exchange_parts(
             self.op,
@@ -118,11 +118,11 @@ impl Part<'_> {
 
         // Send to all ranks directly: in Gloo's all-gather each step waits for the one before it,
         // and for a credit.
-        let mut own_sum = self.pool.block(back[me] * self.size);
+        let mut own_sum = self.pool.block(back[me] * self.size)?;
         let (first, copies) = own_sum.bytes_mut().split_at_mut(back[me]);
         of_sums.encode(piece[me], first);
         copies.chunks_exact_mut(back[me].max(1)).for_each(|copy| copy.copy_from_slice(first));
-        let mut sums = self.pool.block(back.iter().sum());
+        let mut sums = self.pool.block(back.iter().sum())?;
         let all_alike = vec![back[me]; self.size];
         self.context.exchange_parts(
             self.op,
@@ -143,7 +143,7 @@ impl Part<'_> {
     fn add(&self, coding: Coding, contributions: &[u8], sum: &mut [f32]) -> Result<(), Failure> {
         let Coding { reduction, own, .. } = coding;
         let each = own.encoded_len(sum.len());
-        let mut next = vec![0.0; sum.len()];
+        let mut next = self.pool.elements::<f32>(sum.len())?;
         for rank in 0..self.size {
             let part = &contributions[rank * each..(rank + 1) * each];
             let into = if rank == 0 { &mut *sum } else { &mut next };

@@ -25,15 +25,23 @@ impl LostResults {
     }
 
     /// The oldest one of the lane, if it is as is asked for.
-    pub(super) fn take_if(&self, lane: Lane, fits: impl Fn(&Decided) -> bool) -> Option<Decided> {
+    pub(super) fn take_if(
+        &self,
+        lane: Lane,
+        fits: impl FnOnce(&Decided) -> bool,
+    ) -> Option<Decided> {
         let mut kept = self.lock();
         let at = kept.iter().position(|(op, _)| op.lane.caller() == lane.caller())?;
         if fits(&kept[at].1) { Some(kept.remove(at).1) } else { None }
     }
 
-    /// The first one of the lane, if it is a sync.
-    pub(super) fn take_sync(&self, lane: Lane) -> Option<Decided> {
-        self.take_if(lane, |decided| decided.is_sync)
+    /// The first one of the lane, if it is a sync and there is room for its bytes.
+    pub(super) fn take_sync(
+        &self,
+        lane: Lane,
+        has_room: impl FnOnce(usize) -> bool,
+    ) -> Option<Decided> {
+        self.take_if(lane, |decided| decided.is_sync && has_room(decided.bytes().unwrap_or(0)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(OpId, Decided)>> {

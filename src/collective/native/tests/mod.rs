@@ -9,3 +9,4 @@ mod memory;
 mod parts;
 mod plain;
 mod result;
+mod scarce;
