@@ -37,8 +37,8 @@ static void trycatch(Try &&attempt, Fail &&fail) noexcept try {
   fail(std::string("invalid|") + error.what());
 } catch (const ::gloo::Exception &error) {
   fail(std::string("gloo|") + error.what());
-} catch (const std::bad_alloc &error) {
-  fail(std::string("memory|") + error.what());
+} catch (const std::bad_alloc &) {
+  fail("memory|std::bad_alloc");  // Without a copy, which could throw as well.
 } catch (const std::exception &error) {
   fail(std::string("std|") + error.what());
 } catch (...) {

@@ -4,11 +4,12 @@
 
 use crate::calls::{
     AllGather, AllGatherOwned, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Bundle,
-    Flight, Gather, Receiving, Reduce, ReduceScatter, Scatter, Sending, Step, Sync, elements,
+    Flight, Gather, Receiving, Reduce, ReduceScatter, Scatter, Sending, Step, Sync,
 };
 use crate::cluster::Cluster;
 use crate::collective::{
-    Call, CodecId, DType, Element, Envelope, Kind, Mode, ReduceOp, Rejection, Traffic,
+    Call, CodecId, DType, Element, Envelope, Kind, Mode, ReduceOp, Refused, Rejection, Traffic,
+    bytes_of_mut,
 };
 use crate::driver::{engine_reason, peer_at};
 use crate::engine::EngineKind;
@@ -175,6 +176,7 @@ impl Context {
         AllReduceOwned {
             flight: Flight::numbered(&self.envelope, self.lane, call),
             buffer: Arc::new(buffer),
+            ended: None,
         }
     }
 
@@ -195,12 +197,14 @@ impl Context {
     /// buffers have the same length.
     pub fn all_gather<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllGather<'buf, T> {
         let call = self.call::<T>(Kind::AllGather, buffer.len());
-        AllGather { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
+        let flight = Flight::numbered(&self.envelope, self.lane, call);
+        AllGather { flight, buffer, out: Vec::new() }
     }
 
     pub(crate) fn all_gather_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllGatherOwned<T> {
         let call = self.call::<T>(Kind::AllGather, buffer.len());
-        AllGatherOwned { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
+        let flight = Flight::numbered(&self.envelope, self.lane, call);
+        AllGatherOwned { flight, buffer, out: Vec::new() }
     }
 
     /// Sums `buffer` over all members. Rank `root` gets the sum in place; the buffers of the others
@@ -237,7 +241,8 @@ impl Context {
         buffer: &'buf [T],
     ) -> ReduceScatter<'buf, T> {
         let call = self.call::<T>(Kind::ReduceScatter(ReduceOp::Sum), buffer.len());
-        ReduceScatter { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
+        let flight = Flight::numbered(&self.envelope, self.lane, call);
+        ReduceScatter { flight, buffer, out: Vec::new() }
     }
 
     /// Collects the buffers of all ranks at rank `root`, in rank order: `Some` of `size *
@@ -251,7 +256,8 @@ impl Context {
         let root = Rank::clamped(root);
         let call = self.call::<T>(Kind::Gather { root }, buffer.len());
         let is_root = root == self.envelope.me();
-        Gather { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
+        let flight = Flight::numbered(&self.envelope, self.lane, call);
+        Gather { flight, buffer, out: Vec::new(), is_root }
     }
 
     /// Distributes the parts of rank `root`: each rank receives its part in `out`, which has the
@@ -299,7 +305,8 @@ impl Context {
     /// every rank.
     pub fn all_to_all<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllToAll<'buf, T> {
         let call = self.call::<T>(Kind::AllToAll, buffer.len());
-        AllToAll { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
+        let flight = Flight::numbered(&self.envelope, self.lane, call);
+        AllToAll { flight, buffer, out: Vec::new() }
     }
 
     /// Sends `buffer` to rank `to`, which [receives](Context::recv) it. The other ranks take no
@@ -416,13 +423,20 @@ impl Context {
     /// in this View or an earlier one; the lane is then usable again. For a step: the results of
     /// its calls, concatenated. `None` if there is no such call, if it is still undecided, or if it
     /// was aborted, or if the result was thrown away: of results that are not fetched, a node keeps
-    /// the newest 256, and of large ones 256 MiB. Also `None` if the result's length in bytes is no multiple of the size of `T`;
-    /// the result then stays, and the lane remains blocked.
+    /// the newest 256, and of large ones 256 MiB. Also `None` if the result's length in bytes is no
+    /// multiple of the size of `T`, or if there is no memory for it; the result then stays, and the
+    /// lane remains blocked.
     pub fn take_result<T: Element>(&mut self) -> Option<Vec<T>> {
-        let fits =
-            |bytes: Option<usize>| bytes.is_none_or(|bytes| bytes.is_multiple_of(T::DTYPE.bytes()));
+        let (mut taken, pool) = (Vec::<T>::new(), self.envelope.pool());
+        let fits = |bytes: Option<usize>| {
+            let Some(bytes) = bytes else { return true };
+            let elements = bytes.is_multiple_of(T::DTYPE.bytes()).then(|| bytes / T::DTYPE.bytes());
+            let memory = elements.and_then(|len| pool.elements(len).ok());
+            memory.map(|memory| taken = memory).is_some()
+        };
         let output = self.envelope.take_lost(self.lane, fits)?.whole()?;
-        Some(elements(&output))
+        output.copy_to(bytes_of_mut(&mut taken));
+        Some(taken)
     }
 
     /// Discards that result; the lane is then usable again. False if there is none or it is still
@@ -440,7 +454,7 @@ impl Context {
             .then_some(Rejection::NoDirectLink { from, to });
         match call.rejection(self.size()).or(apart) {
             None => Flight::numbered(&self.envelope, self.lane.messages(from, to), call),
-            Some(rejection) => Flight::refused(&self.envelope, call, rejection),
+            Some(rejection) => Flight::refused(&self.envelope, call, Refused::Senseless(rejection)),
         }
     }
 

@@ -121,10 +121,13 @@ pub enum Cause {
         by: Option<Peer>,
     },
     /// A member's engine could not complete the operation.
+    ///
+    /// A fault that is [`EngineFault::Memory`] is the same for all members: that member has no
+    /// memory for its part. A retry with buffers of the same size fails again.
     Engine {
         /// That member.
         on: Peer,
-        /// The fault, if the member is this one.
+        /// The fault, if the member is this one, or if it has no memory.
         fault: Option<EngineFault>,
     },
 }
@@ -165,6 +168,8 @@ impl Error {
     /// A stable code, for logs and programs.
     pub fn code(&self) -> &'static str {
         match self {
+            Error::Aborted { cause } if cause.is_lack_of_memory() => "memory",
+            Error::Engine(EngineFault::Memory { .. }) => "memory",
             Error::Aborted { .. } => "aborted",
             Error::ViewChanged => "view-changed",
             Error::Indeterminate => "indeterminate",
@@ -190,9 +195,16 @@ impl Error {
             Error::ViewChanged | Error::NeedsSync => true,
             Error::Aborted { cause } => {
                 !matches!(cause, Cause::Deadline { of: None } | Cause::NonFinite { .. })
+                    && !cause.is_lack_of_memory()
             }
             _ => false,
         }
+    }
+}
+
+impl Cause {
+    fn is_lack_of_memory(&self) -> bool {
+        matches!(self, Cause::Engine { fault: Some(EngineFault::Memory { .. }), .. })
     }
 }
 
@@ -220,6 +232,7 @@ impl fmt::Display for Error {
             Error::Config(problem) => problem.fmt(f),
             Error::Identity(problem) => problem.fmt(f),
             Error::Pairing(problem) => problem.fmt(f),
+            Error::Engine(fault @ EngineFault::Memory { .. }) => write!(f, "{fault}; the buffer is untouched"),
             Error::Engine(fault) => write!(f, "the engine failed: {fault}"),
             Error::Closed => f.write_str("this node has left the group"),
         }
@@ -272,6 +285,11 @@ impl fmt::Display for Cause {
             Cause::Engine { on, fault: None } => {
                 write!(f, "because the engine of {on} could not finish it")
             }
+            Cause::Engine { on, fault: Some(EngineFault::Memory { bytes }) } => write!(
+                f,
+                "because {on} could not allocate {bytes} bytes of memory: free memory there, raise \
+                 the limit of its process, or use smaller buffers on all ranks"
+            ),
             Cause::Engine { on, fault: Some(fault) } => write!(f, "because {fault} (seen by {on})"),
         }
     }
@@ -306,5 +324,29 @@ impl fmt::Display for ConfigProblem {
 impl From<IdentityProblem> for Error {
     fn from(problem: IdentityProblem) -> Error {
         Error::Identity(problem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_is_told_alike_to_all_and_is_not_tried_again() {
+        let on = Peer { rank: Rank(1), name: Name::from_lossy("bob"), node: NodeId([7; 32]) };
+        let fault = EngineFault::Memory { bytes: 4096 };
+        let aborted =
+            Error::Aborted { cause: Cause::Engine { on: on.clone(), fault: Some(fault) } };
+        for error in [&aborted, &Error::Engine(fault)] {
+            assert_eq!((error.code(), error.is_retryable()), ("memory", false));
+            let sentence = error.to_string();
+            let says = |what: &str| assert!(sentence.contains(what), "{sentence}");
+            says("4096 bytes of memory");
+            says("the buffer is untouched");
+            says("use smaller buffers");
+        }
+        assert!(aborted.to_string().contains("rank 1 (\"bob\""), "{aborted}");
+        let other = Error::Aborted { cause: Cause::Engine { on, fault: None } };
+        assert_eq!((other.code(), other.is_retryable()), ("aborted", true));
     }
 }

@@ -184,7 +184,8 @@ fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
         (None, Some(text)) => text.to_string_lossy().parse().map_err(Error::Config)?,
         (None, None) => Choice::Auto,
     };
-    let native = NativeEngine::new(Pool::new()).with(seeded());
+    let pool = Pool::new();
+    let native = NativeEngine::new(pool.clone()).with(seeded());
     #[cfg(feature = "gloo")]
     {
         let offered = match wanted {
@@ -192,7 +193,7 @@ fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
             Choice::Native => Engines::GLOO.declining_gloo(),
             Choice::Gloo => Engines::GLOO.wanting_gloo(),
         };
-        let gloo = GlooOrNative::new(GlooEngine::new(Pool::new()), native.clone());
+        let gloo = GlooOrNative::new(GlooEngine::new(pool), native.clone());
         Ok((offered, vec![Arc::new(native), Arc::new(gloo)]))
     }
     #[cfg(not(feature = "gloo"))]

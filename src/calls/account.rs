@@ -2,7 +2,9 @@
 //!
 //! Error feedback: the residual that a codec carries from one call to the next.
 
-use crate::collective::{CodecId, Fate, FeedbackProblem, Kind, ReduceOp, Rejection};
+use crate::collective::{
+    CodecId, Fate, FeedbackProblem, Kind, OutOfMemory, Pool, ReduceOp, Rejection,
+};
 use crate::compression::{Feedback, codec};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,9 +28,32 @@ struct Books {
 pub(crate) struct Payment {
     account: Account,
     contribution: Vec<f32>,
+    /// The memory of `next`.
+    room: Feedback,
     /// The residual after this call; known once the codec of the contribution is known.
     next: Option<Feedback>,
     fate: Fate,
+}
+
+/// Why a call cannot use an account.
+#[derive(Debug)]
+pub(crate) enum Unpaid {
+    /// The call is invalid.
+    Rejected(Rejection),
+    /// There is no memory for its contribution, or for the residual after it.
+    Lacks(OutOfMemory),
+}
+
+impl From<FeedbackProblem> for Unpaid {
+    fn from(problem: FeedbackProblem) -> Unpaid {
+        Unpaid::Rejected(Rejection::Feedback(problem))
+    }
+}
+
+impl From<OutOfMemory> for Unpaid {
+    fn from(lack: OutOfMemory) -> Unpaid {
+        Unpaid::Lacks(lack)
+    }
 }
 
 impl Account {
@@ -36,28 +61,33 @@ impl Account {
     ///
     /// # Errors
     /// The reduction is no sum or mean, another call uses the account, or the residual has another
-    /// length.
-    pub(crate) fn open(&self, kind: Kind, elements: &[f32]) -> Result<Payment, Rejection> {
+    /// length. Or there is no memory.
+    pub(crate) fn open(
+        &self,
+        kind: Kind,
+        elements: &[f32],
+        pool: &Pool,
+    ) -> Result<Payment, Unpaid> {
         if let Some(op) =
             kind.reduce_op().filter(|op| !matches!(op, ReduceOp::Sum | ReduceOp::Mean))
         {
-            return Err(Rejection::Feedback(FeedbackProblem::NoSum(op)));
+            return Err(FeedbackProblem::NoSum(op).into());
         }
         let mut books = self.books();
         let owed = books.feedback.residual().len();
         if books.in_use {
-            return Err(Rejection::Feedback(FeedbackProblem::InUse));
+            return Err(FeedbackProblem::InUse.into());
         }
         if owed != 0 && owed != elements.len() {
-            return Err(Rejection::Feedback(FeedbackProblem::Length {
-                given: elements.len(),
-                owed,
-            }));
+            return Err(FeedbackProblem::Length { given: elements.len(), owed }.into());
         }
-        books.in_use = true;
-        let spare = std::mem::take(&mut books.spare_contribution);
+        let mut spare = std::mem::take(&mut books.spare_contribution);
+        pool.room_for(&mut spare, elements.len())?;
+        let spare_next = std::mem::take(&mut books.spare_next);
+        let room = spare_next.with_room_for(elements.len(), pool)?;
         let contribution = books.feedback.contribution(elements, spare);
-        Ok(Payment { account: self.share(), contribution, next: None, fate: Fate::Unknown })
+        books.in_use = true;
+        Ok(Payment { account: self.share(), contribution, room, next: None, fate: Fate::Unknown })
     }
 
     /// A handle to the same account.
@@ -101,10 +131,13 @@ impl Payment {
         if self.next.is_some() {
             return;
         }
-        let spare = std::mem::take(&mut self.account.books().spare_next);
-        let after = |codec| Feedback::after(codec, &self.contribution, spare);
         // Without a codec nothing is rounded, so there is no residual.
-        self.next = Some(codec(id).map(after).unwrap_or_default());
+        let Some(codec) = codec(id) else {
+            self.next = Some(Feedback::default());
+            return;
+        };
+        let room = std::mem::take(&mut self.room);
+        self.next = Some(Feedback::after(codec, &self.contribution, room));
     }
 
     /// Ends the call with this fate of its contribution.
@@ -118,13 +151,14 @@ impl Drop for Payment {
         let mut books = self.account.books();
         books.in_use = false;
         books.spare_contribution = std::mem::take(&mut self.contribution);
+        let room = std::mem::take(&mut self.room);
         books.spare_next = match (self.fate, self.next.take()) {
             (Fate::Counts, Some(next)) => std::mem::replace(&mut books.feedback, next),
-            (Fate::Void, next) => next.unwrap_or_default(),
+            (Fate::Void, next) => next.unwrap_or(room),
             (Fate::Unknown | Fate::Counts, next) => {
                 // The residual may have counted; adding it again could count it twice.
                 books.feedback = Feedback::default();
-                next.unwrap_or_default()
+                next.unwrap_or(room)
             }
         };
     }
@@ -136,7 +170,7 @@ mod tests {
 
     /// A call whose contribution is encoded with four bits per element.
     fn begun(account: &Account, elements: &[f32]) -> (Vec<f32>, Payment) {
-        let mut payment = account.open(MEAN, elements).expect("a call");
+        let mut payment = account.open(MEAN, elements, &Pool::new()).expect("a call");
         payment.encoded_by(CodecId::Int4);
         (payment.contribution().to_vec(), payment)
     }
@@ -173,14 +207,17 @@ mod tests {
         let (_, payment) = begun(&account, &[1.0, 1.0]);
         drop(payment);
         assert!(account.residual().is_empty());
-        assert!(account.open(MEAN, &[1.0]).is_ok(), "another length, as nothing is owed");
+        assert!(
+            account.open(MEAN, &[1.0], &Pool::new()).is_ok(),
+            "another length, as nothing is owed"
+        );
     }
 
     #[test]
     fn it_is_for_one_call_at_a_time_of_one_length_that_adds() {
         let (account, _) = owing();
-        let refused = |kind, elements: &[f32]| match account.open(kind, elements) {
-            Err(Rejection::Feedback(problem)) => Some(problem),
+        let refused = |kind, elements: &[f32]| match account.open(kind, elements, &Pool::new()) {
+            Err(Unpaid::Rejected(Rejection::Feedback(problem))) => Some(problem),
             _ => None,
         };
         assert_eq!(refused(MEAN, &[1.0]), Some(FeedbackProblem::Length { given: 1, owed: 2 }));
@@ -188,10 +225,10 @@ mod tests {
             refused(Kind::AllReduce(ReduceOp::Max), &[1.0, 2.0]),
             Some(FeedbackProblem::NoSum(ReduceOp::Max))
         );
-        let under_way = account.open(MEAN, &[1.0, 2.0]);
+        let under_way = account.open(MEAN, &[1.0, 2.0], &Pool::new());
         assert_eq!(refused(MEAN, &[1.0, 2.0]), Some(FeedbackProblem::InUse));
         let copy = account.clone();
-        assert!(copy.open(MEAN, &[1.0, 2.0]).is_ok(), "a clone is another one");
+        assert!(copy.open(MEAN, &[1.0, 2.0], &Pool::new()).is_ok(), "a clone is another one");
         drop(under_way);
         assert!(refused(MEAN, &[1.0, 2.0]).is_none());
     }
@@ -199,13 +236,27 @@ mod tests {
     #[test]
     fn who_does_not_know_how_it_was_encoded_owes_nothing() {
         let (account, owed) = owing();
-        account.open(MEAN, &[1.0, 1.0]).expect("a call").settle(Fate::Void);
+        account.open(MEAN, &[1.0, 1.0], &Pool::new()).expect("a call").settle(Fate::Void);
         assert_eq!(account.residual(), owed);
-        account.open(MEAN, &[1.0, 1.0]).expect("a call").settle(Fate::Counts);
+        account.open(MEAN, &[1.0, 1.0], &Pool::new()).expect("a call").settle(Fate::Counts);
         assert!(account.residual().is_empty());
-        let mut plain = account.open(MEAN, &[0.1, 0.7]).expect("a call");
+        let mut plain = account.open(MEAN, &[0.1, 0.7], &Pool::new()).expect("a call");
         plain.encoded_by(CodecId::None);
         plain.settle(Fate::Counts);
         assert!(account.residual().is_empty(), "nothing is rounded");
+    }
+
+    #[test]
+    fn what_there_is_no_memory_for_leaves_the_account_as_it_was() {
+        let (account, owed) = owing();
+        // The memory of the call before would be used again.
+        let (copy, pool) = (account.clone(), Pool::new());
+        for blocks in 0..2 {
+            pool.refuse_after(blocks);
+            let opened = copy.open(MEAN, &[7.0, 0.3], &pool);
+            assert!(matches!(opened, Err(Unpaid::Lacks(OutOfMemory { bytes: 8 }))), "{opened:?}");
+            assert_eq!(copy.residual(), owed);
+        }
+        assert!(copy.open(MEAN, &[7.0, 0.3], &Pool::new()).is_ok(), "it is not in use");
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Several calls under one vote: the common part of [`Step`](super::Step) and `GradientStep`.
 
-use super::account::Account;
+use super::account::{Account, Unpaid};
 use super::flight::{Flight, Stage};
-use crate::collective::{AbortReason, Call, Input, Rejection, Staging, bytes_of, elements_of};
+use crate::collective::{
+    AbortReason, Call, Input, OutOfMemory, Pool, Rejection, Staging, bytes_of, elements_of,
+};
 use crate::error::Result;
 use crate::view::{PARTS_MAX, Rank};
 use std::task::{Context as Task, Poll, ready};
@@ -32,6 +34,11 @@ impl Bundle {
         self.flight.envelope.view().size()
     }
 
+    /// The pool of its engine.
+    pub(crate) fn pool(&self) -> &Pool {
+        self.flight.envelope.pool()
+    }
+
     /// Begins the next call, unless the bundle is rejected.
     pub(crate) fn begin(&mut self, call: Call, input: Option<&[u8]>) {
         self.begin_owing(call, input, None);
@@ -54,7 +61,8 @@ impl Bundle {
             match account.zip(input) {
                 None => self.carry_out(call, input),
                 Some((account, input)) => {
-                    match account.open(call.kind, elements_of(input).unwrap_or_default()) {
+                    let elements = elements_of(input).unwrap_or_default();
+                    match account.open(call.kind, elements, self.flight.envelope.pool()) {
                         Ok(payment) => {
                             self.carry_out(call, Some(bytes_of(payment.contribution())));
                             // Below `PARTS_MAX`: further calls are rejected above.
@@ -62,7 +70,8 @@ impl Bundle {
                                 self.flight.paid(step.part(self.calls as u8), call, payment);
                             }
                         }
-                        Err(rejection) => self.reject(rejection),
+                        Err(Unpaid::Rejected(rejection)) => self.reject(rejection),
+                        Err(Unpaid::Lacks(lack)) => self.lacks(lack),
                     }
                 }
             }
@@ -77,6 +86,14 @@ impl Bundle {
         self.flight.rejected.get_or_insert(rejection);
         if let Ok(op) = self.flight.number() {
             self.flight.abandon(op);
+        }
+    }
+
+    /// Gives all calls up for all members, because there is no memory for one of them here. The
+    /// votes decide the outcome, as always.
+    pub(crate) fn lacks(&self, lack: OutOfMemory) {
+        if let Ok(op) = self.flight.number() {
+            self.flight.envelope.give_up(op, lack.into());
         }
     }
 

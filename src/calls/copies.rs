@@ -2,7 +2,7 @@
 //!
 //! The futures of calls that copy without reduction: broadcast, all_gather, barrier.
 
-use super::flight::{Flight, elements};
+use super::flight::Flight;
 use crate::collective::{Element, bytes_of, bytes_of_mut};
 use crate::error::Result;
 use std::pin::Pin;
@@ -33,6 +33,8 @@ impl<T: Element> Future for Broadcast<'_, T> {
 pub struct AllGather<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf [T],
+    /// The memory of the result.
+    pub(crate) out: Vec<T>,
 }
 
 impl<T: Element> Future for AllGather<'_, T> {
@@ -40,8 +42,7 @@ impl<T: Element> Future for AllGather<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
         let this = &mut *self;
-        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
-        Poll::Ready(Ok(elements(&output)))
+        this.flight.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out)
     }
 }
 
@@ -49,6 +50,7 @@ impl<T: Element> Future for AllGather<'_, T> {
 pub(crate) struct AllGatherOwned<T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: Vec<T>,
+    pub(crate) out: Vec<T>,
 }
 
 impl<T: Element + Unpin> Future for AllGatherOwned<T> {
@@ -56,8 +58,7 @@ impl<T: Element + Unpin> Future for AllGatherOwned<T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
         let this = &mut *self;
-        let output = ready!(this.flight.poll(task, Some(bytes_of(&this.buffer))))?;
-        Poll::Ready(Ok(elements(&output)))
+        this.flight.poll_into(task, Some(bytes_of(&this.buffer)), &mut this.out)
     }
 }
 

@@ -2,15 +2,17 @@
 //!
 //! The state machine of one operation of this member, shared by all futures of calls.
 
-use super::account::{Account, Payment};
+use super::account::{Account, Payment, Unpaid};
 use super::codec::Codec;
 use crate::collective::{
     AbortCause, AbortReason, Call, CallRefusal, CodecId, Decided, Element, EngineFault, Envelope,
-    Fate, Input, Kind, Outcome, Refused, Rejection, Staging, bytes_of, bytes_of_mut, elements_of,
+    Fate, Input, Kind, OutOfMemory, Outcome, Refused, Rejection, Staging, bytes_of, bytes_of_mut,
+    elements_of,
 };
 use crate::driver::peer_at;
 use crate::error::{Cause, Error, Mismatched, Peer, Result};
 use crate::identity::{Name, NodeId};
+use crate::topology::ring_segment;
 use crate::view::{Lane, OpId, Rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,8 +59,8 @@ impl Flight {
     }
 
     /// A call that is refused before it takes a number.
-    pub(crate) fn refused(envelope: &Arc<Envelope>, call: Call, rejection: Rejection) -> Flight {
-        Flight::with(envelope, call, Err(Refused::Senseless(rejection)))
+    pub(crate) fn refused(envelope: &Arc<Envelope>, call: Call, refused: Refused) -> Flight {
+        Flight::with(envelope, call, Err(refused))
     }
 
     fn with(
@@ -107,6 +109,7 @@ impl Flight {
                 Refused::By(CallRefusal::TooManyInFlight) => Error::TooManyInFlight,
                 Refused::Lost(op) => Error::LostResult { op },
                 Refused::Senseless(rejection) => Error::Rejected(rejection),
+                Refused::NoMemory(lack) => Error::Engine(lack.into()),
             }
         })
     }
@@ -127,19 +130,78 @@ impl Flight {
         let op = self.op()?;
         if self.stage == Stage::Numbered {
             self.check(op)?;
-            match self.account.take() {
-                None => self.begin_finite(op, input),
-                Some(account) => {
-                    let payment = self
-                        .open(&account, input.bytes())
-                        .map_err(|rejection| self.reject(op, rejection))?;
-                    self.begin_finite(op, &Input::Borrowed(bytes_of(payment.contribution())));
-                    self.paid(op, self.call, payment);
-                }
-            }
+            self.begin_owing(op, input)?;
         }
         let decided = ready!(self.envelope.poll_decided(op, task));
         Poll::Ready(self.over(decided))
+    }
+
+    /// Like [`poll`](Flight::poll), for a call that hands out its result as a vector. The memory of
+    /// `out` is allocated before the call begins, so that its lack is an error of the call.
+    pub(super) fn poll_into<T: Element>(
+        &mut self,
+        task: &mut Task<'_>,
+        bytes: Option<&[u8]>,
+        out: &mut Vec<T>,
+    ) -> Poll<Result<Vec<T>>> {
+        let op = self.op()?;
+        if self.stage == Stage::Numbered {
+            self.check(op)?;
+            match self.envelope.pool().elements(self.result_len()) {
+                Ok(memory) => *out = memory,
+                Err(lack) => self.lacks(op, lack),
+            }
+        }
+        let output = ready!(self.poll(task, bytes))?;
+        // The engine's result has this length. If that were violated, half of a result must not
+        // pass as one.
+        if output.len() != size_of_val(out.as_slice()) {
+            return Poll::Ready(Err(Error::Indeterminate));
+        }
+        output.copy_to(bytes_of_mut(out));
+        Poll::Ready(Ok(std::mem::take(out)))
+    }
+
+    /// The number of elements of this rank's result; of a length that no machine has, some other
+    /// one of that kind.
+    fn result_len(&self) -> usize {
+        let (me, size) = (self.envelope.me(), self.envelope.view().size());
+        let count = usize::try_from(self.call.count).unwrap_or(usize::MAX);
+        match self.call.kind {
+            Kind::AllGather => count.saturating_mul(size),
+            Kind::Gather { root } if root == me => count.saturating_mul(size),
+            Kind::Gather { .. } => 0,
+            Kind::ReduceScatter(_) => ring_segment(me.index(), size, count).len(),
+            _ => count,
+        }
+    }
+
+    /// Begins the call, with the residual of its codec if it has one.
+    fn begin_owing(&mut self, op: OpId, input: &Input<'_>) -> Result<()> {
+        let Some(account) = self.account.take() else {
+            self.begin_finite(op, input);
+            return Ok(());
+        };
+        let elements = elements_of(input.bytes()).unwrap_or_default();
+        match account.open(self.call.kind, elements, self.envelope.pool()) {
+            Ok(payment) => {
+                self.begin_finite(op, &Input::Borrowed(bytes_of(payment.contribution())));
+                self.paid(op, self.call, payment);
+                Ok(())
+            }
+            Err(Unpaid::Rejected(rejection)) => Err(self.reject(op, rejection)),
+            Err(Unpaid::Lacks(lack)) => {
+                self.lacks(op, lack);
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives the call up for all members, because there is no memory for it here. The votes decide
+    /// the outcome, as always.
+    fn lacks(&mut self, op: OpId, lack: OutOfMemory) {
+        self.stage = Stage::Begun;
+        self.envelope.refuse(op, &self.call, lack.into());
     }
 
     /// Aborts an invalid call for all members.
@@ -158,10 +220,6 @@ impl Flight {
     pub(super) fn abandon(&mut self, op: OpId) {
         let fate = self.envelope.abandon(op);
         self.settle(fate, &BTreeMap::new());
-    }
-
-    fn open(&self, account: &Account, bytes: &[u8]) -> std::result::Result<Payment, Rejection> {
-        account.open(self.call.kind, elements_of(bytes).unwrap_or_default())
     }
 
     /// Records the residual that was added to the contribution of `op`: this call, or a call of
@@ -258,6 +316,10 @@ impl Flight {
                 Cause::Deadline { of: elsewhere().filter(|_| !self.is_late()) }
             }
             AbortReason::Dropped => Cause::Dropped { by: elsewhere() },
+            AbortReason::Memory { bytes } => {
+                let fault = Some(EngineFault::Memory { bytes });
+                Cause::Engine { on: self.peer(cause.by), fault }
+            }
             AbortReason::Engine => {
                 Cause::Engine { on: self.peer(cause.by), fault: decided.fault.filter(|_| here) }
             }
@@ -289,11 +351,4 @@ impl Drop for Flight {
             self.abandon(op);
         }
     }
-}
-
-/// Copies the bytes of a result into new elements.
-pub(crate) fn elements<T: Element>(output: &Staging) -> Vec<T> {
-    let mut elements = vec![T::ZERO; output.len() / T::DTYPE.bytes()];
-    output.copy_to(bytes_of_mut(&mut elements));
-    elements
 }

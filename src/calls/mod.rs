@@ -19,6 +19,8 @@ mod message;
 mod owned;
 mod parts;
 mod reduce;
+#[cfg(test)]
+mod scarce_tests;
 mod step;
 mod sync;
 
@@ -34,4 +36,4 @@ pub use sync::Sync;
 
 pub(crate) use bundle::Bundle;
 pub(crate) use copies::AllGatherOwned;
-pub(crate) use flight::{Flight, elements};
+pub(crate) use flight::Flight;

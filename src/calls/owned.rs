@@ -5,7 +5,7 @@
 use super::codec::Codec;
 use super::flight::Flight;
 use crate::collective::{Element, Input, Staging, bytes_of, bytes_of_mut};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +17,9 @@ pub struct AllReduceOwned<T: Element> {
     pub(crate) flight: Flight,
     /// Shared with the engine, which may read it.
     pub(crate) buffer: Arc<Vec<T>>,
+    /// The end of the call, while a thread still reads from memory that is to be handed out and
+    /// there is none for a copy of it.
+    pub(crate) ended: Option<Result<Staging>>,
 }
 
 /// The error of a failed call, with the caller's buffer.
@@ -52,40 +55,78 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let result = ready!(this.flight.poll_with(task, &contribution(&this.buffer)));
-        let buffer = std::mem::take(&mut this.buffer);
-        Poll::Ready(match result {
-            Ok(output) => Ok(this.taken(output, buffer)),
-            // The engine of an aborted operation may still hold a reference.
-            Err(error) => Err(Owned {
-                error,
-                buffer: Arc::try_unwrap(buffer).unwrap_or_else(|shared| shared.to_vec()),
-            }),
-        })
+        let ended = match this.ended.take() {
+            Some(ended) => ended,
+            None => ready!(this.flight.poll_with(task, &contribution(&this.buffer))),
+        };
+        match ended {
+            Ok(output) => match this.taken(output) {
+                Ok(result) => return Poll::Ready(Ok(result)),
+                Err(output) => this.ended = Some(Ok(output)),
+            },
+            Err(error) => match this.given_back() {
+                Some(buffer) => return Poll::Ready(Err(Owned { error, buffer })),
+                None => this.ended = Some(Err(error)),
+            },
+        }
+        // The reading thread lets go of the memory when its frame is written or its link is over.
+        task.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
 impl<T: Element> AllReduceOwned<T> {
     /// The result in memory whose pages are mapped already. If the engine's result is one block,
     /// that block is returned and the input's memory goes to the pool; otherwise the result is
-    /// copied into the input's memory.
-    fn taken(&self, mut output: Staging, buffer: Arc<Vec<T>>) -> Vec<T> {
-        let length = buffer.len();
-        let mut spare = Arc::try_unwrap(buffer).ok();
+    /// copied into the input's memory. If other threads still read from both, it is copied into new
+    /// memory.
+    ///
+    /// # Errors
+    /// The result, if there is no new memory.
+    fn taken(&mut self, mut output: Staging) -> std::result::Result<Vec<T>, Staging> {
+        let (mut own, shared) = match Arc::try_unwrap(std::mem::take(&mut self.buffer)) {
+            Ok(own) => (Some(own), Arc::default()),
+            Err(shared) => (None, shared),
+        };
         if output.blocks.len() == 1
             && let Some(block) = output.blocks.pop()
         {
-            match block.trade(spare) {
-                Ok(result) => return result,
+            match block.trade(own) {
+                Ok(result) => return Ok(result),
                 Err((block, back)) => {
-                    spare = back;
+                    own = back;
                     output.blocks.push(block);
                 }
             }
         }
-        let mut buffer = spare.unwrap_or_else(|| vec![T::ZERO; length]);
-        output.copy_to(bytes_of_mut(&mut buffer));
-        buffer
+        let pool = self.flight.envelope.pool();
+        match own.map_or_else(|| pool.elements(shared.len()), Ok) {
+            Ok(mut memory) => {
+                output.copy_to(bytes_of_mut(&mut memory));
+                Ok(memory)
+            }
+            Err(_) => {
+                self.buffer = shared;
+                Err(output)
+            }
+        }
+    }
+
+    /// The buffer as it was given, or a copy where an engine's thread still reads it. `None`, and
+    /// the buffer stays, if there is no memory for a copy.
+    fn given_back(&mut self) -> Option<Vec<T>> {
+        match Arc::try_unwrap(std::mem::take(&mut self.buffer)) {
+            Ok(buffer) => Some(buffer),
+            Err(shared) => {
+                let memory = self.flight.envelope.pool().elements(shared.len()).ok();
+                let copy = memory.map(|mut copy: Vec<T>| {
+                    copy.copy_from_slice(&shared);
+                    copy
+                });
+                self.buffer = shared;
+                copy
+            }
+        }
     }
 }
 

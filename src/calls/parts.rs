@@ -2,7 +2,7 @@
 //!
 //! The futures of calls that exchange parts of buffers: gather, scatter, all_to_all.
 
-use super::flight::{Flight, elements};
+use super::flight::Flight;
 use crate::collective::{Element, bytes_of, bytes_of_mut};
 use crate::error::Result;
 use std::pin::Pin;
@@ -15,6 +15,8 @@ use std::task::{Context as Task, Poll, ready};
 pub struct Gather<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf [T],
+    /// The memory of the result.
+    pub(crate) out: Vec<T>,
     pub(crate) is_root: bool,
 }
 
@@ -23,8 +25,8 @@ impl<T: Element> Future for Gather<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Option<Vec<T>>>> {
         let this = &mut *self;
-        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
-        Poll::Ready(Ok(this.is_root.then(|| elements(&output))))
+        let own = this.flight.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out);
+        own.map_ok(|own| this.is_root.then_some(own))
     }
 }
 
@@ -58,6 +60,8 @@ impl<T: Element> Future for Scatter<'_, T> {
 pub struct AllToAll<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf [T],
+    /// The memory of the result.
+    pub(crate) out: Vec<T>,
 }
 
 impl<T: Element> Future for AllToAll<'_, T> {
@@ -65,7 +69,6 @@ impl<T: Element> Future for AllToAll<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
         let this = &mut *self;
-        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
-        Poll::Ready(Ok(elements(&output)))
+        this.flight.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The futures of reductions whose result is not the same on all ranks: reduce, reduce_scatter.
 
-use super::flight::{Flight, elements};
+use super::flight::Flight;
 use crate::collective::{Element, bytes_of, bytes_of_mut};
 use crate::error::Result;
 use std::pin::Pin;
@@ -26,6 +26,8 @@ pub struct Reduce<'buf, T: Element> {
 pub struct ReduceScatter<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf [T],
+    /// The memory of the result.
+    pub(crate) out: Vec<T>,
 }
 
 impl<T: Element> Future for Reduce<'_, T> {
@@ -46,7 +48,6 @@ impl<T: Element> Future for ReduceScatter<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
         let this = &mut *self;
-        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
-        Poll::Ready(Ok(elements(&output)))
+        this.flight.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out)
     }
 }

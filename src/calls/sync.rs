@@ -4,10 +4,11 @@
 
 use super::flight::{Flight, Stage};
 use crate::collective::{
-    Call, CodecId, DType, Decided, Envelope, Input, Kind, Mode, Outcome, Staging, SyncDue, SyncStep,
+    Call, CodecId, DType, Decided, Envelope, Input, Kind, Mode, Outcome, Refused, Staging, SyncDue,
+    SyncStep,
 };
 use crate::defect::Defect;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::view::Lane;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -54,6 +55,9 @@ impl<'buf> Sync<'buf> {
         let (flight, progress) = match due {
             SyncDue::Dropped(op) => (Some(Flight::resumed(envelope, call, op)), Progress::Dropped),
             SyncDue::Call => (Some(Flight::numbered(envelope, lane, call)), Progress::Called),
+            SyncDue::Lacks(lack) => {
+                (Some(Flight::refused(envelope, call, Refused::NoMemory(lack))), Progress::Called)
+            }
             SyncDue::Nothing | SyncDue::Kept(_) => (None, Progress::Called),
         };
         Sync { flight, state, lane, progress }
@@ -65,6 +69,12 @@ impl<'buf> Sync<'buf> {
         let Some(flight) = &mut self.flight else { return Poll::Ready(Ok(())) };
         let op = flight.op()?;
         flight.arm(op);
+        if let Some(bytes) = flight.envelope.result_bytes(op) {
+            // Without room for it the result stays where it is: the flight, when it is dropped,
+            // leaves it to the next sync.
+            let room = flight.envelope.pool().room_for(self.state, bytes);
+            room.map_err(|lack| Error::Engine(lack.into()))?;
+        }
         let decided = ready!(flight.envelope.poll_decided(op, task));
         let Outcome::Aborted(_) = decided.outcome else { return Poll::Ready(self.take(decided)) };
         let (envelope, call, deadline) =
@@ -85,14 +95,19 @@ impl<'buf> Sync<'buf> {
         match ready!(flight.envelope.poll_sync(op, task)) {
             SyncStep::Decided(decided) => Poll::Ready(self.take(decided)),
             SyncStep::Agreed(root, bytes) => {
-                let state = (root == flight.envelope.me()).then_some(self.state.as_slice());
                 let envelope = Arc::clone(&flight.envelope);
-                envelope.begin_sync(
-                    op,
-                    flight.call,
-                    (root, bytes),
-                    &state.map_or(Input::Nothing, Input::Borrowed),
-                );
+                // The length is another member's word. Room is made now, because after the commit a
+                // lack of memory would be too late.
+                let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+                if let Err(lack) = envelope.pool().room_for(self.state, len) {
+                    envelope.give_up(op, lack.into());
+                } else {
+                    let input = match self.state.as_slice() {
+                        own if root == envelope.me() => Input::Borrowed(own),
+                        _ => Input::Nothing,
+                    };
+                    envelope.begin_sync(op, flight.call, (root, bytes), &input);
+                }
                 self.progress = Progress::Moving;
                 self.poll_moving(task)
             }
@@ -129,6 +144,7 @@ impl Future for Sync<'_> {
     }
 }
 
+/// Replaces the state, which has room for the output.
 fn put(output: &Staging, state: &mut Vec<u8>) {
     state.resize(output.len(), 0);
     output.copy_to(state);

@@ -18,6 +18,7 @@
     reason = "several threads write to different parts of one caller's memory, which cannot be split by value"
 )]
 
+use super::out_of_memory::{OutOfMemory, listed};
 use super::staging::Block;
 use crate::locks::{Access, AtomicU8};
 use crate::race::Race;
@@ -71,23 +72,31 @@ unsafe impl Send for Canvas {}
 unsafe impl Sync for Canvas {}
 
 impl Canvas {
-    /// A buffer over `memory`, in parts of these lengths. `None` if the lengths do not add up to
-    /// that of the memory.
-    pub fn new(mut memory: Block, lengths: impl Iterator<Item = usize>) -> Option<Arc<Canvas>> {
+    /// A buffer over `memory`, which comes from a pool, in as many parts as there are `lengths`.
+    /// `None` if these do not add up to the length of the memory.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn new(
+        mut memory: Block,
+        lengths: impl Iterator<Item = usize> + Clone,
+    ) -> Result<Option<Arc<Canvas>>, OutOfMemory> {
         let mut end = Some(0usize);
-        let ends: Vec<usize> = lengths
-            .map_while(|length| {
+        let count = lengths.clone().count();
+        let ends = listed(
+            count,
+            lengths.map_while(|length| {
                 end = end?.checked_add(length);
                 end
-            })
-            .collect();
+            }),
+        )?;
         if end != Some(memory.len()) {
-            return None;
+            return Ok(None);
         }
         let part = |_| Part { state: AtomicU8::new(BLANK), bytes: Access::new() };
-        let parts = ends.iter().map(part).collect();
+        let parts = listed(count, ends.iter().map(part))?;
         let start = memory.bytes_mut().as_mut_ptr();
-        Some(Arc::new(Canvas { start, ends, parts, memory }))
+        Ok(Some(Arc::new(Canvas { start, ends, parts, memory })))
     }
 
     /// The right to write a part. It is given once, unless it is [given back](Claim::give_back).
@@ -224,8 +233,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn canvas(lengths: &[usize]) -> Arc<Canvas> {
-        let memory = Pool::new().block(lengths.iter().sum());
-        Canvas::new(memory, lengths.iter().copied()).expect("they fit")
+        canvas_of(block(lengths.iter().sum()), lengths).expect("they fit")
+    }
+
+    fn canvas_of(memory: Block, lengths: &[usize]) -> Option<Arc<Canvas>> {
+        Canvas::new(memory, lengths.iter().copied()).expect("there is memory")
+    }
+
+    fn block(len: usize) -> Block {
+        Pool::new().block(len).expect("there is memory")
     }
 
     #[test]
@@ -270,9 +286,9 @@ mod tests {
 
     #[test]
     fn the_memory_is_handed_out_when_nobody_has_any_of_it() {
-        let mut memory = Pool::new().block(4);
+        let mut memory = block(4);
         let place = memory.bytes_mut().as_ptr();
-        let canvas = Canvas::new(memory, [4].into_iter()).expect("it fits");
+        let canvas = canvas_of(memory, &[4]).expect("it fits");
         let canvas = {
             canvas.claim(0).map(|claim| (claim, canvas.take().expect_err("it is being written")))
         };
@@ -289,15 +305,9 @@ mod tests {
     #[test]
     fn lengths_that_do_not_add_up_are_refused() {
         for lengths in [&[3][..], &[5], &[], &[usize::MAX, 5], &[2, usize::MAX]] {
-            assert!(
-                Canvas::new(Pool::new().block(4), lengths.iter().copied()).is_none(),
-                "{lengths:?}"
-            );
+            assert!(canvas_of(block(4), lengths).is_none(), "{lengths:?}");
         }
-        assert!(
-            Canvas::new(Pool::new().block(0), [].into_iter())
-                .is_some_and(|canvas| canvas.take().is_ok())
-        );
+        assert!(canvas_of(block(0), &[]).is_some_and(|canvas| canvas.take().is_ok()));
     }
 
     proptest! {

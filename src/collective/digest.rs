@@ -8,6 +8,7 @@
 //! one chunk is hashed with that chunk, and the rest in a pass at the end. The digest guards
 //! against bugs and memory faults, not against members.
 
+use super::out_of_memory::{OutOfMemory, listed, zeroed};
 use super::staging::Block;
 use std::ops::Range;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
@@ -21,19 +22,23 @@ pub fn digest_of(bytes: &[u8]) -> u128 {
 }
 
 /// A digest in progress.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Digest {
     len: usize,
     hashes: Vec<Option<u64>>,
     /// By digest block: its bytes that have [landed](Digest::landed).
-    here: Vec<usize>,
+    here: Vec<u64>,
 }
 
 impl Digest {
     /// The digest of a result of `len` bytes.
-    pub fn new(len: usize) -> Digest {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn new(len: usize) -> Result<Digest, OutOfMemory> {
         let blocks = len.div_ceil(DIGEST_BLOCK_BYTES);
-        Digest { len, hashes: vec![None; blocks], here: vec![0; blocks] }
+        let hashes = listed(blocks, std::iter::repeat(None))?;
+        Ok(Digest { len, hashes, here: zeroed(blocks)? })
     }
 
     /// Notes that these bytes of the result have landed; to be called once for each byte. Returns
@@ -44,8 +49,9 @@ impl Digest {
             ..bytes.end.div_ceil(DIGEST_BLOCK_BYTES).min(self.here.len())
         {
             let block = self.block(index);
-            self.here[index] += bytes.end.min(block.end) - bytes.start.max(block.start);
-            if self.here[index] == block.len() {
+            let here = bytes.end.min(block.end) - bytes.start.max(block.start);
+            self.here[index] += here as u64;
+            if self.here[index] == block.len() as u64 {
                 whole = if whole.is_empty() { index..index + 1 } else { whole.start..index + 1 };
             }
         }
@@ -119,9 +125,9 @@ impl Digest {
                 rest = tail;
             }
         }
-        let hashes: Vec<u8> =
-            self.hashes.iter().flat_map(|hash| hash.unwrap_or(0).to_le_bytes()).collect();
-        xxh3_128(&hashes)
+        let mut whole = Xxh3::new();
+        self.hashes.iter().for_each(|hash| whole.update(&hash.unwrap_or(0).to_le_bytes()));
+        whole.digest128()
     }
 }
 
@@ -138,7 +144,7 @@ mod tests {
 
     fn cut(bytes: &[u8], chunk: usize) -> u128 {
         let staging = Staging::filled(&Pool::new(), bytes, chunk);
-        let (mut digest, mut start) = (Digest::new(bytes.len()), 0);
+        let (mut digest, mut start) = (Digest::new(bytes.len()).expect("there is memory"), 0);
         for block in &staging.blocks {
             for index in digest.whole_blocks(start, block.len()) {
                 digest.note(index, Digest::hash_in(index, start, block.bytes()));
@@ -177,7 +183,7 @@ mod tests {
             (1, 1),
         ] {
             let bytes: Vec<u8> = (0..len).map(|i| ((i * 31) >> 3) as u8).collect();
-            let mut digest = Digest::new(len);
+            let mut digest = Digest::new(len).expect("there is memory");
             let mut chunks: Vec<_> =
                 (0..len).step_by(chunk).map(|start| start..len.min(start + chunk)).collect();
             // Odd chunks first, in descending order.

@@ -18,7 +18,7 @@ compile_error!(
 ///
 /// Integers wrap around on overflow. Each step on halves is computed in `f32` and rounded once, to
 /// nearest.
-pub trait Element: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
+pub trait Element: sealed::Sealed + Copy + PartialEq + Send + Sync + Unpin + 'static {
     /// The type's identifier on the wire.
     const DTYPE: DType;
     /// The neutral element of addition.

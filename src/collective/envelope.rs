@@ -29,7 +29,7 @@ pub use outgoing::Outgoing;
 use super::lanes::Lanes;
 use super::{
     AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Kind, Ledger,
-    LedgerEffect, Measured, Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, Vote,
+    LedgerEffect, Measured, Meter, Misbehaviour, OpBody, OpMessage, Outcome, Pool, ViewBoard, Vote,
     all_finite, digest_of,
 };
 use crate::defect::Seeded;
@@ -51,6 +51,7 @@ pub struct Envelope {
     digest: ViewDigest,
     me: Rank,
     backend: Arc<dyn Backend>,
+    pool: Pool,
     board: ViewBoard,
     out: UnboundedSender<Outgoing>,
     mouth: Arc<dyn Mouth>,
@@ -92,6 +93,7 @@ impl Envelope {
             digest,
             me,
             backend,
+            pool: engine.pool(),
             board,
             out,
             mouth,
@@ -141,6 +143,11 @@ impl Envelope {
     /// The engine's backend.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
+    }
+
+    /// The pool of its engine.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// The View's key-value board.
@@ -208,10 +215,17 @@ impl Envelope {
         self.give_up(op, reason);
     }
 
-    /// Decides how a sync in this lane proceeds for a member with this state.
-    pub fn sync_due(&self, lane: Lane, state: &[u8]) -> SyncDue {
-        if let Some(decided) = self.before.take_sync(lane) {
+    /// Decides how a sync in this lane proceeds for a member with this state. Makes room in `state`
+    /// for a result that is kept.
+    pub fn sync_due(&self, lane: Lane, state: &mut Vec<u8>) -> SyncDue {
+        let mut lack = None;
+        let mut has_room =
+            |bytes| self.pool.room_for(state, bytes).map_err(|short| lack = Some(short)).is_ok();
+        if let Some(decided) = self.before.take_sync(lane, &mut has_room) {
             return SyncDue::Kept(decided);
+        }
+        if let Some(lack) = lack {
+            return SyncDue::Lacks(lack);
         }
         let mut own = self.lock();
         let lost_sync =
@@ -266,6 +280,12 @@ impl Envelope {
             return Poll::Pending;
         }
         Poll::Ready(state.take(op))
+    }
+
+    /// The length in bytes of a committed result that [`poll_decided`](Envelope::poll_decided) would
+    /// return.
+    pub fn result_bytes(&self, op: OpId) -> Option<usize> {
+        self.lock().slots.get(&op)?.bytes()
     }
 
     /// Resolves when all members have called the sync, or when it is decided before that.
@@ -375,7 +395,11 @@ impl Envelope {
 
     /// Takes the outcome of the first abandoned call of the lane. `None`, and the outcome stays, if
     /// it is undecided or if `fits` refuses the number of bytes of its result.
-    pub fn take_lost(&self, lane: Lane, fits: impl Fn(Option<usize>) -> bool) -> Option<Decided> {
+    pub fn take_lost(
+        &self,
+        lane: Lane,
+        mut fits: impl FnMut(Option<usize>) -> bool,
+    ) -> Option<Decided> {
         if self.before.first_in(lane).is_some() {
             return self.before.take_if(lane, |decided| fits(decided.bytes()));
         }
@@ -599,7 +623,7 @@ impl Envelope {
         if let Some(slot) = state.slots.get_mut(&whole) {
             slot.fault = Some(fault);
         }
-        state.ledger.abort(whole, AbortReason::Engine);
+        state.ledger.abort(whole, AbortReason::of(fault));
         self.settle(state);
     }
 
@@ -609,11 +633,11 @@ impl Envelope {
     /// | Effect | Under the lock | After it |
     /// | --- | --- | --- |
     /// | `Tell` | queue the message | flush once |
-    /// | `Agreed`, `Resolved` | update the slot | wake the caller |
+    /// | `Agreed`, `Resolved` | update the slot | free a held input, wake the caller |
     /// | `Credit`, `Cancel`, `Retire` | forget enclosed bytes | call the backend |
     fn settle(&self, mut state: MutexGuard<'_, State>) {
         let (mut wakers, mut measured) = (Vec::new(), Vec::new());
-        let (mut later, mut tells) = (Vec::new(), false);
+        let (mut later, mut released, mut tells) = (Vec::new(), Vec::new(), false);
         for effect in state.ledger.take_effects() {
             match effect {
                 LedgerEffect::Tell(body) => {
@@ -628,6 +652,7 @@ impl Envelope {
                     wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source)));
                 }
                 LedgerEffect::Resolved(op, outcome) => {
+                    released.extend(state.plans.no_longer_wanted(op));
                     state.note_served(op, outcome);
                     measured.extend(
                         state
@@ -653,6 +678,7 @@ impl Envelope {
             let _ = self.out.send(Outgoing::MustEnd);
         }
         drop(state);
+        drop(released);
         if tells {
             self.mouth.flush();
         }

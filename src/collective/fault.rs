@@ -2,6 +2,7 @@
 //!
 //! The failures of an engine.
 
+use super::out_of_memory::OutOfMemory;
 use crate::view::Rank;
 use std::fmt;
 
@@ -28,6 +29,14 @@ pub enum EngineFault {
     Stalled,
     /// Gloo reported an error; the log has its message.
     Gloo,
+    /// There is no memory for the operation on this member. The buffer is untouched, and the View
+    /// goes on. The same call would fail again: free memory, raise the limit of the process, or
+    /// use smaller buffers on all ranks.
+    Memory {
+        /// The bytes that could not be allocated; for memory of Gloo's own, the length of the
+        /// operation.
+        bytes: u64,
+    },
     /// The call, the plan and the input do not fit each other: a bug in the engine's caller.
     Unfit,
 }
@@ -36,6 +45,13 @@ impl EngineFault {
     /// Whether the engine on this member is to blame, and not a peer, a link or the caller.
     pub(crate) fn is_the_engines(self) -> bool {
         matches!(self, EngineFault::Stalled | EngineFault::Gloo)
+    }
+}
+
+impl From<OutOfMemory> for EngineFault {
+    fn from(lack: OutOfMemory) -> EngineFault {
+        // The cast loses nothing on machines of up to 64 bits.
+        EngineFault::Memory { bytes: lack.bytes as u64 }
     }
 }
 
@@ -50,6 +66,11 @@ impl fmt::Display for EngineFault {
             }
             EngineFault::Stalled => f.write_str("no data of the operation has moved for too long"),
             EngineFault::Gloo => f.write_str("Gloo reported an error, which the log tells"),
+            EngineFault::Memory { bytes } => write!(
+                f,
+                "{bytes} bytes of memory could not be allocated: free memory, raise the limit of the \
+                 process, or use smaller buffers"
+            ),
             EngineFault::Unfit => f.write_str(
                 "the operation does not fit its plan or its input: report this as a bug",
             ),

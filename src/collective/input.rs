@@ -4,7 +4,9 @@
 
 use super::dtype::DType;
 use super::element::{Element, bytes_of_mut};
+use super::fault::EngineFault;
 use super::finite::all_finite;
+use super::out_of_memory::OutOfMemory;
 use super::staging::{Block, Pool};
 use crate::copying::copy;
 use std::ops::Range;
@@ -55,17 +57,20 @@ impl Input<'_> {
         !matches!(self, Input::Lent(_))
     }
 
-    /// The bytes in `range`; `None` if it has fewer.
-    pub fn piece(&self, pool: &Pool, range: Range<usize>) -> Option<Block> {
+    /// The bytes in `range`.
+    ///
+    /// # Errors
+    /// [`EngineFault::Unfit`] if it has fewer, [`EngineFault::Memory`].
+    pub fn piece(&self, pool: &Pool, range: Range<usize>) -> Result<Block, EngineFault> {
         match self {
-            Input::Nothing => None,
+            Input::Nothing => Err(EngineFault::Unfit),
             Input::Borrowed(bytes) => {
-                let bytes = bytes.get(range)?;
-                let mut block = pool.block(bytes.len());
+                let bytes = bytes.get(range).ok_or(EngineFault::Unfit)?;
+                let mut block = pool.block(bytes.len())?;
                 copy(block.bytes_mut(), bytes);
-                Some(block)
+                Ok(block)
             }
-            Input::Lent(block) => block.part(range),
+            Input::Lent(block) => block.part(range).ok_or(EngineFault::Unfit),
             #[cfg(test)]
             Input::Watched(bytes, watch) => {
                 watch(&range);
@@ -87,16 +92,19 @@ impl Input<'_> {
 
     /// All of it, to be handed in later as [`Input::Lent`]; a borrowed slice is copied. `None` if
     /// nothing is contributed.
-    pub fn kept(&self) -> Option<Block> {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn kept(&self, pool: &Pool) -> Result<Option<Block>, OutOfMemory> {
         match self {
-            Input::Nothing => None,
-            Input::Lent(block) => block.part(0..block.len()),
+            Input::Nothing => Ok(None),
+            Input::Lent(block) => Ok(block.part(0..block.len())),
             _ => {
                 // In words of 8 bytes, so that elements of every type are aligned.
                 let bytes = self.bytes();
-                let mut words = vec![0u64; bytes.len().div_ceil(8)];
-                bytes_of_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
-                Block::lent(Arc::new(words)).part(0..bytes.len())
+                let mut words = pool.elements::<u64>(bytes.len().div_ceil(8))?;
+                copy(&mut bytes_of_mut(&mut words)[..bytes.len()], bytes);
+                Ok(Block::lent(Arc::new(words)).part(0..bytes.len()))
             }
         }
     }
@@ -123,18 +131,25 @@ mod tests {
         let (borrowed, lent) = (Input::Borrowed(&elements), Input::lent(&elements));
         for input in [&borrowed, &lent] {
             assert_eq!(input.piece(&pool, 1..4).expect("it is there").bytes(), [2, 3, 4]);
-            assert!(input.piece(&pool, 3..6).is_none());
+            assert_eq!(input.piece(&pool, 3..6).err(), Some(EngineFault::Unfit));
             let mut out = [0; 2];
             assert!(input.copy_to(3, &mut out) && out == [4, 5]);
             assert!(!input.copy_to(4, &mut out) && !input.copy_to(usize::MAX, &mut out));
             assert_eq!(input.len(), 5);
         }
         let place = elements[1..].as_ptr();
-        assert_ne!(borrowed.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Some(place));
-        assert_eq!(lent.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Some(place));
-        assert!(Input::Nothing.piece(&pool, 0..0).is_none());
-        assert!(Input::Nothing.kept().is_none());
-        for (kept, at) in [(borrowed.kept(), None), (lent.kept(), Some(place))] {
+        assert_ne!(borrowed.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Ok(place));
+        assert_eq!(lent.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Ok(place));
+        pool.refuse_above(2);
+        let lacks = Some(EngineFault::Memory { bytes: 3 });
+        assert_eq!(borrowed.piece(&pool, 1..4).err(), lacks);
+        assert!(lent.piece(&pool, 1..4).is_ok(), "it takes no memory");
+        assert_eq!(borrowed.kept(&pool).err(), Some(OutOfMemory { bytes: 8 }));
+        pool.refuse_above(usize::MAX);
+        assert!(Input::Nothing.piece(&pool, 0..0).is_err());
+        assert!(Input::Nothing.kept(&pool).is_ok_and(|kept| kept.is_none()));
+        for (kept, at) in [(borrowed.kept(&pool), None), (lent.kept(&pool), Some(place))] {
+            let kept = kept.expect("there is memory");
             let kept = Input::Lent(kept.expect("it is something"));
             let piece = kept.piece(&pool, 1..4).expect("it is there");
             assert_eq!((kept.len(), piece.bytes()), (5, &[2, 3, 4][..]));

@@ -29,6 +29,7 @@ pub(crate) mod lanes;
 mod ledger;
 mod meter;
 mod native;
+mod out_of_memory;
 #[cfg(any(feature = "gloo", test, fuzzing))]
 pub(crate) mod p2p;
 mod reference;
@@ -73,6 +74,7 @@ pub use input::Input;
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use meter::{Measured, Meter};
 pub use native::NativeEngine;
+pub use out_of_memory::{OutOfMemory, listed};
 pub use reference::reference;
 pub use rejection::{FeedbackProblem, GradientProblem, Rejection};
 pub use revising::Revising;
@@ -100,6 +102,11 @@ use std::sync::Arc;
 pub trait Engine: Send + Sync {
     /// Which engine this is.
     fn kind(&self) -> EngineKind;
+
+    /// The pool of its working memory; what else a call takes comes from there too.
+    fn pool(&self) -> Pool {
+        Pool::new()
+    }
 
     /// Opens the backend of one View, in which this node has rank `me`. Links are attached as they
     /// come up. `board` is the View's key-value board.

@@ -233,7 +233,7 @@ impl Itinerary {
     /// which it waits for the fewest ranks, beginning with those for which it is a leaf. Flows that
     /// one rank keeps start with the own rank and go on upwards, so that no two ranks start with
     /// the same destination.
-    pub fn feed_order(&self, me: Rank) -> Vec<(usize, usize)> {
+    pub fn feed_order(&self, me: Rank) -> impl Iterator<Item = (usize, usize)> {
         let turn = |flow: usize| match self.flows[flow].route.kept() {
             Kept::ByAll => 0,
             Kept::By(rank) => (rank.index() + self.size - me.index()) % self.size,
@@ -242,8 +242,7 @@ impl Itinerary {
         flows.sort_by_key(|flow| (self.flows[*flow].route.height(me), turn(*flow)));
         flows
             .into_iter()
-            .flat_map(|flow| (0..self.chunks(flow)).map(move |chunk| (flow, chunk)))
-            .collect()
+            .flat_map(move |flow| (0..self.chunks(flow)).map(move |chunk| (flow, chunk)))
     }
 
     /// The byte range of a chunk in the contribution of `me`. Empty if `me` does not contribute to

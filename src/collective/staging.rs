@@ -10,12 +10,15 @@
 use super::canvas::Canvas;
 use super::dtype::DType;
 use super::element::{Element, bytes_of, bytes_of_mut};
+use super::out_of_memory::{OutOfMemory, room_for, zeroed};
 use crate::copying::copy;
 use crate::locks::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+#[cfg(test)]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Alignment of pooled blocks in bytes: one cache line, for vector loads.
@@ -25,6 +28,18 @@ pub const BLOCK_ALIGN: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     spares: Arc<Mutex<Spares>>,
+    #[cfg(test)]
+    shortage: Arc<Shortage>,
+}
+
+/// The blocks that a test lets a pool refuse.
+#[cfg(test)]
+#[derive(Debug)]
+struct Shortage {
+    /// Those above this many bytes.
+    above: AtomicUsize,
+    /// All, after this many blocks.
+    left: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +76,7 @@ trait Elements: Send + Sync + Any {
     fn bytes_mut(&mut self) -> &mut [u8];
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
     /// A new vector of the same type and length.
-    fn another(&self) -> Box<dyn Elements>;
+    fn another(&self, pool: &Pool) -> Result<Box<dyn Elements>, OutOfMemory>;
 }
 
 /// A buffer as a list of blocks, cut at the chunk boundaries of its schedule.
@@ -82,40 +97,78 @@ impl Pool {
     }
 
     /// A block of `len` bytes with unspecified (but initialised) contents.
-    pub fn block(&self, len: usize) -> Block {
-        let storage =
-            self.spare_of(len + BLOCK_ALIGN).unwrap_or_else(|| vec![0; len + BLOCK_ALIGN]);
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn block(&self, len: usize) -> Result<Block, OutOfMemory> {
+        self.check(len)?;
+        let capacity = len.checked_add(BLOCK_ALIGN).ok_or(OutOfMemory { bytes: len })?;
+        let spare = self.spare_of(capacity);
+        let storage = spare.map_or_else(|| self.zeroed(capacity), Ok)?;
         let start = storage.as_ptr().align_offset(BLOCK_ALIGN).min(BLOCK_ALIGN);
-        Block { storage: Storage::Bytes(storage), start, len, home: Arc::downgrade(&self.spares) }
-    }
-
-    /// Like [`block`](Pool::block); `None` if this much memory cannot be allocated.
-    pub fn try_block(&self, len: usize) -> Option<Block> {
-        let capacity = len.checked_add(BLOCK_ALIGN)?;
-        // There is no fallible allocation of zeroed memory, so a large size is first reserved and
-        // freed on trial.
-        let refused = capacity > Pool::IDLE_BYTES_MAX
-            && Vec::<u8>::new().try_reserve_exact(capacity).is_err();
-        (!refused).then(|| self.block(len))
+        let home = Arc::downgrade(&self.spares);
+        Ok(Block { storage: Storage::Bytes(storage), start, len, home })
     }
 
     /// A block with the type and length of the elements that `block` [lends](Block::lent), for
     /// [`Block::trade`]; in idle memory if some fits. `None` if `block` lends none, or only a part
     /// of them.
-    pub fn like(&self, block: &Block) -> Option<Block> {
-        let Storage::Lent(model) = &block.storage else { return None };
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn like(&self, block: &Block) -> Result<Option<Block>, OutOfMemory> {
+        let Storage::Lent(model) = &block.storage else { return Ok(None) };
         if block.len != model.bytes().len() {
-            return None;
+            return Ok(None);
         }
+        self.check(block.len)?;
         let kept = self.spares.lock().ok().and_then(|mut spares| spares.elements_of(model.key()));
-        let elements = kept.unwrap_or_else(|| model.another());
-        let len = elements.bytes().len();
-        Some(Block {
-            storage: Storage::Elements(elements),
-            start: 0,
-            len,
-            home: Arc::downgrade(&self.spares),
+        let elements = kept.map_or_else(|| model.another(self), Ok)?;
+        let (len, home) = (elements.bytes().len(), Arc::downgrade(&self.spares));
+        Ok(Some(Block { storage: Storage::Elements(elements), start: 0, len, home }))
+    }
+
+    /// `len` elements of value 0, which do not come back to the pool.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn elements<T: Element>(&self, len: usize) -> Result<Vec<T>, OutOfMemory> {
+        self.check(len.saturating_mul(size_of::<T>()))?;
+        self.zeroed(len)
+    }
+
+    /// Makes room for a list of `len` elements; the list itself stays as it is.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn room_for<T>(&self, list: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory> {
+        if list.capacity() >= len {
+            return Ok(());
+        }
+        self.check(len.saturating_mul(size_of::<T>()))?;
+        room_for(list, len).or_else(|_| {
+            self.free_idle();
+            room_for(list, len)
         })
+    }
+
+    /// Zeroed memory, for which the idle memory is freed if there is not enough.
+    fn zeroed<T: Element>(&self, len: usize) -> Result<Vec<T>, OutOfMemory> {
+        zeroed(len).or_else(|_| {
+            self.free_idle();
+            zeroed(len)
+        })
+    }
+
+    fn free_idle(&self) {
+        let idle = self.spares.lock().ok().map(|mut spares| std::mem::take(&mut *spares));
+        // Outside of the lock: freeing much memory takes a while.
+        drop(idle);
+    }
+
+    #[cfg(not(test))]
+    fn check(&self, _: usize) -> Result<(), OutOfMemory> {
+        Ok(())
     }
 
     /// Bytes kept idle now.
@@ -127,7 +180,8 @@ impl Pool {
     fn spare_of(&self, capacity: usize) -> Option<Vec<u8>> {
         let mut spares = self.spares.lock().ok()?;
         // At most twice the need, so that small operations do not pin large blocks.
-        let (&len, fitting) = spares.idle.range_mut(capacity..=2 * capacity).next()?;
+        let (&len, fitting) =
+            spares.idle.range_mut(capacity..=capacity.saturating_mul(2)).next()?;
         let spare = fitting.pop()?;
         if fitting.is_empty() {
             spares.idle.remove(&len);
@@ -137,8 +191,43 @@ impl Pool {
     }
 }
 
+#[cfg(test)]
+impl Pool {
+    /// Refuses blocks above this many bytes from now on.
+    pub fn refuse_above(&self, bytes: usize) {
+        self.shortage.above.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives this many more blocks, and then none.
+    pub fn refuse_after(&self, blocks: usize) {
+        self.shortage.left.store(blocks, Ordering::Relaxed);
+    }
+
+    /// Whether [`refuse_after`](Pool::refuse_after) has made it refuse one.
+    pub fn is_used_up(&self) -> bool {
+        self.shortage.left.load(Ordering::Relaxed) == 0
+    }
+
+    fn check(&self, len: usize) -> Result<(), OutOfMemory> {
+        if len == 0 {
+            return Ok(());
+        }
+        let count = |left: usize| if left == usize::MAX { Some(left) } else { left.checked_sub(1) };
+        let left = self.shortage.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+        let fits = len <= self.shortage.above.load(Ordering::Relaxed) && left.is_ok();
+        fits.then_some(()).ok_or(OutOfMemory { bytes: len })
+    }
+}
+
+#[cfg(test)]
+impl Default for Shortage {
+    fn default() -> Shortage {
+        Shortage { above: AtomicUsize::new(usize::MAX), left: AtomicUsize::new(usize::MAX) }
+    }
+}
+
 impl Block {
-    /// A caller's elements, for reading. Writing to the block writes to a copy.
+    /// A caller's elements, for reading.
     pub fn lent<T: Element>(elements: Arc<Vec<T>>) -> Block {
         let len = size_of_val(elements.as_slice());
         Block { storage: Storage::Lent(elements), start: 0, len, home: Weak::new() }
@@ -158,7 +247,7 @@ impl Block {
         Some(Block { storage, start, len: range.len(), home: Weak::new() })
     }
 
-    /// Whether the block is read-only: writing to it makes a copy.
+    /// Whether the block is read-only: [`writable`](Block::writable) makes a copy of it.
     pub fn is_lent(&self) -> bool {
         matches!(self.storage, Storage::Lent(_) | Storage::Result(_))
     }
@@ -175,18 +264,26 @@ impl Block {
         &all[self.start..self.start + self.len]
     }
 
-    /// The bytes, for writing.
+    /// The bytes of a block that came from a pool, for writing; none if it [is
+    /// lent](Block::is_lent).
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        if self.is_lent() {
-            *self = self.copied();
-        }
         let all = match &mut self.storage {
             Storage::Bytes(bytes) => bytes.as_mut_slice(),
             Storage::Elements(elements) => elements.bytes_mut(),
-            // Replaced by a copy above.
-            Storage::Lent(_) | Storage::Result(_) => &mut [],
+            Storage::Lent(_) | Storage::Result(_) => return &mut [],
         };
         &mut all[self.start..self.start + self.len]
+    }
+
+    /// The bytes, for writing; first replaces a block that [is lent](Block::is_lent) by a copy.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; the block is as it was.
+    pub fn writable(&mut self, pool: &Pool) -> Result<&mut [u8], OutOfMemory> {
+        if self.is_lent() {
+            *self = self.copied(pool)?;
+        }
+        Ok(self.bytes_mut())
     }
 
     /// The block's memory as a `Vec<T>`, in exchange for `spare`, whose memory the pool keeps for
@@ -231,22 +328,13 @@ impl Block {
 
     /// A writable copy: of the same element type if the block is all of a lent vector, otherwise
     /// plain bytes.
-    fn copied(&self) -> Block {
-        if let Storage::Lent(elements) = &self.storage
-            && elements.bytes().len() == self.len
-        {
-            let mut another = elements.another();
-            copy(another.bytes_mut(), elements.bytes());
-            return Block {
-                storage: Storage::Elements(another),
-                start: 0,
-                len: self.len,
-                home: Weak::new(),
-            };
-        }
-        let mut another = Pool::new().block(self.len);
+    fn copied(&self, pool: &Pool) -> Result<Block, OutOfMemory> {
+        let mut another = match pool.like(self)? {
+            Some(another) => another,
+            None => pool.block(self.len)?,
+        };
         copy(another.bytes_mut(), self.bytes());
-        another
+        Ok(another)
     }
 }
 
@@ -312,8 +400,8 @@ impl<T: Element> Elements for Vec<T> {
         self
     }
 
-    fn another(&self) -> Box<dyn Elements> {
-        Box::new(vec![T::ZERO; self.len()])
+    fn another(&self, pool: &Pool) -> Result<Box<dyn Elements>, OutOfMemory> {
+        Ok(Box::new(pool.zeroed::<T>(self.len())?))
     }
 }
 
@@ -341,7 +429,7 @@ impl Staging {
         let blocks = bytes
             .chunks(block_bytes.max(1))
             .map(|part| {
-                let mut block = pool.block(part.len());
+                let mut block = pool.block(part.len()).expect("there is memory");
                 block.bytes_mut().copy_from_slice(part);
                 block
             })
@@ -364,48 +452,63 @@ impl Staging {
 mod tests {
     use super::*;
 
+    fn block(pool: &Pool, len: usize) -> Block {
+        pool.block(len).expect("there is memory")
+    }
+
+    fn like(pool: &Pool, block: &Block) -> Option<Block> {
+        pool.like(block).expect("there is memory")
+    }
+
     #[test]
     fn what_is_made_like_a_lent_block_is_traded_for_a_vec_that_becomes_the_next() {
         let pool = Pool::new();
         let lent = Block::lent(Arc::new(vec![1.5f64, 2.5]));
-        let like = || {
-            let mut block = pool.like(&lent).expect("elements are lent");
+        let filled = || {
+            let mut block = like(&pool, &lent).expect("elements are lent");
             block.bytes_mut().copy_from_slice(bytes_of(&[7.0f64, 8.0]));
             block
         };
         let spare = vec![0.0f64; 2];
         let place = spare.as_ptr();
-        assert_eq!(like().trade(Some(spare)).expect("a vec it is"), [7.0, 8.0]);
+        assert_eq!(filled().trade(Some(spare)).expect("a vec it is"), [7.0, 8.0]);
         assert_eq!(pool.idle_bytes(), 16);
-        let again = like();
+        let again = filled();
         assert_eq!((again.bytes().as_ptr(), pool.idle_bytes()), (place.cast(), 0));
         let (again, spare) = again.trade(Some(vec![0f32; 2])).expect_err("it is of f64");
         assert_eq!(
             (spare, again.trade::<f64>(None).expect("still there")),
             (Some(vec![0.0; 2]), vec![7.0, 8.0])
         );
-        drop(like());
+        drop(filled());
         assert_eq!(pool.idle_bytes(), 16, "a dropped one is kept as well");
-        assert!(pool.like(&pool.block(8)).is_none() && pool.block(8).trade::<f64>(None).is_err());
+        assert!(
+            like(&pool, &block(&pool, 8)).is_none() && block(&pool, 8).trade::<f64>(None).is_err()
+        );
     }
 
     #[test]
     fn what_is_lent_is_not_written() {
         let input = Arc::new(vec![1.0f32, 2.0]);
-        let mut block = Block::lent(Arc::clone(&input));
+        let (pool, mut block) = (Pool::new(), Block::lent(Arc::clone(&input)));
         assert_eq!(block.bytes().as_ptr(), input.as_ptr().cast());
-        block.bytes_mut().fill(0);
+        assert!(block.bytes_mut().is_empty(), "it is read only");
+        pool.refuse_above(7);
+        assert_eq!(block.writable(&pool).map(|_| ()), Err(OutOfMemory { bytes: 8 }));
+        assert!(block.is_lent());
+        pool.refuse_above(8);
+        block.writable(&pool).expect("a copy").fill(0);
         assert_eq!((block.bytes(), input.as_slice()), (&[0; 8][..], &[1.0, 2.0][..]));
     }
 
     #[test]
     fn blocks_are_aligned_and_come_back() {
         let pool = Pool::new();
-        let block = pool.block(1000);
-        assert_eq!(block.bytes().as_ptr().align_offset(BLOCK_ALIGN), 0);
-        drop(block);
+        let first = block(&pool, 1000);
+        assert_eq!(first.bytes().as_ptr().align_offset(BLOCK_ALIGN), 0);
+        drop(first);
         assert_eq!(pool.idle_bytes(), 1000 + BLOCK_ALIGN);
-        let again = pool.block(900);
+        let again = block(&pool, 900);
         assert_eq!((pool.idle_bytes(), again.len()), (0, 900));
         assert_eq!(again.bytes().as_ptr().align_offset(BLOCK_ALIGN), 0);
     }
@@ -414,17 +517,36 @@ mod tests {
     fn what_is_idle_is_bounded_and_makes_room_for_what_was_used_last() {
         let pool = Pool::new();
         let half = Pool::IDLE_BYTES_MAX / 2 - BLOCK_ALIGN;
-        drop([pool.block(half), pool.block(half)]);
+        drop([block(&pool, half), block(&pool, half)]);
         assert_eq!(pool.idle_bytes(), Pool::IDLE_BYTES_MAX);
-        drop(pool.block(100));
+        drop(block(&pool, 100));
         assert_eq!(pool.idle_bytes(), 100 + BLOCK_ALIGN);
     }
 
     #[test]
     fn more_than_there_can_be_is_refused() {
         let pool = Pool::new();
-        assert!(pool.try_block(usize::MAX).is_none() && pool.try_block(usize::MAX / 4).is_none());
-        assert_eq!(pool.try_block(1000).map(|block| block.len()), Some(1000));
+        for bytes in [usize::MAX, usize::MAX - BLOCK_ALIGN, usize::MAX / 2] {
+            assert!(pool.block(bytes).is_err());
+        }
+        assert_eq!(pool.block(1000).map(|block| block.len()), Ok(1000));
+    }
+
+    #[test]
+    fn what_is_idle_makes_room_for_what_there_is_no_memory_for() {
+        let pool = Pool::new();
+        drop(block(&pool, 1000));
+        assert!(pool.block(usize::MAX / 2).is_err());
+        assert_eq!(pool.idle_bytes(), 0, "it was freed, and was not enough");
+    }
+
+    #[test]
+    fn a_pool_that_is_to_refuse_gives_what_it_still_has() {
+        let pool = Pool::new();
+        pool.refuse_after(1);
+        drop(block(&pool, 10));
+        assert!(pool.is_used_up() && pool.clone().block(10).is_err());
+        assert!(pool.like(&Block::lent(Arc::new(vec![1u8]))).is_err());
     }
 
     #[test]
@@ -439,9 +561,9 @@ mod tests {
         assert!(
             lent.part(12..17).is_none()
                 && part.part(0..9).is_none()
-                && Pool::new().block(4).part(0..1).is_none()
+                && block(&Pool::new(), 4).part(0..1).is_none()
         );
-        part.bytes_mut().fill(9);
+        part.writable(&Pool::new()).expect("a copy").fill(9);
         assert_eq!(
             (part.bytes(), part.is_lent(), elements.as_slice()),
             (&[9; 8][..], false, &[1, 2, 3, 4][..])
@@ -452,9 +574,10 @@ mod tests {
     #[test]
     fn a_result_is_traded_for_its_memory_once_nobody_reads_from_it() {
         let pool = Pool::new();
-        let memory = pool.like(&Block::lent(Arc::new(vec![0f32; 2]))).expect("elements are lent");
+        let memory = like(&pool, &Block::lent(Arc::new(vec![0f32; 2]))).expect("elements are lent");
         let place = memory.bytes().as_ptr();
-        let canvas = Canvas::new(memory, [8].into_iter()).expect("it fits");
+        let canvas = Canvas::new(memory, [8].into_iter());
+        let canvas = canvas.expect("there is memory").expect("it fits");
         let mut claim = canvas.claim(0).expect("the first");
         claim.bytes_mut().copy_from_slice(bytes_of(&[1.5f32, 2.5]));
         assert!(Block::result(Arc::clone(&canvas)).is_none(), "it has not landed");
@@ -471,8 +594,8 @@ mod tests {
     #[test]
     fn a_small_block_does_not_pin_a_large_spare() {
         let pool = Pool::new();
-        drop(pool.block(1 << 20));
-        let _small = pool.block(100);
+        drop(block(&pool, 1 << 20));
+        let _small = block(&pool, 100);
         assert_eq!(pool.idle_bytes(), (1 << 20) + BLOCK_ALIGN);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Messages between members about operations, and the outcome of an operation.
 
-use super::{Call, Descriptor, Enclosed, Kind};
+use super::{Call, Descriptor, Enclosed, EngineFault, Kind, OutOfMemory};
 use crate::view::{Lane, OPS_LISTED_MAX, OpId, OpSet, Rank, ViewDigest};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
 use std::sync::Arc;
@@ -44,10 +44,31 @@ pub enum AbortReason {
     Deadline,
     /// The call was dropped before it was done.
     Dropped,
+    /// There is no memory for the operation on a member; the View continues.
+    Memory {
+        /// The bytes that could not be allocated there.
+        bytes: u64,
+    },
     /// The engine of a member failed; the View continues.
     Engine,
     /// A member was lost, and the next View has not committed the operation.
     ViewChange,
+}
+
+impl AbortReason {
+    /// The reason to give up for an operation that the engine could not finish.
+    pub fn of(fault: EngineFault) -> AbortReason {
+        match fault {
+            EngineFault::Memory { bytes } => AbortReason::Memory { bytes },
+            _ => AbortReason::Engine,
+        }
+    }
+}
+
+impl From<OutOfMemory> for AbortReason {
+    fn from(lack: OutOfMemory) -> AbortReason {
+        AbortReason::of(lack.into())
+    }
 }
 
 /// Two calls under one number that do not agree.
@@ -195,6 +216,10 @@ impl Encode for AbortCause {
             AbortReason::Engine => out.push(4),
             AbortReason::ViewChange => out.push(5),
             AbortReason::NonFinite => out.push(6),
+            AbortReason::Memory { bytes } => {
+                out.push(7);
+                out.extend_from_slice(&bytes.to_le_bytes());
+            }
         }
     }
 }
@@ -209,6 +234,7 @@ impl Decode for AbortCause {
             4 => AbortReason::Engine,
             5 => AbortReason::ViewChange,
             6 => AbortReason::NonFinite,
+            7 => AbortReason::Memory { bytes: r.u64()? },
             _ => return Err(Malformed::UnknownTag),
         };
         Ok(AbortCause { reason, by })
@@ -352,6 +378,7 @@ mod tests {
             AbortReason::NonFinite,
             AbortReason::Deadline,
             AbortReason::Dropped,
+            AbortReason::Memory { bytes: u64::MAX - 1 },
             AbortReason::Engine,
             AbortReason::ViewChange,
         ];

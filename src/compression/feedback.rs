@@ -12,7 +12,7 @@
 
 use super::Codec;
 use super::blocks::BLOCK;
-use crate::collective::in_default_environment;
+use crate::collective::{OutOfMemory, Pool, in_default_environment};
 
 /// The residual of one member for one buffer and one codec.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,8 +30,18 @@ impl Feedback {
         &self.residual
     }
 
+    /// The same with room for a residual of `len` elements, so that [`after`](Feedback::after)
+    /// takes no memory.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn with_room_for(mut self, len: usize, pool: &Pool) -> Result<Feedback, OutOfMemory> {
+        pool.room_for(&mut self.residual, len)?;
+        Ok(self)
+    }
+
     /// `elements` plus the residual, in the memory of `spare`, whose contents are ignored. The
-    /// length must not change from call to call.
+    /// length must not change from call to call. Takes no memory if `spare` has room.
     pub fn contribution(&self, elements: &[f32], spare: Vec<f32>) -> Vec<f32> {
         let mut sum = spare;
         if self.residual.is_empty() {
@@ -44,9 +54,9 @@ impl Feedback {
         sum
     }
 
-    /// The residual after `codec` has encoded this contribution, in the memory of `spare`. It is 0
-    /// for an element whose residual would be infinite or NaN: such an element shows in this
-    /// result, and must not spoil later ones.
+    /// The residual after `codec` has encoded this contribution, in the memory of `spare`, which has
+    /// [room](Feedback::with_room_for) for it. It is 0 for an element whose residual would be
+    /// infinite or NaN: such an element shows in this result, and must not spoil later ones.
     pub fn after(codec: &dyn Codec, contribution: &[f32], spare: Feedback) -> Feedback {
         let mut residual = spare.residual;
         residual.resize(contribution.len(), 0.0);

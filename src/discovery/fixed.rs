@@ -3,10 +3,11 @@
 //! Peers configured by the user, for networks without multicast: `--peer`, `POTLUCK_PEERS`.
 
 use super::report::DiscoveryProblem;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// Ports that a node takes without configuration: the first one that is free.
 const DEFAULT_PORTS: RangeInclusive<u16> = 47_474..=47_489;
@@ -58,12 +59,12 @@ impl FixedPeer {
     /// Resolves the addresses by the system, in the order in which to try them. Takes at most two
     /// seconds. Cancel-safe.
     pub async fn resolve(&self) -> Result<Vec<SocketAddr>, DiscoveryProblem> {
-        let first = *self.ports().start();
-        let lookup = tokio::net::lookup_host((self.host.as_str(), first));
-        let found = tokio::time::timeout(FixedPeer::RESOLVE, lookup).await;
-        let Ok(Ok(found)) = found else { return Err(DiscoveryProblem::Unresolved) };
+        let found = match self.host.parse::<IpAddr>() {
+            Ok(address) => vec![SocketAddr::new(address, *self.ports().start())],
+            Err(_) => self.look_up().await.ok_or(DiscoveryProblem::Unresolved)?,
+        };
         let mut hosts: Vec<SocketAddr> = Vec::new();
-        for host in found.take(FixedPeer::ADDRESSES_MAX) {
+        for host in found {
             if !hosts.contains(&host) {
                 hosts.push(host);
             }
@@ -73,6 +74,20 @@ impl FixedPeer {
         }
         let at = |port| hosts.iter().map(move |host| with_port(*host, port));
         Ok(self.ports().flat_map(at).collect())
+    }
+
+    /// Asks the system, which blocks, on a thread of its own: tokio panics where it can start none.
+    async fn look_up(&self) -> Option<Vec<SocketAddr>> {
+        let (done, found) = oneshot::channel();
+        let (host, first) = (self.host.clone(), *self.ports().start());
+        let look_up = move || {
+            let found = (host.as_str(), first).to_socket_addrs();
+            let found = found.map(|found| found.take(FixedPeer::ADDRESSES_MAX).collect());
+            // An error means that nobody waits any more.
+            let _ = done.send(found.ok());
+        };
+        std::thread::Builder::new().name("potluck-name".to_owned()).spawn(look_up).ok()?;
+        tokio::time::timeout(FixedPeer::RESOLVE, found).await.ok()?.ok()?
     }
 }
 

@@ -258,6 +258,10 @@ impl DataReceiver for WatchedReceiver {
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
         self.receiver.payload(into)
     }
+
+    fn skip(&mut self, len: usize) -> io::Result<()> {
+        self.receiver.skip(len)
+    }
 }
 
 impl Drop for End {

@@ -310,6 +310,10 @@ impl DataReceiver for MovableReceiver {
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
         self.receiver.payload(into)
     }
+
+    fn skip(&mut self, len: usize) -> io::Result<()> {
+        self.receiver.skip(len)
+    }
 }
 
 impl Drop for MovableReceiver {

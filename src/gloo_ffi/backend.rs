@@ -10,6 +10,7 @@
 use super::collective::Part;
 use super::context::{Context, Failure, version};
 use super::rails::Rails;
+use super::exception::{Exception, ExceptionKind};
 use super::task::Task;
 use super::turnout::Turnout;
 use crate::collective::p2p::Endpoint;
@@ -130,6 +131,10 @@ impl Engine for GlooEngine {
         EngineKind::Gloo
     }
 
+    fn pool(&self) -> Pool {
+        self.pool.clone()
+    }
+
     fn open(&self, view: &Arc<View>, me: Rank, board: Arc<dyn Board>) -> Arc<dyn Backend> {
         Arc::new(GlooBackend::new(me, view.size(), board, self.pool.clone(), &self.threads))
     }
@@ -240,9 +245,12 @@ impl Core {
         let Some((task, done)) = self.lock().unfed.remove(&op) else { return };
         // The copy runs without the lock. Meanwhile the operation is in neither `unfed` nor
         // `ready`, so `end` cannot take its `done`; it is checked again below.
-        let Some(input) = contribution(&task, input, self.me, self.size, &self.pool) else {
-            self.endpoint.cancel(op, EngineFault::Unfit);
-            return done(Err(EngineFault::Unfit));
+        let input = match contribution(&task, input, self.me, self.size, &self.pool) {
+            Ok(input) => input,
+            Err(fault) => {
+                self.endpoint.cancel(op, fault);
+                return done(Err(fault));
+            }
         };
         let mut state = self.lock();
         let refused = match state.stage {
@@ -436,6 +444,9 @@ fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished,
     match catch_unwind(AssertUnwindSafe(|| part.carry_out(task, input))) {
         Ok(Ok(finished)) => Ok(finished),
         Ok(Err(Failure::Links(fault))) => Err(fault),
+        Ok(Err(Failure::Gloo(Exception { kind: ExceptionKind::Memory, .. }))) => {
+            Err(EngineFault::Memory { bytes: task.bytes() as u64 })
+        }
         Ok(Err(Failure::Gloo(exception))) => {
             crate::trace::warn!(%op, %exception, "Gloo could not finish an operation");
             Err(EngineFault::Gloo)
@@ -448,17 +459,17 @@ fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished,
 }
 
 /// Copies the contribution to a task into blocks of [`Task::layout`]; no blocks for a member that
-/// contributes nothing. `None` if its length is wrong.
+/// contributes nothing. [`EngineFault::Unfit`] if its length is wrong.
 fn contribution(
     task: &Task,
     input: &Input<'_>,
     me: Rank,
     size: usize,
     pool: &Pool,
-) -> Option<Staging> {
+) -> Result<Staging, EngineFault> {
     let lengths = if task.contributes(me) { task.layout(size) } else { Vec::new() };
     if !lengths.is_empty() && lengths.iter().sum::<usize>() != input.len() {
-        return None;
+        return Err(EngineFault::Unfit);
     }
     let mut start = 0;
     let blocks = lengths.into_iter().map(|length| {
@@ -466,5 +477,5 @@ fn contribution(
         start = piece.end;
         input.piece(pool, piece)
     });
-    Some(Staging { blocks: blocks.collect::<Option<_>>()? })
+    Ok(Staging { blocks: blocks.collect::<Result<_, _>>()? })
 }

@@ -9,7 +9,7 @@ use super::tally::Tally;
 use super::task::{Algorithm, Reduction, Task};
 use crate::collective::p2p::Landed;
 use crate::collective::{
-    Block, EngineFault, Finished, Misfit, Pool, Staging, finish, fold, fold_pair,
+    Block, EngineFault, Finished, Misfit, OutOfMemory, Pool, Staging, finish, fold, fold_pair,
 };
 use crate::copying::copy;
 use crate::topology::{gloo_ring_chunk, ring_segment};
@@ -23,6 +23,12 @@ pub(super) const UNFIT: Failure = Failure::Links(EngineFault::Unfit);
 impl From<Misfit> for Failure {
     fn from(_: Misfit) -> Failure {
         UNFIT
+    }
+}
+
+impl From<OutOfMemory> for Failure {
+    fn from(lack: OutOfMemory) -> Failure {
+        Failure::Links(lack.into())
     }
 }
 
@@ -59,13 +65,13 @@ impl Part<'_> {
             Task::Message { from, to, bytes } => self.message(from, to, bytes, only(input)),
             Task::Barrier => {
                 self.context.barrier(self.op)?;
-                Ok(finished(&Tally::new(0), None))
+                Ok(finished(&Tally::new(0)?, None))
             }
         }
     }
 
     fn reduce(&self, reduction: Reduction, block: Option<Block>) -> Result<Finished, Failure> {
-        let tally = Tally::new(reduction.bytes());
+        let tally = Tally::new(reduction.bytes())?;
         let Some(block) = block else { return Ok(finished(&tally, None)) };
         if reduction.algorithm == Algorithm::Exchange && self.size > 1 {
             return self.exchange(reduction, &block);
@@ -73,14 +79,15 @@ impl Part<'_> {
         // A single rank exchanges and folds nothing: Gloo would not fill a fresh buffer, and no
         // fold would finish the result. So it works in place.
         let alone = self.size < 2;
-        let (mut block, overlay) = match self.pool.like(&block).filter(|_| !alone) {
+        let fresh = if alone { None } else { self.pool.like(&block)? };
+        let (mut block, overlay) = match fresh {
             Some(fresh) => (fresh, Some(Arc::new(Overlay::new(block)))),
             None => (block, None),
         };
         let own = self.own_chunk(reduction).filter(|_| !alone);
         let is_ring = own.is_some();
         let landed = landed(&tally, is_ring, overlay.as_ref());
-        let data = block.bytes_mut();
+        let data = block.writable(self.pool)?;
         self.context.all_reduce(self.op, data, reduction, own, overlay.as_ref(), &landed)?;
         if !is_ring {
             finish(reduction.op, reduction.dtype, data, self.size)?;
@@ -92,7 +99,7 @@ impl Part<'_> {
     fn exchange(&self, reduction: Reduction, own: &Block) -> Result<Finished, Failure> {
         let Reduction { op, dtype, .. } = reduction;
         let bytes = own.len();
-        let mut all = self.pool.block(bytes * self.size);
+        let mut all = self.pool.block(bytes * self.size)?;
         self.context.exchange(self.op, own.bytes(), all.bytes_mut())?;
         let of = |rank: usize| {
             if rank == self.me.index() {
@@ -101,12 +108,15 @@ impl Part<'_> {
                 &all.bytes()[rank * bytes..(rank + 1) * bytes]
             }
         };
-        let mut block = self.pool.like(own).unwrap_or_else(|| self.pool.block(bytes));
+        let mut block = match self.pool.like(own)? {
+            Some(like) => like,
+            None => self.pool.block(bytes)?,
+        };
         let sum = block.bytes_mut();
         fold_pair(op, dtype, sum, of(0), of(1))?;
         (2..self.size).try_for_each(|rank| fold(op, dtype, sum, of(rank)))?;
         finish(op, dtype, sum, self.size)?;
-        Ok(finished(&Tally::new(bytes), Some(block)))
+        Ok(finished(&Tally::new(bytes)?, Some(block)))
     }
 
     /// The byte range whose last fold happens on this rank; only for a ring.
@@ -127,9 +137,9 @@ impl Part<'_> {
     ) -> Result<Finished, Failure> {
         let Some(mut block) = block else { return Ok(apart(None)) };
         let shards = Shards::plain(reduction, self.size);
-        self.add_shard(reduction, &shards, block.bytes_mut())?;
+        self.add_shard(reduction, &shards, block.writable(self.pool)?)?;
         let own = &block.bytes()[shards.span(self.me.index())];
-        let mut shard = self.pool.block(own.len());
+        let mut shard = self.pool.block(own.len())?;
         copy(shard.bytes_mut(), own);
         Ok(apart(Some(shard)))
     }
@@ -143,14 +153,15 @@ impl Part<'_> {
     ) -> Result<Finished, Failure> {
         let Some(mut block) = block else { return Ok(apart(None)) };
         let shards = Shards::plain(reduction, self.size);
-        self.add_shard(reduction, &shards, block.bytes_mut())?;
+        self.add_shard(reduction, &shards, block.writable(self.pool)?)?;
         let own = shards.span(self.me.index());
         let (mut to, nothing) = (vec![0; self.size], vec![0; self.size]);
         to[root.index()] = own.len();
-        let mut out = (root == self.me).then(|| self.pool.block(reduction.bytes()));
+        let mut out = self.at(root, reduction.bytes())?;
         let from = if out.is_some() { &shards.bytes } else { &nothing };
         let room = out.as_mut().map_or(&mut [][..], Block::bytes_mut);
-        self.context.exchange_parts(self.op, 0, room, from, &mut block.bytes_mut()[own], &to)?;
+        let own = &mut block.writable(self.pool)?[own];
+        self.context.exchange_parts(self.op, 0, room, from, own, &to)?;
         Ok(apart(out))
     }
 
@@ -162,7 +173,7 @@ impl Part<'_> {
         data: &mut [u8],
     ) -> Result<(), Failure> {
         let (me, each) = (self.me.index(), shards.bytes[self.me.index()]);
-        let mut contributions = self.pool.block(each * self.size);
+        let mut contributions = self.pool.block(each * self.size)?;
         self.context.exchange_parts(
             self.op,
             0,
@@ -190,9 +201,14 @@ impl Part<'_> {
         Ok(finish(reduction.op, reduction.dtype, sum, self.size)?)
     }
 
+    /// Memory for a result that only the root has.
+    fn at(&self, root: Rank, bytes: usize) -> Result<Option<Block>, OutOfMemory> {
+        (root == self.me).then(|| self.pool.block(bytes)).transpose()
+    }
+
     fn gather_to(&self, root: Rank, bytes: usize, own: Option<Block>) -> Result<Finished, Failure> {
         let Some(own) = own else { return Ok(apart(None)) };
-        let mut out = (root == self.me).then(|| self.pool.block(bytes * self.size));
+        let mut out = self.at(root, bytes * self.size)?;
         self.context.gather(self.op, own.bytes(), out.as_mut().map(Block::bytes_mut), root)?;
         Ok(apart(out))
     }
@@ -201,7 +217,7 @@ impl Part<'_> {
         if bytes == 0 {
             return Ok(apart(None));
         }
-        let mut out = self.pool.block(bytes);
+        let mut out = self.pool.block(bytes)?;
         let parts = parts.filter(|_| root == self.me);
         self.context.scatter(self.op, parts.as_ref().map(Block::bytes), out.bytes_mut(), root)?;
         Ok(apart(Some(out)))
@@ -209,7 +225,7 @@ impl Part<'_> {
 
     fn all_to_all(&self, own: Option<Block>) -> Result<Finished, Failure> {
         let Some(own) = own else { return Ok(apart(None)) };
-        let mut out = self.pool.block(own.len());
+        let mut out = self.pool.block(own.len())?;
         self.context.all_to_all(self.op, own.bytes(), out.bytes_mut())?;
         Ok(apart(Some(out)))
     }
@@ -228,26 +244,26 @@ impl Part<'_> {
             self.context.send(self.op, own.ok_or(UNFIT)?.bytes(), to)?;
             return Ok(apart(None));
         }
-        let mut out = self.pool.block(bytes);
+        let mut out = self.pool.block(bytes)?;
         self.context.recv(self.op, out.bytes_mut(), from)?;
         Ok(apart(Some(out)))
     }
 
     fn broadcast(&self, root: Rank, bytes: usize, input: Staging) -> Result<Finished, Failure> {
-        let tally = Tally::new(bytes);
+        let tally = Tally::new(bytes)?;
         if bytes == 0 {
             return Ok(finished(&tally, None));
         }
         let own = if root == self.me { only(input) } else { None };
-        let mut block = own.unwrap_or_else(|| self.pool.block(bytes));
-        self.context.broadcast(self.op, block.bytes_mut(), root, &hook(&tally))?;
+        let mut block = own.map_or_else(|| self.pool.block(bytes), Ok)?;
+        self.context.broadcast(self.op, block.writable(self.pool)?, root, &hook(&tally))?;
         Ok(finished(&tally, Some(block)))
     }
 
     fn gather(&self, bytes: usize, own: Option<Block>) -> Result<Finished, Failure> {
-        let tally = Tally::new(bytes * self.size);
+        let tally = Tally::new(bytes * self.size)?;
         let Some(own) = own else { return Ok(finished(&tally, None)) };
-        let mut block = self.pool.block(bytes * self.size);
+        let mut block = self.pool.block(bytes * self.size)?;
         let start = self.me.index() * bytes;
         copy(&mut block.bytes_mut()[start..start + bytes], own.bytes());
         drop(own);

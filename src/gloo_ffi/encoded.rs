@@ -62,13 +62,14 @@ impl Part<'_> {
         id: CodecId,
         block: Option<Block>,
     ) -> Result<Finished, Failure> {
-        let tally = Tally::new(reduction.bytes());
-        let Some(block) = block else { return Ok(finished(&tally, None)) };
+        let tally = Tally::new(reduction.bytes())?;
+        let Some(mut block) = block else { return Ok(finished(&tally, None)) };
         let (own, of_sums) = codec(id).zip(codec_of_sums(id, self.size)).ok_or(UNFIT)?;
         let pieces = pieces_of(reduction.count);
         let lengths = cuts(reduction.count, self.size, pieces)
             .map(|part| part.len() * reduction.dtype.bytes());
-        let canvas = Canvas::new(block, lengths).ok_or(UNFIT)?;
+        block.writable(self.pool)?;
+        let canvas = Canvas::new(block, lengths)?.ok_or(UNFIT)?;
         let encoded = Encoded {
             context: Arc::clone(self.context),
             op: self.op,
@@ -109,21 +110,21 @@ impl Encoded {
             piece.iter().map(|part| codec.encoded_len(part.len())).collect::<Vec<usize>>()
         };
         let (there, back) = (lengths(own), lengths(of_sums));
-        let mut encoded = self.pool.block(there.iter().sum());
+        let mut encoded = self.pool.block(there.iter().sum())?;
         for (part, out) in piece.iter().zip(spans(encoded.bytes_mut(), &there)) {
             own.encode(part, out);
         }
-        let mut contributions = self.pool.block(there[me] * self.size);
+        let mut contributions = self.pool.block(there[me] * self.size)?;
         self.exchange(tag, &mut contributions, &vec![there[me]; self.size], &mut encoded, &there)?;
         self.add(contributions.bytes(), piece[me])?;
 
         // Send to all ranks directly: in Gloo's all-gather each step waits for the one before it,
         // and for a credit.
-        let mut own_sum = self.pool.block(back[me] * self.size);
+        let mut own_sum = self.pool.block(back[me] * self.size)?;
         let (first, copies) = own_sum.bytes_mut().split_at_mut(back[me]);
         of_sums.encode(piece[me], first);
         copies.chunks_exact_mut(back[me].max(1)).for_each(|copy| copy.copy_from_slice(first));
-        let mut sums = self.pool.block(back.iter().sum());
+        let mut sums = self.pool.block(back.iter().sum())?;
         self.exchange(tag + 1, &mut sums, &back, &mut own_sum, &vec![back[me]; self.size])?;
         for (part, sum) in piece.iter_mut().zip(spans(sums.bytes_mut(), &back)) {
             of_sums.decode(sum, part).map_err(|_| UNFIT)?;
@@ -149,7 +150,7 @@ impl Encoded {
     fn add(&self, contributions: &[u8], sum: &mut [f32]) -> Result<(), Failure> {
         let Coding { reduction, own, .. } = self.coding;
         let each = own.encoded_len(sum.len());
-        let mut next = vec![0.0; sum.len()];
+        let mut next = self.pool.elements::<f32>(sum.len())?;
         for rank in 0..self.size {
             let part = &contributions[rank * each..(rank + 1) * each];
             let into = if rank == 0 { &mut *sum } else { &mut next };
@@ -170,7 +171,11 @@ fn pieces_of(count: usize) -> usize {
 /// The parts of a buffer of `count` elements, in order: the shard of each of `size` ranks, cut into
 /// as many pieces. The cuts are between codec blocks, so a part is encoded as it would be within the
 /// whole buffer.
-fn cuts(count: usize, size: usize, pieces: usize) -> impl Iterator<Item = Range<usize>> {
+fn cuts(
+    count: usize,
+    size: usize,
+    pieces: usize,
+) -> impl Iterator<Item = Range<usize>> + Clone {
     (0..size * pieces).map(move |part| {
         let shard = ring_segment(part / pieces, size, count);
         let part = ring_segment(part % pieces, pieces, shard.len());

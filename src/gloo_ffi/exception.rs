@@ -126,5 +126,7 @@ mod tests {
             Exception { kind: ExceptionKind::Other, text: "so".to_string() }
         );
         assert_eq!(Exception::parse("std|a|b").text, "a|b");
+        // As shim.h writes it.
+        assert_eq!(Exception::parse("memory|std::bad_alloc").kind, ExceptionKind::Memory);
     }
 }

@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_from_the_buffer() {
-        let overlay = Overlay::new(Pool::new().block(100));
+        let overlay = Overlay::new(Pool::new().block(100).expect("there is memory"));
         assert_eq!(
             (overlay.source(&(0..100)), overlay.source(&(5..5))),
             (Source::Original, Source::Buffer)
@@ -110,7 +110,7 @@ mod tests {
     proptest! {
         #[test]
         fn ranges_are_those_of_a_plain_list(steps in prop::collection::vec((0usize..60, 0usize..20, any::<bool>()), 0..60)) {
-            let (overlay, mut plain) = (Overlay::new(Pool::new().block(80)), [false; 80]);
+            let (overlay, mut plain) = (Overlay::new(Pool::new().block(80).expect("there is memory")), [false; 80]);
             for (start, len, write) in steps {
                 let range = start..start + len;
                 if write {

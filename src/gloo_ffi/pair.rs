@@ -8,7 +8,9 @@
 //! frames apart: Gloo exchanges messages, the native engine chunks.
 
 use super::GlooEngine;
-use crate::collective::{Backend, Board, Enclosed, Engine, Input, Job, NativeEngine, Traffic};
+use crate::collective::{
+    Backend, Board, Enclosed, Engine, Input, Job, NativeEngine, Pool, Traffic,
+};
 use crate::engine::EngineKind;
 use crate::link::{DataHeader, DataLink, Phase, fork};
 use crate::view::{OpId, Rank, View};
@@ -37,6 +39,10 @@ impl GlooOrNative {
 impl Engine for GlooOrNative {
     fn kind(&self) -> EngineKind {
         EngineKind::Gloo
+    }
+
+    fn pool(&self) -> Pool {
+        self.gloo.pool()
     }
 
     fn open(&self, view: &Arc<View>, me: Rank, board: Arc<dyn Board>) -> Arc<dyn Backend> {

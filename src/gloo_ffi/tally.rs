@@ -3,7 +3,7 @@
 //! The digest of a result that arrives in pieces, on several threads. Each whole digest block is
 //! hashed while it is in the cache, the other blocks at the end.
 
-use crate::collective::{Block, Digest};
+use crate::collective::{Block, Digest, OutOfMemory};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A digest in progress. Clones share it.
@@ -12,8 +12,11 @@ pub struct Tally(Arc<Mutex<Option<Digest>>>);
 
 impl Tally {
     /// Starts the digest of a result of `len` bytes.
-    pub fn new(len: usize) -> Tally {
-        Tally(Arc::new(Mutex::new(Some(Digest::new(len)))))
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn new(len: usize) -> Result<Tally, OutOfMemory> {
+        Ok(Tally(Arc::new(Mutex::new(Some(Digest::new(len)?)))))
     }
 
     /// The `bytes` of the result at `offset` have arrived and will not change. An earlier call
@@ -33,11 +36,11 @@ impl Tally {
         }
     }
 
-    /// Returns the digest of the result, whose contents are `blocks`. Later calls of
-    /// [`landed`](Tally::landed) have no effect.
+    /// Returns the digest of the result, whose contents are `blocks`; 0 after the first call. Later
+    /// calls of [`landed`](Tally::landed) have no effect.
     pub fn finish(&self, blocks: &[Block]) -> u128 {
         let digest = self.lock().take();
-        digest.unwrap_or_else(|| Digest::new(blocks.iter().map(Block::len).sum())).finish(blocks)
+        digest.map_or(0, |digest| digest.finish(blocks))
     }
 
     /// The number of blocks hashed so far.
@@ -57,22 +60,26 @@ mod tests {
     use super::*;
     use crate::collective::{Pool, Staging};
 
+    fn tally(len: usize) -> Tally {
+        Tally::new(len).expect("there is memory")
+    }
+
     #[test]
     fn pieces_do_not_show() {
         let bytes: Vec<u8> = (0..1_000_003).map(|i| ((i * 37) >> 4) as u8).collect();
         let staging = Staging::filled(&Pool::new(), &bytes, bytes.len());
-        let plain = Tally::new(bytes.len()).finish(&staging.blocks);
+        let plain = tally(bytes.len()).finish(&staging.blocks);
         for piece in [1000, 256 * 1024, 300_000, 1 << 20] {
-            let tally = Tally::new(bytes.len());
+            let in_pieces = tally(bytes.len());
             // Skip the first piece: it is left for the end.
             bytes
                 .chunks(piece)
                 .enumerate()
                 .skip(1)
-                .for_each(|(i, part)| tally.landed(i * piece, part, 0));
-            assert_eq!(tally.finish(&staging.blocks), plain, "pieces of {piece}");
-            tally.landed(0, &bytes, 0);
-            let (whole, start) = (Tally::new(bytes.len()), 77_777);
+                .for_each(|(i, part)| in_pieces.landed(i * piece, part, 0));
+            assert_eq!(in_pieces.finish(&staging.blocks), plain, "pieces of {piece}");
+            in_pieces.landed(0, &bytes, 0);
+            let (whole, start) = (tally(bytes.len()), 77_777);
             let mut before = 0;
             while start + before < bytes.len() {
                 let here = bytes.len().min(start + before + piece) - start;

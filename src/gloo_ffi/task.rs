@@ -155,7 +155,14 @@ impl Task {
 
     /// The lengths in bytes of the blocks of a contribution: one block, or none if it is empty.
     pub fn layout(&self, size: usize) -> Vec<usize> {
-        let bytes = match self {
+        let bytes =
+            if let Task::Scatter { bytes, .. } = self { bytes * size } else { self.bytes() };
+        if bytes == 0 { Vec::new() } else { vec![bytes] }
+    }
+
+    /// The length of each rank's buffer in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
             Task::Reduce(reduction)
             | Task::ReduceEncoded(reduction, _)
             | Task::ReduceTo(reduction, _)
@@ -163,12 +170,11 @@ impl Task {
             Task::Broadcast { bytes, .. }
             | Task::Gather { bytes }
             | Task::GatherTo { bytes, .. }
+            | Task::Scatter { bytes, .. }
             | Task::AllToAll { bytes }
             | Task::Message { bytes, .. } => *bytes,
-            Task::Scatter { bytes, .. } => *bytes * size,
             Task::Barrier => 0,
-        };
-        if bytes == 0 { Vec::new() } else { vec![bytes] }
+        }
     }
 
     /// Whether `me` contributes; the input of other ranks is not read.

@@ -9,7 +9,7 @@ pub use step::GradientStep;
 
 use crate::calls::{AllGatherOwned, Codec};
 use crate::cluster::Cluster;
-use crate::collective::Rejection;
+use crate::collective::{OutOfMemory, Pool, Rejection};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::view::{Rank, ViewDigest};
@@ -94,6 +94,7 @@ pub struct GradientSync {
 
 /// The state of a bucket that is kept from step to step.
 struct Bucket {
+    /// Empty until the first step.
     elements: Vec<f32>,
     codec: Option<Codec>,
 }
@@ -197,10 +198,23 @@ impl GradientSync {
 
     fn laid_out(mut self) -> GradientSync {
         let codec = || self.codec.as_ref().map(Codec::owing_nothing);
-        let bucket =
-            |bucket| Bucket { elements: vec![0.0; self.layout.bucket_len(bucket)], codec: codec() };
+        let bucket = |_| Bucket { elements: Vec::new(), codec: codec() };
         self.buckets = (0..self.layout.buckets().len()).map(bucket).collect();
         self
+    }
+
+    /// The memory of a bucket, allocated by the step that uses it first.
+    fn bucket(
+        &mut self,
+        bucket: usize,
+        pool: &Pool,
+    ) -> std::result::Result<&mut [f32], OutOfMemory> {
+        let len = self.layout.bucket_len(bucket);
+        let elements = &mut self.buckets[bucket].elements;
+        if elements.len() != len {
+            *elements = pool.elements(len)?;
+        }
+        Ok(elements.as_mut_slice())
     }
 }
 

@@ -71,7 +71,10 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
         if given != wanted {
             return self.bundle.reject(wrong(GradientProblem::Length { given, wanted }));
         }
-        self.sync.buckets[place.bucket].elements[place.elements].copy_from_slice(gradient);
+        match self.sync.bucket(place.bucket, self.bundle.pool()) {
+            Ok(bucket) => bucket[place.elements].copy_from_slice(gradient),
+            Err(lack) => self.bundle.lacks(lack),
+        }
         self.gradients[parameter] = Some(gradient);
         self.missing[place.bucket] -= 1;
         self.begin_whole();
@@ -107,19 +110,19 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
     fn begin_whole(&mut self) {
         while self.missing.get(self.begun) == Some(&0) {
             let bucket = &self.sync.buckets[self.begun];
-            let codec = bucket.codec.as_ref();
-            let call = Call {
-                kind: Kind::AllReduce(ReduceOp::Mean),
-                dtype: DType::F32,
-                count: bucket.elements.len() as u64,
-                codec: codec.map_or(CodecId::None, Codec::id),
-                mode: Mode::PerStep,
-            };
-            self.bundle.begin_owing(
-                call,
-                Some(bytes_of(&bucket.elements)),
-                codec.and_then(Codec::account),
-            );
+            // Where there was no memory for a bucket, the step has been given up.
+            if bucket.elements.len() == self.sync.layout.bucket_len(self.begun) {
+                let codec = bucket.codec.as_ref();
+                let call = Call {
+                    kind: Kind::AllReduce(ReduceOp::Mean),
+                    dtype: DType::F32,
+                    count: bucket.elements.len() as u64,
+                    codec: codec.map_or(CodecId::None, Codec::id),
+                    mode: Mode::PerStep,
+                };
+                let account = codec.and_then(Codec::account);
+                self.bundle.begin_owing(call, Some(bytes_of(&bucket.elements)), account);
+            }
             self.begun += 1;
         }
     }

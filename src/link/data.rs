@@ -143,6 +143,10 @@ impl DataReceiver for TcpReceiver {
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
         self.frames.payload(into).inspect_err(|error| self.line.broke(error))
     }
+
+    fn skip(&mut self, len: usize) -> io::Result<()> {
+        self.frames.skip(len).inspect_err(|error| self.line.broke(error))
+    }
 }
 
 impl Drop for EndOfStream {

@@ -159,6 +159,11 @@ impl DataReceiver for BranchReceiver {
         let link = self.held.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         link.payload(into).inspect_err(|_| self.hands.end())
     }
+
+    fn skip(&mut self, len: usize) -> io::Result<()> {
+        let link = self.held.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        link.skip(len).inspect_err(|_| self.hands.end())
+    }
 }
 
 impl Drop for BranchReceiver {

@@ -196,6 +196,32 @@ impl<R: Source> FrameReader<R> {
         rest.chunks_exact_mut(FULL_BYTES).try_for_each(|text| self.open_into(text))
     }
 
+    fn skip_sealed(&mut self, len: usize) -> io::Result<()> {
+        let rest = len.checked_sub(std::mem::take(&mut self.odd));
+        let full =
+            rest.filter(|rest| rest.is_multiple_of(FULL_BYTES)).map(|rest| rest / FULL_BYTES);
+        for _ in 0..full.ok_or(io::ErrorKind::InvalidInput)? {
+            let sealed = self.next_length()?;
+            if sealed != FULL_BYTES + TAG_BYTES {
+                return Err(invalid(Malformed::Inconsistent));
+            }
+            // Decrypted all the same: the next record is authentic only after this one.
+            self.open_record(sealed)?;
+        }
+        Ok(())
+    }
+
+    fn skip_clear(&mut self, len: usize) -> io::Result<()> {
+        let mut left = len;
+        while left > 0 {
+            self.fill(1)?;
+            let here = left.min(self.end - self.start);
+            self.start += here;
+            left -= here;
+        }
+        Ok(())
+    }
+
     /// Decrypts a full record into `text`. The part that is not in the buffer yet is read straight
     /// into `text`.
     fn open_into(&mut self, text: &mut [u8]) -> io::Result<()> {
@@ -296,6 +322,10 @@ impl<R: Source + Send> DataReceiver for FrameReader<R> {
         } else {
             self.read_both(into, &mut [])
         }
+    }
+
+    fn skip(&mut self, len: usize) -> io::Result<()> {
+        if self.opener.is_some() { self.skip_sealed(len) } else { self.skip_clear(len) }
     }
 }
 
@@ -520,6 +550,45 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_payload_that_is_skipped_takes_no_byte_of_the_next_frame() {
+        let sizes = [0, 5, FULL_BYTES, AHEAD_BYTES, 1 << 18, 3 * FULL_BYTES + 9, PAYLOAD_BYTES_MAX];
+        for (sealed, piece) in [(true, 7), (true, 70_000), (false, 7), (false, 70_000)] {
+            let (sealer, opener) = halves();
+            let mut writer = FrameWriter::new(Vec::new(), sealed.then_some(sealer), Hands::One);
+            for len in sizes {
+                writer.send(&header(len), &marked(len)).expect("written");
+                writer.send(&header(100), &marked(100)).expect("written");
+            }
+            let bytes = writer.into_inner().expect("written");
+            let pieces = [piece];
+            let from = InPieces { bytes: &bytes, pieces: pieces.iter().cycle() };
+            let mut reader = FrameReader::new(from, sealed.then_some(opener));
+            for len in sizes {
+                assert_eq!(reader.header().expect("authentic"), header(len));
+                reader.skip(len).expect("it is whole");
+                let (got, block) = reader.recv(&Pool::new()).expect("authentic");
+                assert!(got == header(100) && block.bytes() == marked(100), "after {len} bytes");
+            }
+            assert!(reader.header().is_err(), "the end");
+        }
+    }
+
+    #[test]
+    fn a_payload_that_is_skipped_must_be_whole_and_as_long_as_it_says() {
+        for sealed in [true, false] {
+            let (bytes, opener) = written(sealed, &marked(FULL_BYTES + 40));
+            let mut reader = FrameReader::new(Cursor::new(&bytes[..bytes.len() - 1]), opener);
+            reader.header().expect("it is there");
+            let error = reader.skip(FULL_BYTES + 40).expect_err("cut");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
+        let (bytes, opener) = written(true, &marked(FULL_BYTES + 40));
+        let mut reader = FrameReader::new(Cursor::new(&bytes), opener);
+        reader.header().expect("it is there");
+        assert!(reader.skip(FULL_BYTES + 39).is_err());
     }
 
     fn written(sealed: bool, payload: &[u8]) -> (Vec<u8>, Option<Opener>) {

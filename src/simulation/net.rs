@@ -203,6 +203,10 @@ impl DataReceiver for SimLink {
     fn payload(&mut self, _: &mut [u8]) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
+    fn skip(&mut self, _: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 impl Shutdown for SimLink {

@@ -2,7 +2,9 @@
 //!
 //! The end of a call: refused without a number, or decided.
 
-use crate::collective::{CallRefusal, CodecId, EngineFault, Outcome, Rejection, Staging};
+use crate::collective::{
+    CallRefusal, CodecId, EngineFault, OutOfMemory, Outcome, Rejection, Staging,
+};
 use crate::view::{OpId, Rank};
 use std::collections::BTreeMap;
 
@@ -17,6 +19,8 @@ pub enum Refused {
     Left,
     /// The call is invalid; it does not take a place in the lane.
     Senseless(Rejection),
+    /// There is no memory for the result that it would only have to take; the result stays.
+    NoMemory(OutOfMemory),
 }
 
 /// A decided operation.
@@ -87,6 +91,8 @@ pub enum SyncDue {
     /// A sync of an earlier View was dropped and has committed. This is its result; this View may
     /// still need a sync of its own.
     Kept(Decided),
+    /// There is such a result, and no memory for it; it stays.
+    Lacks(OutOfMemory),
 }
 
 /// The next event of a sync.

@@ -41,7 +41,7 @@ impl LostResults {
         kept.results.push_back((op, decided));
         while kept.results.len() > RESULTS_MAX || kept.results.len() > 1 && kept.bytes > BYTES_MAX {
             let Some((op, _)) = kept.take(0) else { return };
-            tracing::warn!(%op, "the result of an abandoned call was never fetched, and is not kept any longer");
+            crate::trace::warn!(%op, "the result of an abandoned call was never fetched, and is not kept any longer");
             kept.gone.set(op.lane.caller(), op.number);
         }
     }
@@ -54,7 +54,11 @@ impl LostResults {
     }
 
     /// The oldest one of the lane, if it is as is asked for.
-    pub(super) fn take_if(&self, lane: Lane, fits: impl Fn(&Decided) -> bool) -> Option<Decided> {
+    pub(super) fn take_if(
+        &self,
+        lane: Lane,
+        fits: impl FnOnce(&Decided) -> bool,
+    ) -> Option<Decided> {
         let (mut kept, lane) = (self.lock(), lane.caller());
         if kept.gone.get(lane).is_some() {
             let empty = without_bytes();
@@ -67,9 +71,13 @@ impl LostResults {
         if fits(&kept.results[at].1) { kept.take(at).map(|(_, decided)| decided) } else { None }
     }
 
-    /// The first one of the lane, if it is a sync.
-    pub(super) fn take_sync(&self, lane: Lane) -> Option<Decided> {
-        self.take_if(lane, |decided| decided.is_sync)
+    /// The first one of the lane, if it is a sync and there is room for its bytes.
+    pub(super) fn take_sync(
+        &self,
+        lane: Lane,
+        has_room: impl FnOnce(usize) -> bool,
+    ) -> Option<Decided> {
+        self.take_if(lane, |decided| decided.is_sync && has_room(decided.bytes().unwrap_or(0)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -103,7 +111,7 @@ mod tests {
     use crate::collective::{Pool, Staging};
 
     fn result(bytes: usize) -> Decided {
-        let output = Some(Staging { blocks: vec![Pool::new().block(bytes)] });
+        let output = Some(Staging { blocks: vec![Pool::new().block(bytes).expect("there is memory")] });
         Decided { output, ..without_bytes() }
     }
 

@@ -67,6 +67,20 @@ impl Plans {
             .expect("the plan of the View is always used")
     }
 
+    /// The number of held calls.
+    #[cfg(test)]
+    pub(super) fn held_now(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Takes what is held of an operation that is decided: its input is not wanted any more.
+    pub(super) fn no_longer_wanted(
+        &mut self,
+        whole: OpId,
+    ) -> impl Iterator<Item = (Begun, Option<Block>)> {
+        self.held.extract_if(.., move |(begun, _)| begun.call().0.whole() == whole)
+    }
+
     /// The View has ended: held calls are decided without the engine.
     pub(super) fn forget_held(&mut self) {
         self.held.clear();
@@ -162,7 +176,7 @@ impl Envelope {
     }
 
     /// The plan of a call, or `None` after queueing the call with a copy of its input. A call of a
-    /// frozen View is not queued.
+    /// frozen View is not queued, and one for whose input there is no memory fails.
     fn plan_for(&self, begun: Begun, input: &Input<'_>) -> Option<Arc<Plan>> {
         let (op, _) = begun.call();
         let known =
@@ -170,8 +184,14 @@ impl Envelope {
         if let Some(plan) = known(&self.lock()) {
             return Some(plan);
         }
+        let kept = match input.kept(&self.pool) {
+            Ok(kept) => kept,
+            Err(lack) => {
+                self.fail(op, lack.into());
+                return None;
+            }
+        };
         // The copy was made without the lock, so the plan may be known now.
-        let kept = input.kept();
         let mut state = self.lock();
         let plan = known(&state);
         if plan.is_none() && !state.ledger.is_frozen() {

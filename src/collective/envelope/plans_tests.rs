@@ -4,8 +4,8 @@
 
 use super::testing::Group;
 use crate::collective::{
-    Call, CodecId, DType, Input, Kind, Mode, Outcome, PlanStep, ReduceOp, Switch, bytes_of,
-    reference,
+    AbortCause, AbortReason, Call, CodecId, DType, Input, Kind, Mode, Outcome, PlanStep, ReduceOp,
+    Switch, bytes_of, reference,
 };
 use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule, Tree, TreeShare};
 use crate::view::testing::view_of;
@@ -104,6 +104,39 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
         assert!(numbers(&decided.parts[0]) == expected(&next), "rank {rank}, in a step");
     }
     assert!(group.members.iter().all(|member| *member.plan() == next));
+}
+
+/// A held call keeps a copy of its input. Without memory for it the call fails, everywhere alike,
+/// and others that are held do not.
+#[test]
+fn a_call_whose_input_cannot_be_held_fails_and_no_other() {
+    let mut group = Group::of(view_of(SIZE as u8));
+    let PlanStep::Held { next: Some(first), .. } = group.hold_all().swap_remove(0) else {
+        panic!("the next plan is not held for")
+    };
+    let lacking = group.call_all(sum(Mode::PerOp));
+    let copy_bytes = 8 * (4 * LEN).div_ceil(8);
+    group.pools[1].refuse_above(copy_bytes - 1);
+    group.begin_all(&lacking, sum(Mode::PerOp), &inputs());
+    group.pools[1].refuse_above(usize::MAX);
+    let held = group.call_all(sum(Mode::PerOp));
+    group.begin_all(&held, sum(Mode::PerOp), &inputs());
+    let reason = AbortReason::Memory { bytes: copy_bytes as u64 };
+    let cause = AbortCause { reason, by: Rank(1) };
+    for rank in 0..SIZE {
+        assert_eq!(group.decided(rank, lacking[rank]).outcome, Outcome::Aborted(cause));
+    }
+    let inputs_kept = |rank: usize| group.members[rank].lock().plans.held_now();
+    assert_eq!([0, 1, 2].map(inputs_kept), [1; 3], "what has failed is kept no longer");
+    let switch = Switch { plan: chain(), first };
+    for member in &group.members {
+        assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }));
+    }
+    for (rank, op) in held.iter().enumerate() {
+        let decided = group.decided(rank, *op);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert!(numbers(&decided.output.expect("a result")) == expected(&chain()), "rank {rank}");
+    }
 }
 
 #[test]

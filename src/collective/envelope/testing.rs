@@ -3,8 +3,8 @@
 //! All members of a View in one process, on the native engine over links in memory.
 
 use super::{Decided, Envelope, Mouth, Outgoing};
-use crate::collective::{Call, Input, NativeEngine, OpMessage, PlanStep, bytes_of};
-use crate::view::{Lane, OpId, View};
+use crate::collective::{Call, Input, NativeEngine, OpMessage, PlanStep, Pool, bytes_of};
+use crate::view::{Lane, OpId, Rank, View};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -14,6 +14,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 pub(crate) struct Group {
     /// By rank.
     pub(crate) members: Vec<Arc<Envelope>>,
+    /// By rank: the pool of its engine.
+    pub(crate) pools: Vec<Pool>,
     said: Vec<UnboundedReceiver<OpMessage>>,
     outgoing: Vec<UnboundedReceiver<Outgoing>>,
 }
@@ -44,15 +46,16 @@ impl Group {
 
     pub(crate) fn without_data_links(view: View) -> Group {
         let view = Arc::new(view);
-        let engine = NativeEngine::default();
-        let open = |me| {
+        let pools: Vec<Pool> = view.ranks().map(|_| Pool::new()).collect();
+        let open = |me: Rank| {
             let ((said, rx), (out, outgoing)) = (unbounded_channel(), unbounded_channel());
+            let engine = NativeEngine::new(pools[me.index()].clone());
             let mouth = Arc::new(Kept(said));
             let envelope = Envelope::open(Arc::clone(&view), me, &engine, out, mouth);
             (Arc::new(envelope), (rx, outgoing))
         };
         let (members, (said, outgoing)) = view.ranks().map(open).unzip();
-        Group { members, said, outgoing }
+        Group { members, pools, said, outgoing }
     }
 
     /// Takes what a member has asked of the control plane.

@@ -19,11 +19,13 @@
 
 use super::op::Active;
 use super::outbox::{Generation, Outbox};
-use super::run::{Landing, Parcel, Progress, Run, Violation, lock};
-use super::table::{EarlyFrames, Refused, Routed, Table};
+use super::run::{Landing, Parcel, Progress, Run, Untaken, lock};
+use super::table::{Early, Place, Refused, Routed, Table};
 use crate::collective::schedule::Itinerary;
 use crate::collective::threads::Threads;
-use crate::collective::{Backend, Block, Enclosed, EngineFault, Input, Job, Pool, Traffic};
+use crate::collective::{
+    Backend, Block, Enclosed, EngineFault, Input, Job, OutOfMemory, Pool, Traffic,
+};
 use crate::defect::Seeded;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase};
 use crate::locks::{AtomicU64, Mutex};
@@ -50,6 +52,9 @@ struct Core {
     carried: Vec<Carried>,
     seeded: Seeded,
 }
+
+/// A peer sent a frame outside the schedule.
+struct Violation;
 
 /// Traffic in bytes with one peer, over all its links and with descriptors.
 #[derive(Default)]
@@ -131,10 +136,11 @@ impl Backend for NativeBackend {
         let Some(outbox) = core.outboxes.get(peer.index()) else { return };
         let active = lock(&core.table).credit(op, peer);
         outbox.give_back(op);
-        if let Some(active) = active
-            && active.credit(peer, outbox)
-        {
-            core.violated(&active, peer, outbox.generation());
+        let Some(active) = active else { return };
+        match active.credit(peer, outbox) {
+            Ok(false) => {}
+            Ok(true) => core.violated(&active, peer, outbox.generation()),
+            Err(lack) => core.lacks_queue(&active, peer, lack),
         }
     }
 
@@ -178,13 +184,15 @@ impl Core {
     fn start(&self, job: Job) {
         let Job { op, call, plan, sync_root, model, done } = job;
         let size = self.outboxes.len();
-        let itinerary = Itinerary::of(&call, sync_root, &plan, size).ok();
+        let itinerary =
+            Itinerary::of(&call, sync_root, &plan, size).map_err(|_| EngineFault::Unfit);
         let run = itinerary
             .and_then(|itinerary| Run::new(op, self.me, itinerary, &self.pool, model.as_ref()));
         // Release the caller's memory as soon as it is no longer read.
         drop(model);
-        let Some(run) = run.map(|run| run.with(self.seeded)) else {
-            return done(Err(EngineFault::Unfit));
+        let run = match run {
+            Ok(run) => run.with(self.seeded),
+            Err(fault) => return done(Err(fault)),
         };
         let mut run_and_done = Some((run, done));
         let begun = lock(&self.table).begin(op, |credited| {
@@ -207,12 +215,16 @@ impl Core {
         }
     }
 
-    fn begin(&self, active: &Arc<Active>, early: EarlyFrames) {
+    fn begin(&self, active: &Arc<Active>, early: Early) {
+        if let Some(lack) = early.lack {
+            self.fail(active, lack.into());
+            return;
+        }
         if active.run().is_empty() {
             return self.complete(active);
         }
         let mut out = Vec::new();
-        for (from, header, block) in early {
+        for (from, header, block) in early.frames {
             if self.deliver(active, from, &header, block, &mut out).is_err() {
                 self.violated(active, from, self.outboxes[from.index()].generation());
             }
@@ -230,7 +242,11 @@ impl Core {
     /// small chunk that goes unchanged to all other ranks.
     fn feed_enclosing(&self, op: OpId, input: &Input<'_>) -> Option<Enclosed> {
         let active = self.fitting(op, input)?;
-        let [chunk] = active.run().feed_order()[..] else {
+        let only = {
+            let mut order = active.run().feed_order();
+            order.next().filter(|_| order.next().is_none())
+        };
+        let Some(chunk) = only else {
             self.feed_chunks(&active, input);
             return None;
         };
@@ -274,9 +290,13 @@ impl Core {
         // The cast loses nothing: there are at most `ENCLOSED_BYTES_MAX` bytes.
         let header =
             DataHeader { op, flow: enclosed.flow, chunk: enclosed.chunk, phase, len: len as u32 };
-        let mut block = self.pool.block(len);
-        block.bytes_mut().copy_from_slice(&enclosed.bytes);
-        self.receive(from, outbox.generation(), &header, block, &mut Vec::new());
+        match self.pool.block(len) {
+            Ok(mut block) => {
+                block.bytes_mut().copy_from_slice(&enclosed.bytes);
+                self.receive(from, outbox.generation(), &header, block, &mut Vec::new());
+            }
+            Err(lack) => self.lacks(from, outbox.generation(), &header, lack),
+        }
         self.carried[from.index()].received.fetch_add(len as u64, Ordering::Relaxed);
     }
 
@@ -302,18 +322,47 @@ impl Core {
         out: &mut Vec<Parcel>,
     ) -> io::Result<()> {
         let header = link.header()?;
-        let placed = self.place(from, &header);
-        if let Some((active, mut landing)) = placed {
+        let len = header.len as usize;
+        if let Some((active, mut landing)) = self.place(from, &header) {
             link.payload(landing.bytes_mut())?;
             let progress = active.run().land_frame(landing, out);
             self.go_on(&active, progress, out);
         } else {
-            let mut block = self.pool.block(header.len as usize);
-            link.payload(block.bytes_mut())?;
-            self.receive(from, Some(generation), &header, block, out);
+            match self.pool.block(len) {
+                Ok(mut block) => {
+                    link.payload(block.bytes_mut())?;
+                    self.receive(from, Some(generation), &header, block, out);
+                }
+                Err(lack) => {
+                    link.skip(len)?;
+                    self.lacks(from, Some(generation), &header, lack);
+                }
+            }
         }
         self.carried[from.index()].received.fetch_add(u64::from(header.len), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// There is no memory for a frame: its operation fails, and nothing else.
+    fn lacks(
+        &self,
+        from: Rank,
+        generation: Option<Generation>,
+        header: &DataHeader,
+        lack: OutOfMemory,
+    ) {
+        let place = lock(&self.table).lacks(from, header.op, lack);
+        match place {
+            Place::Active(active) => _ = self.fail(&active, lack.into()),
+            Place::Nowhere => {}
+            Place::Overrun => self.overrun(from, generation),
+        }
+    }
+
+    fn overrun(&self, from: Rank, generation: Option<Generation>) {
+        if let Some(generation) = generation {
+            self.lose(from, generation, EngineFault::Protocol(from));
+        }
     }
 
     fn place(&self, from: Rank, header: &DataHeader) -> Option<(Arc<Active>, Landing)> {
@@ -334,11 +383,7 @@ impl Core {
         let routed = lock(&self.table).route(from, header, block);
         match routed {
             Routed::Taken => {}
-            Routed::Overrun => {
-                if let Some(generation) = generation {
-                    self.lose(from, generation, EngineFault::Protocol(from));
-                }
-            }
+            Routed::Overrun => self.overrun(from, generation),
             Routed::Deliver(active, block) => {
                 if self.deliver(&active, from, header, block, out).is_err() {
                     self.violated(&active, from, generation);
@@ -359,22 +404,41 @@ impl Core {
             return Ok(());
         }
         match active.run().receive(from, header, block, out) {
-            Ok(progress) => self.go_on(active, progress, out),
+            Ok(progress) => self.go_on(active, Ok(progress), out),
+            Err(Untaken::Fault(fault)) => self.go_on(active, Err(fault), out),
             // The operation may have ended on another thread meanwhile; then it accepts no frame.
-            Err(Violation) if active.is_over() => {}
-            Err(violation) => return Err(violation),
+            Err(Untaken::Violation) if active.is_over() => {}
+            Err(Untaken::Violation) => return Err(Violation),
         }
         Ok(())
     }
 
-    fn go_on(&self, active: &Arc<Active>, progress: Progress, out: &mut Vec<Parcel>) {
+    fn go_on(
+        &self,
+        active: &Arc<Active>,
+        progress: Result<Progress, EngineFault>,
+        out: &mut Vec<Parcel>,
+    ) {
         for parcel in out.drain(..) {
-            active.post(parcel, &self.outboxes);
+            let to = parcel.to;
+            if let Err(lack) = active.post(parcel, &self.outboxes) {
+                self.lacks_queue(active, to, lack);
+            }
         }
         match progress {
-            Progress::Going => {}
-            Progress::Complete => self.complete(active),
-            Progress::Unfit => self.fail(active, EngineFault::Unfit),
+            Ok(Progress::Going) => {}
+            Ok(Progress::Complete) => self.complete(active),
+            Err(fault) => _ = self.fail(active, fault),
+        }
+    }
+
+    /// A frame for `to` is lost, because there is no memory to queue it. The operation fails; if it
+    /// is complete here, the link ends, so that `to` does not wait for the frame.
+    fn lacks_queue(&self, active: &Arc<Active>, to: Rank, lack: OutOfMemory) {
+        if !self.fail(active, lack.into())
+            && let Some(generation) = self.outboxes[to.index()].generation()
+        {
+            self.lose(to, generation, EngineFault::LinkLost(to));
         }
     }
 
@@ -400,14 +464,15 @@ impl Core {
         }
     }
 
-    /// Fails an operation, unless it is complete.
-    fn fail(&self, active: &Arc<Active>, fault: EngineFault) {
-        let Some(done) = active.take_done() else { return };
+    /// Fails an operation. Returns false, and does nothing, if it is complete.
+    fn fail(&self, active: &Arc<Active>, fault: EngineFault) -> bool {
+        let Some(done) = active.take_done() else { return !active.run().is_empty() };
         // In this order: who retires the operation must not give its eager frames back while
         // another thread may still send some.
         active.end(&self.outboxes);
         lock(&self.table).fail(active.run().op());
         done(Err(fault));
+        true
     }
 
     /// Ends a link once, and fails the operations that still need it.

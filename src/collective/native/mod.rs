@@ -103,6 +103,10 @@ impl Engine for NativeEngine {
         EngineKind::Native
     }
 
+    fn pool(&self) -> Pool {
+        self.pool.clone()
+    }
+
     fn open(&self, view: &Arc<View>, me: Rank, _board: Arc<dyn Board>) -> Arc<dyn Backend> {
         let (pool, threads) = (self.pool.clone(), Arc::clone(&self.threads));
         Arc::new(NativeBackend::new(me, view.size(), pool, threads, self.seeded))

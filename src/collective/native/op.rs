@@ -5,7 +5,7 @@
 
 use super::outbox::{Frame, Outbox};
 use super::run::{Parcel, Run, lock};
-use crate::collective::Done;
+use crate::collective::{Done, OutOfMemory};
 use crate::locks::{AtomicBool, Mutex};
 use crate::race::Race;
 use crate::view::Rank;
@@ -66,33 +66,45 @@ impl Active {
 
     /// Queues a frame for its peer. Without credit the frame goes out eagerly within the bounds,
     /// else it is held back.
-    pub fn post(self: &Arc<Active>, parcel: Parcel, outboxes: &[Outbox]) {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] for the list of frames.
+    pub fn post(
+        self: &Arc<Active>,
+        parcel: Parcel,
+        outboxes: &[Outbox],
+    ) -> Result<(), OutOfMemory> {
         let to = parcel.to.index();
         let was_over = Race::PostUnchecked.is_seeded().then(|| self.is_over());
         let mut gate = lock(&self.gates[to]);
         // Checked under the lock, so that nothing is held or counted after the end.
         if was_over.unwrap_or_else(|| self.is_over()) {
-            return;
+            return Ok(());
         }
         let frame = Frame { of: Arc::clone(self), parcel };
         if gate.open {
-            outboxes[to].push(frame);
-        } else if !gate.held.is_empty() {
-            gate.held.push(frame.parcel);
-        } else if let Err(frame) = outboxes[to].push_eager(frame) {
-            gate.held.push(frame.parcel);
+            return outboxes[to].push(frame);
         }
+        let refused =
+            if gate.held.is_empty() { outboxes[to].push_eager(frame)? } else { Some(frame) };
+        let Some(frame) = refused else { return Ok(()) };
+        gate.held.try_reserve(1).map_err(|_| OutOfMemory::of::<Parcel>(gate.held.len() + 1))?;
+        gate.held.push(frame.parcel);
+        Ok(())
     }
 
     /// `peer` grants credit, and its call is the same as ours. Returns whether it has already sent
     /// a frame outside this call's schedule.
-    pub fn credit(self: &Arc<Active>, peer: Rank, outbox: &Outbox) -> bool {
+    ///
+    /// # Errors
+    /// As for [`post`](Active::post).
+    pub fn credit(self: &Arc<Active>, peer: Rank, outbox: &Outbox) -> Result<bool, OutOfMemory> {
         let mut gate = lock(&self.gates[peer.index()]);
         gate.open = true;
         for parcel in std::mem::take(&mut gate.held) {
-            outbox.push(Frame { of: Arc::clone(self), parcel });
+            outbox.push(Frame { of: Arc::clone(self), parcel })?;
         }
-        gate.doubtful
+        Ok(gate.doubtful)
     }
 
     /// Notes that `peer` sent a frame outside this call's schedule. Returns whether the reason may

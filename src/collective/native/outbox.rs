@@ -8,6 +8,7 @@
 
 use super::op::Active;
 use super::run::{Parcel, lock};
+use crate::collective::OutOfMemory;
 use crate::collective::early_ops::EARLY_OPS_MAX;
 use crate::link::Shutdown;
 use crate::locks::{Condvar, Mutex};
@@ -100,24 +101,32 @@ impl Eager {
 
 impl Outbox {
     /// Queues a frame for which the peer has room.
-    pub fn push(&self, frame: Frame) {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] for the queue.
+    pub fn push(&self, frame: Frame) -> Result<(), OutOfMemory> {
         let mut state = lock(&self.state);
         // Checked under the lock, so that no frame is queued after a purge.
         if !frame.of.is_over() {
+            let len = state.queue.len();
+            state.queue.try_reserve(1).map_err(|_| OutOfMemory::of::<Frame>(len + 1))?;
             state.queue.push_back(frame);
             self.changed.notify_all();
         }
+        Ok(())
     }
 
     /// Queues a frame within the eager bounds, or returns it.
-    pub fn push_eager(&self, frame: Frame) -> Result<(), Frame> {
+    ///
+    /// # Errors
+    /// As for [`push`](Outbox::push).
+    pub fn push_eager(&self, frame: Frame) -> Result<Option<Frame>, OutOfMemory> {
         let fits =
             lock(&self.state).eager.add(frame.parcel.header.op, frame.parcel.payload.bytes().len());
         if !fits {
-            return Err(frame);
+            return Ok(Some(frame));
         }
-        self.push(frame);
-        Ok(())
+        self.push(frame).map(|()| None)
     }
 
     /// The peer has granted credit for `op`, or `op` is over: its eager frames no longer count.
@@ -125,16 +134,10 @@ impl Outbox {
         lock(&self.state).eager.give_back(op);
     }
 
-    /// Removes the frames of an operation from the queue.
+    /// Removes the frames of an operation from the queue. The caller keeps the operation alive, so
+    /// that no frame is the last to drop it, under the lock. Takes no memory.
     pub fn purge(&self, op: OpId) {
-        let mut state = lock(&self.state);
-        let (gone, kept) = std::mem::take(&mut state.queue)
-            .into_iter()
-            .partition(|frame| frame.of.run().op() == op);
-        state.queue = kept;
-        drop(state);
-        // Outside of the lock: the last frame of an operation may drop the operation itself.
-        drop::<VecDeque<Frame>>(gone);
+        lock(&self.state).queue.retain(|frame| frame.of.run().op() != op);
     }
 
     /// Blocks until the next frame for the link `generation`; `None` once that link is over.

@@ -3,7 +3,7 @@
 //! The bytes of one chunk on its way: contributions, partial sums, and payloads of frames.
 
 use crate::collective::canvas::{Claim, Piece};
-use crate::collective::{Block, DType, Misfit, Pool, ReduceOp, fold};
+use crate::collective::{Block, DType, EngineFault, Misfit, OutOfMemory, Pool, ReduceOp, fold};
 use crate::copying::copy;
 use std::sync::Arc;
 
@@ -44,19 +44,20 @@ impl Part {
     /// the result, a block without another reader, a copy.
     ///
     /// # Errors
-    /// [`Misfit`] if they are not whole elements or differ in length.
+    /// [`EngineFault::Unfit`] if they are not whole elements or differ in length,
+    /// [`EngineFault::Memory`].
     pub fn fold(
         self,
         other: Part,
         op: ReduceOp,
         dtype: DType,
         pool: &Pool,
-    ) -> Result<Part, Misfit> {
+    ) -> Result<Part, EngineFault> {
         let self_first = matches!(self, Part::InPlace(_))
             || !matches!(other, Part::InPlace(_)) && self.is_writable();
         let (mut sum, with) = if self_first { (self, other) } else { (other, self) };
         if !sum.is_writable() {
-            sum = sum.copied(pool);
+            sum = sum.copied(pool)?;
         }
         match &mut sum {
             Part::InPlace(claim) | Part::Staged(claim) => {
@@ -81,11 +82,11 @@ impl Part {
         }
     }
 
-    fn copied(self, pool: &Pool) -> Part {
-        let mut another = pool.block(self.bytes().len());
+    fn copied(self, pool: &Pool) -> Result<Part, OutOfMemory> {
+        let mut another = pool.block(self.bytes().len())?;
         copy(another.bytes_mut(), self.bytes());
         self.give_back();
-        Part::new(another)
+        Ok(Part::new(another))
     }
 
     fn give_back(self) {

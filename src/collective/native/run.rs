@@ -27,14 +27,17 @@
 //! same holds for the root of a one-step reduction. On a ring a rank keeps forwarded data until it
 //! is sent: in the worst case, an `all_to_all`, at most half the number of members times the
 //! buffer.
+//!
+//! Any of this memory may be lacking: then the step ends with [`EngineFault::Memory`], after which
+//! the run must be [cleared](Run::clear).
 
 use super::coding::{decoded, encoded, round_trip, rounded};
 use super::part::{Part, Payload};
 use crate::collective::canvas::{Canvas, Claim};
 use crate::collective::schedule::{Itinerary, Station, Then};
 use crate::collective::{
-    Block, Digest, ENCLOSED_BYTES_MAX, Enclosed, Finished, Input, Pool, Staging, elements_of_mut,
-    finish,
+    Block, Digest, ENCLOSED_BYTES_MAX, Enclosed, EngineFault, Finished, Input, OutOfMemory, Pool,
+    Staging, elements_of_mut, finish, listed,
 };
 use crate::compression::Codec;
 use crate::copying::copy;
@@ -96,13 +99,28 @@ pub enum Progress {
     /// This step brought the last chunk or sent the last frame: take the [`output`](Run::output).
     /// Reported once.
     Complete,
-    /// The call, the plan and the input do not fit each other.
-    Unfit,
 }
 
-/// A peer sent a frame outside the schedule.
+/// Why a frame was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Violation;
+pub enum Untaken {
+    /// A peer sent it outside the schedule.
+    Violation,
+    /// The run has failed here.
+    Fault(EngineFault),
+}
+
+impl From<EngineFault> for Untaken {
+    fn from(fault: EngineFault) -> Untaken {
+        Untaken::Fault(fault)
+    }
+}
+
+impl From<OutOfMemory> for Untaken {
+    fn from(lack: OutOfMemory) -> Untaken {
+        Untaken::Fault(lack.into())
+    }
+}
 
 /// The receive slot of a frame: its place in the result, while the payload is still to be read.
 pub struct Landing {
@@ -143,15 +161,17 @@ impl Landing {
 
 impl Run {
     /// Creates the run of rank `me` in operation `op`. Working memory comes from `pool`. The
-    /// result's memory is [like](Pool::like) `model` if that has the right length. `None` if there
-    /// is no memory for the result.
+    /// result's memory is [like](Pool::like) `model` if that has the right length.
+    ///
+    /// # Errors
+    /// [`EngineFault::Memory`].
     pub fn new(
         op: OpId,
         me: Rank,
         itinerary: Itinerary,
         pool: &Pool,
         model: Option<&Block>,
-    ) -> Option<Run> {
+    ) -> Result<Run, EngineFault> {
         let stations: Vec<Station> =
             (0..itinerary.flows.len()).map(|flow| itinerary.station(flow, me)).collect();
         let (mut firsts, mut places) = (vec![0], vec![0]);
@@ -166,8 +186,10 @@ impl Run {
             .enumerate()
             .map(|(flow, station)| station.steps() * itinerary.chunks(flow))
             .sum();
-        let digest =
-            itinerary.is_common().then(|| Digest::new(itinerary.count() * itinerary.dtype.bytes()));
+        let digest = itinerary
+            .is_common()
+            .then(|| Digest::new(itinerary.count() * itinerary.dtype.bytes()))
+            .transpose()?;
         let flows = || stations.iter().enumerate();
         let frames = |peer| {
             flows()
@@ -176,12 +198,12 @@ impl Run {
         };
         let open = ranks(itinerary.size).map(frames).map(AtomicUsize::new).collect();
         let result = canvas(&itinerary, &stations, pool, model)?;
-        Some(Run {
+        Ok(Run {
             op,
             me,
             stations,
             firsts,
-            cells: std::iter::repeat_with(Mutex::default).take(chunks).collect(),
+            cells: listed(chunks, std::iter::repeat_with(Mutex::default))?,
             places,
             result: Mutex::new(Some(result)),
             missing: AtomicUsize::new(missing),
@@ -203,7 +225,7 @@ impl Run {
         self.op
     }
 
-    /// Whether there is nothing to move. Ask before the first step.
+    /// Whether nothing is left to move: before the first step, that there is nothing at all.
     pub fn is_empty(&self) -> bool {
         self.missing.load(Ordering::Acquire) == 0
     }
@@ -221,7 +243,7 @@ impl Run {
 
     /// The chunks of this rank's own contribution as (flow, chunk), in the order in which the
     /// schedule needs them.
-    pub fn feed_order(&self) -> Vec<(usize, usize)> {
+    pub fn feed_order(&self) -> impl Iterator<Item = (usize, usize)> {
         self.itinerary.feed_order(self.me)
     }
 
@@ -243,12 +265,16 @@ impl Run {
     /// - Case 2: any other chunk on a path becomes a block. The codec rounds it, except where it
     ///   goes on to a parent alone: then it is encoded when it is sent.
     /// - Case 3: in an exchange the chunk is sent to all other ranks, and folded here too.
+    ///
+    /// # Errors
+    /// [`EngineFault::Unfit`] if the call, the plan and the input do not fit each other,
+    /// [`EngineFault::Memory`].
     pub fn contribute(
         &self,
         (flow, chunk): (usize, usize),
         input: &Input<'_>,
         out: &mut Vec<Parcel>,
-    ) -> Progress {
+    ) -> Result<Progress, EngineFault> {
         let at = At { flow, chunk, cell: self.firsts[flow] + chunk };
         let (station, bytes) =
             (&self.stations[flow], self.itinerary.input_range(self.me, flow, chunk));
@@ -262,7 +288,7 @@ impl Run {
             && let Some(mut claim) = self.claim(at)
         {
             if !input.copy_to(bytes.start, claim.bytes_mut()) {
-                return Progress::Unfit;
+                return Err(EngineFault::Unfit);
             }
             let part = if matches!(station.then, Then::Send(_)) {
                 Part::Staged(claim)
@@ -271,19 +297,25 @@ impl Run {
             };
             return self.add(at, place, part, out);
         }
-        let Some(mut block) = input.piece(&self.pool, bytes) else { return Progress::Unfit };
+        let mut block = input.piece(&self.pool, bytes)?;
         if station.then != Then::Keep {
             // Case 2. A chunk that goes on alone is encoded in `settle`. A chunk that meets others
             // is rounded, so that it counts here as if another rank had decoded it.
             let is_alone = station.contributors.len() == 1 && matches!(station.then, Then::Send(_));
             let encoding = own_codec.filter(|_| !is_alone);
-            let own = encoding.and_then(|codec| rounded(codec, block.bytes(), &self.pool));
-            return self.add(at, place, Part::new(own.unwrap_or(block)), out);
+            let own = match encoding {
+                Some(codec) => rounded(codec, block.bytes(), &self.pool)?,
+                None => block,
+            };
+            return self.add(at, place, Part::new(own), out);
         }
         let others: Vec<Rank> =
             station.contributors.iter().copied().filter(|rank| *rank != self.me).collect();
         // Case 3. The other ranks fold the decoded values, so this rank does so too.
-        let encoded = own_codec.map(|codec| round_trip(codec, block.bytes_mut(), &self.pool));
+        let encoded = match own_codec {
+            Some(codec) => Some(round_trip(codec, block.writable(&self.pool)?, &self.pool)?),
+            None => None,
+        };
         let own = Arc::new(block);
         self.post(
             at,
@@ -343,14 +375,21 @@ impl Run {
 
     /// Completes a frame whose payload is in its receive slot. Adds the frames that can now be sent
     /// to `out`.
-    pub fn land_frame(&self, landing: Landing, out: &mut Vec<Parcel>) -> Progress {
+    ///
+    /// # Errors
+    /// As for [`contribute`](Run::contribute).
+    pub fn land_frame(
+        &self,
+        landing: Landing,
+        out: &mut Vec<Parcel>,
+    ) -> Result<Progress, EngineFault> {
         let Landing { at, from, phase, claim } = landing;
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
         match phase {
             Phase::Reduce => {
                 self.add(at, self.contributor(at, from).unwrap_or(0), Part::InPlace(claim), out)
             }
-            _ => self.land(at, claim, None, out),
+            _ => Ok(self.land(at, claim, None, out)),
         }
     }
 
@@ -358,20 +397,21 @@ impl Run {
     /// `out`.
     ///
     /// # Errors
-    /// [`Violation`] if the schedule expects no such frame from this peer now; nothing has changed
-    /// then. Also if the payload cannot be decoded; the frame still counts as received.
+    /// [`Untaken::Violation`] if the schedule expects no such frame from this peer now; nothing has
+    /// changed then. Also if the payload cannot be decoded; the frame still counts as received.
+    /// [`Untaken::Fault`] as for [`contribute`](Run::contribute).
     pub fn receive(
         &self,
         from: Rank,
         header: &DataHeader,
         block: Block,
         out: &mut Vec<Parcel>,
-    ) -> Result<Progress, Violation> {
-        let at = self.locate(header).ok_or(Violation)?;
+    ) -> Result<Progress, Untaken> {
+        let at = self.locate(header).ok_or(Untaken::Violation)?;
         let elements = self.itinerary.elements(at.flow, at.chunk).len();
-        let codec = self.codec_of(&at, from, header.phase).ok_or(Violation)?;
+        let codec = self.codec_of(&at, from, header.phase).ok_or(Untaken::Violation)?;
         if block.len() != self.itinerary.wire_bytes(codec, elements) {
-            return Err(Violation);
+            return Err(Untaken::Violation);
         }
         match header.phase {
             Phase::Reduce => self.receive_part(at, from, codec, block, out),
@@ -384,10 +424,7 @@ impl Run {
     pub fn output(&self) -> Option<Finished> {
         let canvas = lock(&self.result).take()?;
         let block = Block::result(canvas)?;
-        let taken = self
-            .digest
-            .as_ref()
-            .map(|digest| std::mem::replace(&mut *lock(digest), Digest::new(0)));
+        let taken = self.digest.as_ref().map(|digest| std::mem::take(&mut *lock(digest)));
         let blocks = if block.len() == 0 { Vec::new() } else { vec![block] };
         Some(Finished {
             digest: taken.map_or(0, |digest| digest.finish(&blocks)),
@@ -437,13 +474,13 @@ impl Run {
         codec: Option<&dyn Codec>,
         block: Block,
         out: &mut Vec<Parcel>,
-    ) -> Result<Progress, Violation> {
-        let place = self.contributor(at, from).ok_or(Violation)?;
+    ) -> Result<Progress, Untaken> {
+        let place = self.contributor(at, from).ok_or(Untaken::Violation)?;
         let bit = 1 << place;
         {
             let mut cell = lock(&self.cells[at.cell]);
             if cell.came & bit != 0 {
-                return Err(Violation);
+                return Err(Untaken::Violation);
             }
             cell.came |= bit;
         }
@@ -452,10 +489,10 @@ impl Run {
             None => block,
             Some(codec) => {
                 let elements = self.itinerary.elements(at.flow, at.chunk).len();
-                decoded(codec, block.bytes(), elements, &self.pool).ok_or(Violation)?
+                decoded(codec, block.bytes(), elements, &self.pool)?.ok_or(Untaken::Violation)?
             }
         };
-        Ok(self.add(at, place, Part::new(part), out))
+        Ok(self.add(at, place, Part::new(part), out)?)
     }
 
     fn receive_result(
@@ -465,15 +502,15 @@ impl Run {
         codec: Option<&dyn Codec>,
         block: Block,
         out: &mut Vec<Parcel>,
-    ) -> Result<Progress, Violation> {
+    ) -> Result<Progress, Untaken> {
         let station = &self.stations[at.flow];
         if station.down_from != Some(from) {
-            return Err(Violation);
+            return Err(Untaken::Violation);
         }
         {
             let mut cell = lock(&self.cells[at.cell]);
             if std::mem::replace(&mut cell.landed, true) {
-                return Err(Violation);
+                return Err(Untaken::Violation);
             }
         }
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
@@ -483,12 +520,12 @@ impl Run {
             return Ok(Progress::Going);
         }
         // Fails if the run is over, or if this rank's own contribution still occupies the place.
-        let mut claim = self.claim(at).ok_or(Violation)?;
+        let mut claim = self.claim(at).ok_or(Untaken::Violation)?;
         match codec {
             None => copy(claim.bytes_mut(), received.bytes()),
             Some(codec) => {
-                let elements = elements_of_mut(claim.bytes_mut()).ok_or(Violation)?;
-                codec.decode(received.bytes(), elements).map_err(|_| Violation)?;
+                let elements = elements_of_mut(claim.bytes_mut()).ok_or(Untaken::Violation)?;
+                codec.decode(received.bytes(), elements).map_err(|_| Untaken::Violation)?;
             }
         }
         Ok(self.land(at, claim, Some(received), out))
@@ -497,29 +534,34 @@ impl Run {
     /// Adds a contribution, and folds all whose turn has come, in the order of the contributors.
     /// Example with three contributors, arrivals 2, 0, 1: part 2 waits, part 0 becomes the sum,
     /// part 1 is folded and then the waiting part 2.
-    fn add(&self, at: At, place: usize, part: Part, out: &mut Vec<Parcel>) -> Progress {
+    fn add(
+        &self,
+        at: At,
+        place: usize,
+        part: Part,
+        out: &mut Vec<Parcel>,
+    ) -> Result<Progress, EngineFault> {
         let mut cell = lock(&self.cells[at.cell]);
         cell.waiting.push((place, part));
         while let Some(next) = cell.waiting.iter().position(|(place, _)| *place == cell.folded) {
             let (_, part) = cell.waiting.swap_remove(next);
             cell.folded += 1;
             let sum = match (cell.sum.take(), self.itinerary.reduce) {
-                (Some(sum), Some(_)) if self.leaves_out() => Ok(sum),
-                (Some(sum), Some(op)) => sum.fold(part, op, self.itinerary.dtype, &self.pool),
-                _ => Ok(part),
+                (Some(sum), Some(_)) if self.leaves_out() => sum,
+                (Some(sum), Some(op)) => sum.fold(part, op, self.itinerary.dtype, &self.pool)?,
+                _ => part,
             };
-            let Ok(sum) = sum else { return Progress::Unfit };
             cell.sum = Some(sum);
         }
         if cell.folded < self.stations[at.flow].contributors.len() {
-            return Progress::Going;
+            return Ok(Progress::Going);
         }
         match cell.sum.take() {
             Some(sum) => {
                 drop(cell);
                 self.settle(at, sum, out)
             }
-            None => Progress::Going,
+            None => Ok(Progress::Going),
         }
     }
 
@@ -528,7 +570,7 @@ impl Run {
     }
 
     /// Sends or concludes the sum of all contributions at this station.
-    fn settle(&self, at: At, sum: Part, out: &mut Vec<Parcel>) -> Progress {
+    fn settle(&self, at: At, sum: Part, out: &mut Vec<Parcel>) -> Result<Progress, EngineFault> {
         let station = &self.stations[at.flow];
         let (phase, to) = match station.then {
             Then::Send(parent) => (Phase::Reduce, &[parent][..]),
@@ -537,14 +579,17 @@ impl Run {
         };
         if let Part::Block(sum) = sum {
             let codec = self.itinerary.codec_up(at.flow, self.me);
-            let part = codec.map(|codec| encoded(codec, sum.bytes(), &self.pool));
-            self.post(at, phase, to, &Payload::Block(part.unwrap_or(sum)), out);
+            let part = match codec {
+                Some(codec) => encoded(codec, sum.bytes(), &self.pool)?,
+                None => sum,
+            };
+            self.post(at, phase, to, &Payload::Block(part), out);
         }
-        Progress::Going
+        Ok(Progress::Going)
     }
 
     /// Writes the complete sum to the result, at a rank that keeps it.
-    fn conclude(&self, at: At, sum: Part, out: &mut Vec<Parcel>) -> Progress {
+    fn conclude(&self, at: At, sum: Part, out: &mut Vec<Parcel>) -> Result<Progress, EngineFault> {
         let claim = match sum {
             Part::InPlace(claim) | Part::Staged(claim) => Some(claim),
             Part::Block(sum) => self.claim(at).map(|mut claim| {
@@ -553,20 +598,17 @@ impl Run {
             }),
         };
         // The run is over.
-        let Some(mut claim) = claim else { return Progress::Going };
+        let Some(mut claim) = claim else { return Ok(Progress::Going) };
         let Itinerary { reduce, dtype, size, .. } = self.itinerary;
-        let finished = reduce.map_or(Ok(()), |op| finish(op, dtype, claim.bytes_mut(), size));
-        if finished.is_err() {
-            return Progress::Unfit;
-        }
+        reduce.map_or(Ok(()), |op| finish(op, dtype, claim.bytes_mut(), size))?;
         lock(&self.cells[at.cell]).landed = true;
         let encoded = match (self.itinerary.codec_down(), self.stations[at.flow].then) {
             (Some(codec), Then::HandOn) => {
-                Some(Payload::Block(round_trip(codec, claim.bytes_mut(), &self.pool)))
+                Some(Payload::Block(round_trip(codec, claim.bytes_mut(), &self.pool)?))
             }
             _ => None,
         };
-        self.land(at, claim, encoded, out)
+        Ok(self.land(at, claim, encoded, out))
     }
 
     /// Marks a chunk of the result as written, and forwards it: from its place, or as `encoded`.
@@ -623,18 +665,20 @@ fn canvas(
     stations: &[Station],
     pool: &Pool,
     model: Option<&Block>,
-) -> Option<Arc<Canvas>> {
+) -> Result<Arc<Canvas>, EngineFault> {
     let kept = || (0..stations.len()).filter(|flow| stations[*flow].keeps);
     let bytes = kept().map(|flow| itinerary.flows[flow].elements.len()).sum::<usize>()
         * itinerary.dtype.bytes();
-    let like = model.filter(|model| model.len() == bytes).and_then(|model| pool.like(model));
-    let memory = like.or_else(|| pool.try_block(bytes))?;
+    let model = model.filter(|model| model.len() == bytes);
+    let memory = match model.map_or(Ok(None), |model| pool.like(model))? {
+        Some(like) => like,
+        None => pool.block(bytes)?,
+    };
     let chunks =
         kept().flat_map(|flow| (0..itinerary.chunks(flow)).map(move |chunk| (flow, chunk)));
-    Canvas::new(
-        memory,
-        chunks.map(|(flow, chunk)| itinerary.elements(flow, chunk).len() * itinerary.dtype.bytes()),
-    )
+    let lengths =
+        chunks.map(|(flow, chunk)| itinerary.elements(flow, chunk).len() * itinerary.dtype.bytes());
+    Canvas::new(memory, lengths)?.ok_or(EngineFault::Unfit)
 }
 
 /// Locks a mutex. Its data stays usable after a panic of a holder, since every critical section

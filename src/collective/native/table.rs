@@ -5,9 +5,9 @@
 
 use super::op::Active;
 use super::outbox::{EARLY_BYTES_MAX, EARLY_FRAMES_MAX, Spent};
-use crate::collective::Block;
 use crate::collective::early_ops::EarlyOps;
 use crate::collective::retired::Retired;
+use crate::collective::{Block, OutOfMemory};
 use crate::link::DataHeader;
 use crate::view::{MEMBERS_MAX, OpId, Rank};
 use std::collections::BTreeMap;
@@ -49,7 +49,19 @@ pub struct Early {
     pub credited: u16,
     /// The frames in order of arrival.
     pub frames: EarlyFrames,
+    /// There was no memory for one of them.
+    pub lack: Option<OutOfMemory>,
     spent: BTreeMap<Rank, Spent>,
+}
+
+/// The operation of a frame for which there is no memory.
+pub enum Place {
+    /// In flight: it fails.
+    Active(Arc<Active>),
+    /// Over, or noted to fail when it is started here.
+    Nowhere,
+    /// Not started here, and there is no room to note it: the sender exceeded the eager bounds.
+    Overrun,
 }
 
 /// What to do with a frame.
@@ -73,12 +85,12 @@ pub enum Refused {
 
 impl Table {
     /// Adds an operation that begins. `make` receives one bit for each rank that has granted
-    /// credit. Returns the frames that arrived before.
+    /// credit. Returns what arrived before.
     pub fn begin(
         &mut self,
         op: OpId,
         make: impl FnOnce(u16) -> Arc<Active>,
-    ) -> Result<(Arc<Active>, EarlyFrames), Refused> {
+    ) -> Result<(Arc<Active>, Early), Refused> {
         if self.closed {
             return Err(Refused::Closed);
         }
@@ -93,7 +105,7 @@ impl Table {
         let early = self.take_early(op);
         let active = make(early.credited);
         self.entries.insert(op, Entry::Active(Arc::clone(&active)));
-        Ok((active, early.frames))
+        Ok((active, early))
     }
 
     /// Routes a frame from `from`. If its operation has not been started here, it is kept within
@@ -105,6 +117,20 @@ impl Table {
             None if self.closed || self.retired.contains(header.op) => Routed::Taken,
             Some(Entry::Early(_)) | None => self.keep(from, header, block),
         }
+    }
+
+    /// There was no memory for a frame of `op` from `from`.
+    pub fn lacks(&mut self, from: Rank, op: OpId, lack: OutOfMemory) -> Place {
+        match self.entries.get(&op) {
+            Some(Entry::Active(active)) => return Place::Active(Arc::clone(active)),
+            Some(Entry::Failed) => return Place::Nowhere,
+            None if self.closed || self.retired.contains(op) => return Place::Nowhere,
+            Some(Entry::Early(_)) | None => {}
+        }
+        let Some(early) = self.early_of(from, op) else { return Place::Overrun };
+        early.spent.entry(from).or_default();
+        early.lack = Some(lack);
+        Place::Nowhere
     }
 
     /// `peer` grants credit for `op`. Returns the operation if it is in flight.
@@ -164,29 +190,35 @@ impl Table {
     }
 
     fn keep(&mut self, from: Rank, header: &DataHeader, block: Block) -> Routed {
-        let kept = &mut self.early[from.index()];
-        let is_known = match self.entries.get(&header.op) {
-            Some(Entry::Early(early)) => early.spent.contains_key(&from),
-            _ => false,
-        };
-        if !kept.ops.has_room(header.op)
-            || kept.frames >= EARLY_FRAMES_MAX
-            || kept.bytes + block.len() > EARLY_BYTES_MAX
-        {
+        let kept = &self.early[from.index()];
+        if kept.frames >= EARLY_FRAMES_MAX || kept.bytes + block.len() > EARLY_BYTES_MAX {
             return Routed::Overrun;
         }
-        let entry = self.entries.entry(header.op).or_insert_with(|| Entry::Early(Early::default()));
-        let Entry::Early(early) = entry else { return Routed::Taken };
-        if !is_known {
-            kept.ops.add(header.op);
-        }
-        if !early.spent.entry(from).or_default().add(block.len()) {
+        let Some(early) = self.early_of(from, header.op) else { return Routed::Overrun };
+        let len = block.len();
+        if !early.spent.entry(from).or_default().add(len) {
             return Routed::Overrun;
         }
-        kept.frames += 1;
-        kept.bytes += block.len();
         early.frames.push((from, *header, block));
+        let kept = &mut self.early[from.index()];
+        kept.frames += 1;
+        kept.bytes += len;
         Routed::Taken
+    }
+
+    /// The early data of `op`, which is not in flight, for one more frame of `from`. `None` if
+    /// `from` has too many operations there.
+    fn early_of(&mut self, from: Rank, op: OpId) -> Option<&mut Early> {
+        let ops = &mut self.early[from.index()].ops;
+        if !ops.has_room(op) {
+            return None;
+        }
+        let entry = self.entries.entry(op).or_insert_with(|| Entry::Early(Early::default()));
+        let Entry::Early(early) = entry else { return None };
+        if !early.spent.contains_key(&from) {
+            ops.add(op);
+        }
+        Some(early)
     }
 
     /// Removes and returns the early data of `op`; nothing if `op` is in flight.
@@ -218,10 +250,14 @@ mod tests {
         OpId { lane: Lane(7), number }
     }
 
+    fn block(len: usize) -> Block {
+        Pool::new().block(len).expect("there is memory")
+    }
+
     fn frame(number: u64, len: usize) -> (DataHeader, Block) {
         let header =
             DataHeader { op: op(number), flow: 0, chunk: 0, phase: Phase::Reduce, len: len as u32 };
-        (header, Pool::new().block(len))
+        (header, block(len))
     }
 
     fn kept(table: &mut Table, from: u8, number: u64, len: usize) -> bool {
@@ -247,7 +283,7 @@ mod tests {
         let step = OpId { lane: Lane(7), number };
         let header =
             DataHeader { op: step.part(index), flow: 0, chunk: 0, phase: Phase::Reduce, len: 4 };
-        matches!(table.route(Rank(1), &header, Pool::new().block(4)), Routed::Taken)
+        matches!(table.route(Rank(1), &header, block(4)), Routed::Taken)
     }
 
     /// A step counts once against the bound of operations per peer, with up to 64 calls.
@@ -284,6 +320,25 @@ mod tests {
             phase: Phase::Reduce,
             len: EAGER_OP_BYTES as u32,
         };
-        matches!(table.route(Rank(1), &header, Pool::new().block(EAGER_OP_BYTES)), Routed::Taken)
+        matches!(table.route(Rank(1), &header, block(EAGER_OP_BYTES)), Routed::Taken)
+    }
+
+    /// What there was no memory for is noted within the bounds of early data, and given back.
+    #[test]
+    fn a_frame_without_memory_is_noted_for_its_operation() {
+        let (mut table, lack) = (Table::default(), OutOfMemory { bytes: 9 });
+        let noted = |table: &mut Table, number| {
+            matches!(table.lacks(Rank(1), op(number), lack), Place::Nowhere)
+        };
+        let numbers = EARLY_OPS_MAX as u64;
+        assert!((0..numbers).all(|number| noted(&mut table, number)));
+        assert!(matches!(table.lacks(Rank(1), op(numbers), lack), Place::Overrun));
+        assert!(noted(&mut table, 3), "a second frame of the same operation");
+        assert!(kept(&mut table, 1, 3, 100), "and one for which there is memory");
+        let early = table.take_early(op(3));
+        assert_eq!((early.lack, early.frames.len()), (Some(lack), 1));
+        assert!(noted(&mut table, numbers), "room is given back");
+        table.retire(op(4));
+        assert!(noted(&mut table, 4) && noted(&mut table, numbers + 1), "what is over is dropped");
     }
 }

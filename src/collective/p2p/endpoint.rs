@@ -13,7 +13,7 @@ use super::region::{Direction, Registered, flow_of};
 use super::state::{Frame, Landing, Offence, Posted, Received, State};
 use super::stream::{EAGER_OP_BYTES, RegionId, Span};
 use crate::collective::threads::Threads;
-use crate::collective::{EngineFault, Pool, Traffic};
+use crate::collective::{Block, EngineFault, OutOfMemory, Pool, Traffic};
 use crate::link::{DataLink, DataReceiver, Phase};
 use crate::view::{OpId, Rank};
 use std::io;
@@ -244,23 +244,23 @@ impl Core {
         receiver: &mut dyn DataReceiver,
     ) -> io::Result<()> {
         let header = receiver.header()?;
-        let is_large = header.phase == Phase::Message && header.len as usize > EAGER_OP_BYTES;
-        let mut block = self.pool.block(if is_large { 0 } else { header.len as usize });
-        if !is_large {
-            receiver.payload(block.bytes_mut())?;
-        }
+        let len = header.len as usize;
+        let is_large = header.phase == Phase::Message && len > EAGER_OP_BYTES;
+        let read = if is_large { None } else { Some(self.read(receiver, len)?) };
         let place = {
             let mut state = self.lock();
             if state.generation(from) != Some(generation) {
                 return Err(io::ErrorKind::NotConnected.into());
             }
-            if is_large { state.expect(from, &header) } else { state.receive(from, &header, block) }
+            match read {
+                None => state.expect(from, &header),
+                Some(Ok(block)) => state.receive(from, &header, block),
+                Some(Err(lack)) => state.lacks(from, &header, lack),
+            }
         };
         match place {
             Ok(Some(landing)) => self.received(landing.write(receiver)?),
-            Ok(None) if is_large => {
-                receiver.payload(self.pool.block(header.len as usize).bytes_mut())?;
-            }
+            Ok(None) if is_large => receiver.skip(len)?,
             Ok(None) => {}
             Err(Offence) => {
                 self.lose(from, generation, EngineFault::Protocol(from));
@@ -268,6 +268,20 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Reads a payload into a block; drops it if there is no memory for that.
+    fn read(
+        &self,
+        receiver: &mut dyn DataReceiver,
+        len: usize,
+    ) -> io::Result<Result<Block, OutOfMemory>> {
+        let mut block = match self.pool.block(len) {
+            Ok(block) => block,
+            Err(lack) => return receiver.skip(len).map(|()| Err(lack)),
+        };
+        receiver.payload(block.bytes_mut())?;
+        Ok(Ok(block))
     }
 
     /// Ends a link once, and fails the operations that need it.

@@ -247,6 +247,14 @@ impl Matching {
         Ok(Some(arrival))
     }
 
+    /// Whether a frame that has arrived is of use to an operation here.
+    ///
+    /// # Errors
+    /// The peer uses more operations than it may.
+    pub fn wants(&mut self, from: Way) -> Result<bool, Misfit> {
+        Ok(self.wanting(from)?.is_some())
+    }
+
     /// The peer grants a credit. Returns the message that may now be sent.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use super::region::{Direction, Landed, Registered};
 use super::stream::{
     Arrival, Departure, Misfit, Pace, Payload, Piece, Posting, RegionId, Span, frames,
 };
-use crate::collective::{Block, EngineFault, Traffic};
+use crate::collective::{Block, EngineFault, OutOfMemory, Traffic};
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
 use crate::view::{OpId, Rank};
 use std::collections::{BTreeMap, BTreeSet};
@@ -282,6 +282,21 @@ impl State {
             }
             Phase::Posted | Phase::Reduce | Phase::Gather => Err(Offence),
         }
+    }
+
+    /// Handles a frame that was dropped because there is no memory for it: its operation fails.
+    pub fn lacks(
+        &mut self,
+        from: Rank,
+        header: &DataHeader,
+        lack: OutOfMemory,
+    ) -> Result<Option<Landing>, Offence> {
+        self.traffic[from.index()].received_bytes += u64::from(header.len);
+        let way = Way { op: header.op, peer: from, flow: header.flow };
+        if self.matching.wants(way).map_err(|_| Offence)? {
+            self.fail(header.op, lack.into());
+        }
+        Ok(None)
     }
 
     /// Finds the place of a large piece that is still to be read. Without one the caller reads the

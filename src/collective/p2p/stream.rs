@@ -361,7 +361,7 @@ mod tests {
     }
 
     fn block(len: usize) -> Payload {
-        Payload::Here(Pool::new().block(len))
+        Payload::Here(Pool::new().block(len).expect("there is memory"))
     }
 
     #[test]

@@ -55,6 +55,19 @@ impl Group {
         Group::opened(gloo, &both, &Arc::new(view), &TestBoard::shared(size)).linked(cables)
     }
 
+    /// Makes a group with a pool for each rank.
+    pub fn with_pools(pools: &[Pool], cables: Cables) -> Group {
+        let (view, boards) = (Arc::new(view_of(pools.len() as u8)), TestBoard::shared(pools.len()));
+        let engines: Vec<_> = pools.iter().map(|pool| GlooEngine::new(pool.clone())).collect();
+        let open = |me: Rank| {
+            let board = Arc::clone(&boards[me.index()]) as Arc<dyn Board>;
+            engines[me.index()].open(&view, me, board)
+        };
+        let backends = view.ranks().map(open).collect();
+        let (report, outcomes) = channel();
+        Group { engine: engines[0].clone(), backends, outcomes, report }.linked(cables)
+    }
+
     /// Makes a group without links.
     pub fn of(engine: &GlooEngine, size: usize, boards: &[Arc<TestBoard>]) -> Group {
         Group::opened(engine.clone(), engine, &Arc::new(view_of(size as u8)), boards)

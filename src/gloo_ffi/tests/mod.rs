@@ -6,3 +6,4 @@ mod failure;
 mod group;
 mod pair;
 mod result;
+mod scarce;

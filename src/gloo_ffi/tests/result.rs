@@ -5,7 +5,7 @@
 
 use super::group::{Cables, Chance, Group, PATIENCE, bytes, op, plan, plan_in};
 use crate::collective::{
-    Arithmetic, Call, CodecId, DType, F16, Finished, Input, Kind, Mode, ReduceOp, bytes_of,
+    Arithmetic, Call, CodecId, DType, F16, Finished, Input, Kind, Mode, Pool, ReduceOp, bytes_of,
     reference,
 };
 use crate::compression::{Codec, codec, codec_of_sums};
@@ -258,7 +258,8 @@ fn what_was_kept_of_a_contribution_has_its_length() {
             let expected = reference(&plan.fold_order(size, count, 4), ReduceOp::Sum, &inputs);
             for me in group.ranks() {
                 let borrowed = Input::Borrowed(bytes_of(&inputs[me.index()]));
-                let kept = Input::Lent(borrowed.kept().expect("something is contributed"));
+                let kept = borrowed.kept(&Pool::new()).expect("there is memory");
+                let kept = Input::Lent(kept.expect("something is contributed"));
                 let call = call(Kind::AllReduce(ReduceOp::Sum), DType::F32, count);
                 // Only rank 1 did not have to wait.
                 let input = if me.0 == 1 { &borrowed } else { &kept };

@@ -37,9 +37,20 @@ impl Group {
 
     /// Like `new`, but over the links that `wrap` makes of each rank's ends.
     pub fn with_links(size: usize, wrap: impl Fn(Rank, End) -> Box<dyn DataLink>) -> Group {
-        let view = Arc::new(view_of(size as u8));
-        let engine = NativeEngine::new(Pool::new());
-        let backends: Vec<_> = view.ranks().map(|me| engine.open(&view, me, board(me))).collect();
+        let pool = Pool::new();
+        Group::of(&vec![pool; size], wrap)
+    }
+
+    /// A pool for each rank.
+    pub fn with_pools(pools: &[Pool]) -> Group {
+        Group::of(pools, |_, end| Box::new(end))
+    }
+
+    fn of(pools: &[Pool], wrap: impl Fn(Rank, End) -> Box<dyn DataLink>) -> Group {
+        let view = Arc::new(view_of(pools.len() as u8));
+        let open =
+            |(me, pool): (Rank, &Pool)| NativeEngine::new(pool.clone()).open(&view, me, board(me));
+        let backends: Vec<_> = view.ranks().zip(pools).map(open).collect();
         for a in view.ranks() {
             for b in view.ranks().filter(|b| *b > a) {
                 let (left, right) = link_pair(4);
@@ -291,6 +302,11 @@ impl DataReceiver for EndReceiver {
 
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
         into.copy_from_slice(&std::mem::take(&mut self.1));
+        Ok(())
+    }
+
+    fn skip(&mut self, len: usize) -> io::Result<()> {
+        assert_eq!(std::mem::take(&mut self.1).len(), len);
         Ok(())
     }
 }

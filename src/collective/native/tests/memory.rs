@@ -85,6 +85,11 @@ impl DataReceiver for SpyReceiver {
         lock(&self.1.0).push(Touch { header, received: true, place: place(into) });
         self.0.payload(into)
     }
+
+    fn skip(&mut self, len: usize) -> io::Result<()> {
+        self.2 = None;
+        self.0.skip(len)
+    }
 }
 
 fn traded(mut finished: Finished) -> Vec<f32> {
@@ -249,6 +254,10 @@ impl DataReceiver for SlowReceiver {
         let _ = self.asked.send(place(into));
         self.allowed.recv().map_err(|_| io::ErrorKind::UnexpectedEof)?;
         into[half..].fill(self.fill);
+        Ok(())
+    }
+
+    fn skip(&mut self, _: usize) -> io::Result<()> {
         Ok(())
     }
 }

@@ -9,5 +9,6 @@ mod memory;
 mod parts;
 mod plain;
 mod result;
+mod scarce;
 #[cfg(potluck_threads)]
 mod schedules;

@@ -50,6 +50,43 @@ fn the_loss_of_a_peer_fails_only_what_needs_it() {
     }
 }
 
+/// Whether its operation has begun here or not.
+#[test]
+fn a_message_without_memory_fails_its_operation_and_no_other() {
+    for (name, link) in LINKS {
+        let group = Group::new(2, link);
+        for (number, early) in [(0, true), (2, false)] {
+            let (lacking, next) = (op(number), op(number + 1));
+            group.ends[1].begin(lacking);
+            if !early {
+                group.ends[0].begin(lacking);
+            }
+            group.pools[0].refuse_above(99);
+            let out = Buffer::new(&group.ends[1], lacking, marked(100, number));
+            out.region().send(A, 0, 0, 100).expect("sent");
+            let until = Instant::now() + PATIENCE;
+            while group.ends[0].fault(lacking).is_none() {
+                assert!(Instant::now() < until, "{name}: it does not arrive");
+                thread::yield_now();
+            }
+            group.pools[0].refuse_above(usize::MAX);
+            group.ends[0].begin(lacking);
+            let lacks = EngineFault::Memory { bytes: 100 };
+            let into = Buffer::new(&group.ends[0], lacking, vec![0; 100]);
+            assert_eq!(into.region().recv(B, 0, 0, 100), Err(lacks), "{name}");
+
+            group.begin(next);
+            let out = Buffer::new(&group.ends[1], next, marked(100, number));
+            out.region().send(A, 0, 0, 100).expect("sent");
+            let into = Buffer::new(&group.ends[0], next, vec![0; 100]);
+            into.region().recv(B, 0, 0, 100).expect("posted");
+            assert_eq!(into.received(), Ok(Some(B)), "{name}");
+            assert!(into.take() == marked(100, number), "{name}");
+        }
+        group.end();
+    }
+}
+
 #[test]
 fn a_message_of_another_length_is_an_error_at_once_and_of_its_operation_alone() {
     let lens = [

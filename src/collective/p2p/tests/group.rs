@@ -25,6 +25,7 @@ pub const LINKS: [(&str, Link); 3] = [("memory", memory), ("tcp", tcp), ("sealed
 /// The ranks of a View, all pairs connected.
 pub struct Group {
     pub ends: Vec<Endpoint>,
+    pub pools: Vec<Pool>,
     pub threads: Arc<Threads>,
 }
 
@@ -42,9 +43,11 @@ impl Group {
     /// A group without links.
     pub fn apart(size: usize) -> Group {
         let threads = Arc::new(Threads::default());
-        let end =
-            |rank: usize| Endpoint::new(Rank(rank as u8), size, Pool::new(), Arc::clone(&threads));
-        Group { ends: (0..size).map(end).collect(), threads }
+        let pools: Vec<Pool> = std::iter::repeat_with(Pool::new).take(size).collect();
+        let end = |(rank, pool): (usize, &Pool)| {
+            Endpoint::new(Rank(rank as u8), size, pool.clone(), Arc::clone(&threads))
+        };
+        Group { ends: pools.iter().enumerate().map(end).collect(), pools, threads }
     }
 
     pub fn connect(&self, a: usize, b: usize, (left, right): Ends) {

@@ -75,7 +75,8 @@ impl Side {
         let count = frames(span.len);
         for n in 0..count {
             // The block has the frame's length; its first byte identifies the message.
-            let mut block = Pool::new().block((span.len - n * PIECE).min(PIECE));
+            let mut block =
+                Pool::new().block((span.len - n * PIECE).min(PIECE)).expect("there is memory");
             if let Some(first) = block.bytes_mut().first_mut() {
                 *first = span.region.0 as u8;
             }
