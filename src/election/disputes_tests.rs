@@ -124,8 +124,9 @@ fn listed(status: Status) -> Closing {
 fn agree(own: [u128; 2], ends: [Outcome; 2]) -> bool {
     match ends {
         [Outcome::Committed, Outcome::Committed] => own[0] == own[1],
-        [Outcome::Aborted(_), Outcome::Aborted(_)] => true,
-        [Outcome::Indeterminate, _] | [_, Outcome::Indeterminate] => true,
+        [Outcome::Aborted(_), Outcome::Aborted(_)]
+        | [Outcome::Indeterminate, _]
+        | [_, Outcome::Indeterminate] => true,
         [a, b] => a == b,
     }
 }

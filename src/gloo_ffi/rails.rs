@@ -19,6 +19,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 /// Most helpers of a View: enough for the rails of two calls besides their own threads.
 pub const HELPERS_MAX: usize = 6;
 
+/// What a helper does for one call.
+type Work = Box<dyn FnOnce() + Send>;
+
 /// The helpers of one View.
 pub struct Rails {
     threads: Arc<Threads>,
@@ -29,7 +32,7 @@ pub struct Rails {
 #[derive(Default)]
 struct State {
     /// Requests for help, each with the call that made it.
-    waiting: VecDeque<(Arc<Help>, Box<dyn FnOnce() + Send>)>,
+    waiting: VecDeque<(Arc<Help>, Work)>,
     all: usize,
     /// Helpers that wait, including those that are about to.
     idle: usize,

@@ -75,7 +75,7 @@ impl MemoryWorld {
         let lives = |wire: &&Connection| wire.between == pair(a, b) && wire.lives();
         let mut numbers = world.wires.iter().filter(lives).map(|wire| wire.number);
         let first = numbers.next()?;
-        Some((first, numbers.last().unwrap_or(first)))
+        Some((first, numbers.next_back().unwrap_or(first)))
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {

@@ -1,7 +1,8 @@
-//! Attacks without a key: on the wire, at the port, and through files.
+//! Attacks without a key: on the wire, at the ports, and through files.
 
 mod files;
 mod intruder;
+mod invitation;
 mod port;
 mod proxy;
 mod wire;
@@ -16,6 +17,7 @@ fn main() {
     files::add(&mut suite);
     port::add(&mut suite);
     proxy::add(&mut suite);
+    invitation::add(&mut suite);
     let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
     for (engine, missing) in [("native", None), ("gloo", missing)] {
         suite.on(engine, missing);

@@ -67,7 +67,8 @@ fn main() {
 }
 
 fn pairing(suite: &mut Suite) {
-    let tests: [(&str, fn() -> anyhow::Result<()>); 10] = [
+    type Body = fn() -> anyhow::Result<()>;
+    let tests: [(&str, Body); 10] = [
         ("invite: a machine on the switch joins by the code", pairing::two_machines),
         ("invite: beside a node, and found by hand", pairing::beside_a_node),
         ("invite: three wrong codes end it", pairing::wrong_codes),
