@@ -9,10 +9,12 @@
 mod call;
 mod coded;
 mod flights;
+mod gradients;
 mod message;
 mod milestone;
 mod numbers;
 mod report;
+mod scarce;
 mod step;
 mod train;
 
@@ -91,8 +93,11 @@ enum Order {
         bytes: usize,
         #[serde(default)]
         seed: u64,
+        /// Leave this many bytes of address space to the call.
+        room: Option<u64>,
     },
     Train(train::Training),
+    Gradients(gradients::Gradients),
     Status,
     Block {
         s: f64,
@@ -158,8 +163,12 @@ fn tell_status(shared: &Shared) {
     let cluster = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match cluster {
         Some(cluster) => emit(&report::status(&cluster.status())),
-        None => emit(&json!({"event": "error", "code": "not-joined", "message": "join first"})),
+        None => not_joined(),
     }
+}
+
+fn not_joined() {
+    emit(&json!({"event": "error", "code": "not-joined", "message": "join first"}));
 }
 
 /// Reports events on a thread of its own, which ends with the node.
@@ -239,6 +248,10 @@ impl Peer {
                 emit(&json!({"event": "left"}));
             }
             Order::Train(training) => self.train(&training).await,
+            Order::Gradients(gradients) => match self.cluster() {
+                Some(cluster) => gradients.run(&cluster).await,
+                None => not_joined(),
+            },
             Order::Status => tell_status(&self.shared),
             order => match &mut self.context {
                 Some(context) => Calls { context }.make(order).await,
@@ -294,7 +307,7 @@ impl Peer {
 
     async fn take_context(&mut self, min: usize, within_s: Option<f64>) {
         let Some(cluster) = self.cluster() else {
-            return emit(&json!({"event": "error", "code": "not-joined", "message": "join first"}));
+            return not_joined();
         };
         let started = Instant::now();
         let within = within_s.and_then(|s| Duration::try_from_secs_f64(s).ok()).unwrap_or(PATIENCE);
@@ -324,7 +337,7 @@ impl Peer {
 
     async fn train(&mut self, training: &train::Training) {
         let Some(cluster) = self.cluster() else {
-            return emit(&json!({"event": "error", "code": "not-joined", "message": "join first"}));
+            return not_joined();
         };
         // The training loop takes its own contexts.
         self.context = None;

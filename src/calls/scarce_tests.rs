@@ -110,7 +110,7 @@ fn an_owned_buffer_comes_back_itself() {
     for lacks in [true, false] {
         group.pools[POOR].refuse_above(if lacks { 4 * LEN - 1 } else { usize::MAX });
         let buffers = [0, 1, 2].map(given);
-        let places = buffers.each_ref().map(|buffer| buffer.as_ptr());
+        let places = buffers.each_ref().map(Vec::as_ptr);
         let mut futures: Vec<_> = group
             .members
             .iter()

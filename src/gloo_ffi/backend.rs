@@ -9,8 +9,8 @@
 
 use super::collective::Part;
 use super::context::{Context, Failure, version};
-use super::rails::Rails;
 use super::exception::{Exception, ExceptionKind};
+use super::rails::Rails;
 use super::task::Task;
 use super::turnout::Turnout;
 use crate::collective::p2p::Endpoint;

@@ -171,11 +171,7 @@ fn pieces_of(count: usize) -> usize {
 /// The parts of a buffer of `count` elements, in order: the shard of each of `size` ranks, cut into
 /// as many pieces. The cuts are between codec blocks, so a part is encoded as it would be within the
 /// whole buffer.
-fn cuts(
-    count: usize,
-    size: usize,
-    pieces: usize,
-) -> impl Iterator<Item = Range<usize>> + Clone {
+fn cuts(count: usize, size: usize, pieces: usize) -> impl Iterator<Item = Range<usize>> + Clone {
     (0..size * pieces).map(move |part| {
         let shard = ring_segment(part / pieces, size, count);
         let part = ring_segment(part % pieces, pieces, shard.len());

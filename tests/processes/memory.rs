@@ -1,16 +1,28 @@
-//! The memory that a large call takes.
+//! The memory that a large call takes, and calls for which there is none.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use potluck_harness::group::PATIENCE;
+use potluck_harness::outcome::all_failed_as;
 use potluck_harness::{Group, Suite};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{LO, all_exact};
+use crate::{LO, all_exact, all_failed};
 
 /// 64 MiB of f32.
 const LEN: usize = 16 << 20;
+const MIB: u64 = 1 << 20;
+/// The member whose address space is limited.
+const POOR: usize = 1;
 
 pub fn add(suite: &mut Suite) {
     suite.serial("64 MiB take a bounded multiple of memory, borrowed and owned", &LO, bounded);
+    suite.serial("a call without memory ends alike for all, and smaller ones go on", &LO, lacking);
+    suite.serial(
+        "with however little memory, a call succeeds or fails for all",
+        &LO,
+        however_little,
+    );
+    suite.serial("a state that there is no memory for fails its sync, not its member", &LO, state);
 }
 
 fn bounded() -> Result<()> {
@@ -46,3 +58,120 @@ const OVER_MAX_NATIVE: f64 = 3.0;
 
 /// Gloo works in one block of memory.
 const OVER_MAX_GLOO: f64 = 1.5;
+
+/// Gives all members an order; one of them may take only so much address space more for it.
+fn scarce(group: &mut Group, order: &Value, room: u64, kind: &str) -> Result<Vec<Value>> {
+    for (index, peer) in group.peers.iter_mut().enumerate() {
+        let mut order = order.clone();
+        if index == POOR {
+            order["room"] = room.into();
+        }
+        peer.order(&order)?;
+    }
+    group.events(|_| true, kind, PATIENCE)
+}
+
+/// Each kind of call, in a size for which the member has no memory; the caller's own buffers exist
+/// before its address space is limited.
+fn lacking() -> Result<()> {
+    let mut group = Group::up("lo", 3)?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    let before = group.peers[0].status()?;
+    let large = [
+        json!({"do": "all_reduce", "len": LEN}),
+        json!({"do": "all_reduce", "len": LEN, "owned": true}),
+        json!({"do": "all_reduce", "len": LEN, "codec": "int8"}),
+        json!({"do": "reduce", "len": LEN, "root": POOR}),
+        json!({"do": "reduce_scatter", "len": 3 * LEN}),
+        json!({"do": "broadcast", "len": LEN}),
+        json!({"do": "all_gather", "len": LEN / 2}),
+        json!({"do": "gather", "len": LEN / 2, "root": POOR}),
+        json!({"do": "scatter", "len": LEN, "root": 0}),
+        json!({"do": "all_to_all", "len": LEN / 2}),
+        json!({"do": "step", "lens": [1000, LEN, 1000]}),
+        json!({"do": "gradients", "lens": [1000, LEN, 1000]}),
+        json!({"do": "gradients", "lens": [1000, LEN], "coded": true}),
+    ];
+    for order in large {
+        let events = scarce(&mut group, &order, 32 * MIB, "done")?;
+        all_failed(&events, "memory").with_context(|| format!("{order}"))?;
+        for event in &events {
+            let message = event["message"].as_str().unwrap_or_default();
+            ensure!(message == events[0]["message"], "told differently: {events:?}");
+            ensure!(message.contains("p2") && message.contains("bytes of memory"), "{message}");
+            ensure!(event["retryable"] == false, "{event}");
+        }
+        // The same with memory for it, but smaller.
+        all_exact(&scarce(&mut group, &smaller(&order), 32 * MIB, "done")?)
+            .with_context(|| format!("after {order}"))?;
+    }
+    let after = group.peers[POOR].status()?;
+    ensure!(after["view"]["id"] == before["view"]["id"], "the View was replaced: {before} {after}");
+    ensure!(after["counters"]["misbehaviours"] == 0, "{after}");
+    Ok(())
+}
+
+fn smaller(order: &Value) -> Value {
+    let mut order = order.clone();
+    // What is rounded is compared by its hash alone.
+    for word in ["codec", "coded"] {
+        order.as_object_mut().map(|words| words.remove(word));
+    }
+    if order["len"].is_u64() {
+        order["len"] = 5001.into();
+    } else {
+        order["lens"] = json!([1000, 5001]);
+    }
+    order
+}
+
+/// The room grows until the call succeeds, so that on the way each of its allocations is one that
+/// there is no memory for.
+fn however_little() -> Result<()> {
+    for (codec, owned) in [("none", false), ("none", true), ("int8", false)] {
+        let mut group = Group::up("lo", 3)?;
+        let order = json!({"do": "all_reduce", "len": LEN / 2, "codec": codec, "owned": owned});
+        let (mut room, mut failed) = (8 * MIB, 0);
+        loop {
+            let events = scarce(&mut group, &order, room, "done")?;
+            if events.iter().all(|event| event["ok"] == true) {
+                break;
+            }
+            all_failed(&events, "memory").with_context(|| format!("{order} with {room}"))?;
+            failed += 1;
+            room += 9 * MIB;
+            ensure!(room < 512 * MIB, "it never has enough");
+        }
+        println!("measured: {order} fails {failed} times and succeeds with {} MiB", room / MIB);
+        ensure!(failed > 0, "it takes no memory");
+        all_exact(&group.all(&json!({"do": "all_reduce", "len": 5001}), "done")?)?;
+    }
+    Ok(())
+}
+
+/// The others hold a state of 64 MiB; the one that comes back has room for half of it.
+fn state() -> Result<()> {
+    let mut group = Group::up("lo", 3)?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    group.peers[POOR].process().kill()?;
+    group.restart(POOR)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    group.meet()?;
+    let order = json!({"do": "sync", "version": 1, "bytes": 4 * LEN, "seed": 3});
+    let own = json!({"do": "sync", "version": 0, "bytes": 10, "seed": 4});
+    for (room, code) in [(Some(32 * MIB), "memory"), (None, "")] {
+        for (index, peer) in group.peers.iter_mut().enumerate() {
+            let mut order = if index == POOR { own.clone() } else { order.clone() };
+            if let Some(room) = room.filter(|_| index == POOR) {
+                order["room"] = room.into();
+            }
+            peer.order(&order)?;
+        }
+        let events = group.events(|_| true, "synced", PATIENCE)?;
+        if room.is_some() {
+            all_failed_as(&events, &[code])?;
+        } else {
+            all_exact(&events)?;
+        }
+    }
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5001}), "done")?)
+}

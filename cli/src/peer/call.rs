@@ -7,6 +7,7 @@ use super::numbers::{
     Input, Number, hash, hash_bytes, input, is_close, is_exact, is_part_of, same,
 };
 use super::report::{emit, ms};
+use super::scarce::Scarce;
 use potluck::{AllReduce, Bf16, Coarsest, Codec, Context, Error, F16, ReduceOp};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -45,6 +46,8 @@ pub struct Reduction {
     /// Use `all_reduce_owned`.
     #[serde(default)]
     owned: bool,
+    /// Leave this many bytes of address space to the call.
+    room: Option<u64>,
 }
 
 /// A collective without reduction. `len` is the length of one rank's part.
@@ -57,6 +60,8 @@ pub struct Copying {
     root: usize,
     #[serde(default)]
     dtype: Type,
+    /// Leave this many bytes of address space to the call.
+    room: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -148,7 +153,9 @@ impl Calls<'_> {
             Order::Recv(m) => self.recv(&m).await,
             Order::Step(s) => self.step(&s).await,
             Order::Barrier => self.barrier().await,
-            Order::Sync { version, bytes, seed } => self.sync(version, bytes, seed).await,
+            Order::Sync { version, bytes, seed, room } => {
+                self.sync(version, bytes, seed, room).await;
+            }
             other => emit(
                 &json!({"event": "error", "code": "order", "message": format!("not a call: {other:?}")}),
             ),
@@ -186,7 +193,9 @@ impl Calls<'_> {
         if let Some(after) = r.deadline_ms {
             call = call.deadline(Duration::from_millis(after));
         }
+        let scarce = r.room.map(Scarce::leaving);
         let outcome = Milestone::passed_by(mark, call).await;
+        drop(scarce);
         let took = (SystemTime::now(), started.elapsed());
         let good = match (&outcome, r.codec) {
             (Err(_), _) => same(&buffer, &input(r.input(), rank, r.len)),
@@ -220,7 +229,9 @@ impl Calls<'_> {
         let given: Vec<T> = input(r.input(), rank, r.len);
         let before = self.context.fold_order::<T>(r.len);
         let started = Instant::now();
+        let scarce = r.room.map(Scarce::leaving);
         let outcome = self.context.all_reduce_owned(given).op(r.op.reduce()).await;
+        drop(scarce);
         let took = (SystemTime::now(), started.elapsed());
         let (outcome, buffer) = match outcome {
             Ok(result) => (Ok(()), result),
@@ -268,7 +279,9 @@ impl Calls<'_> {
         let rank = self.context.rank();
         let mut buffer: Vec<T> = input(from, rank, c.len);
         let started = Instant::now();
+        let scarce = c.room.map(Scarce::leaving);
         let outcome = self.context.broadcast(c.root, &mut buffer).await;
+        drop(scarce);
         let took = (SystemTime::now(), started.elapsed());
         let expected = input(from, if outcome.is_ok() { c.root } else { rank }, c.len);
         emit(&done(
@@ -285,7 +298,9 @@ impl Calls<'_> {
         let size = self.context.size();
         let buffer: Vec<T> = input(from, self.context.rank(), c.len);
         let started = Instant::now();
+        let scarce = c.room.map(Scarce::leaving);
         let outcome = self.context.all_gather(&buffer).await;
+        drop(scarce);
         let took = (SystemTime::now(), started.elapsed());
         match outcome {
             Ok(gathered) => {
@@ -310,7 +325,9 @@ impl Calls<'_> {
         let given: Vec<T> = input(r.input(), rank, r.len);
         let mut buffer = given.clone();
         let started = Instant::now();
+        let scarce = r.room.map(Scarce::leaving);
         let outcome = self.context.reduce(r.root, &mut buffer).op(op).await;
+        drop(scarce);
         let took = (SystemTime::now(), started.elapsed());
         let good = if outcome.is_ok() && rank == r.root {
             let order = self.context.reduce_order::<T>(r.root, r.len);
@@ -325,7 +342,9 @@ impl Calls<'_> {
         let op = r.op.reduce();
         let buffer: Vec<T> = input(r.input(), self.context.rank(), r.len);
         let started = Instant::now();
+        let scarce = r.room.map(Scarce::leaving);
         let outcome = self.context.reduce_scatter(&buffer).op(op).await;
+        drop(scarce);
         let took = (SystemTime::now(), started.elapsed());
         let (size, shard) = (self.context.size(), self.context.shard(r.len));
         let order = self.context.reduce_scatter_order::<T>(r.len);
@@ -338,7 +357,9 @@ impl Calls<'_> {
         let (rank, size) = (self.context.rank(), self.context.size());
         let buffer: Vec<T> = input(Input::Seed(c.seed), rank, c.len);
         let started = Instant::now();
+        let scarce = c.room.map(Scarce::leaving);
         let outcome = self.context.gather(c.root, &buffer).await;
+        drop(scarce);
         let took = (SystemTime::now(), started.elapsed());
         tell_own(outcome, took, |own| match own {
             Some(all) => rank == c.root && same(all, &everybodys(c, size)),
@@ -352,7 +373,9 @@ impl Calls<'_> {
         let given: Vec<T> = input(Input::Seed(!c.seed), rank, c.len);
         let mut out = given.clone();
         let started = Instant::now();
+        let scarce = c.room.map(Scarce::leaving);
         let outcome = self.context.scatter(c.root, parts.as_deref(), &mut out).await;
+        drop(scarce);
         let took = (SystemTime::now(), started.elapsed());
         let expected =
             if outcome.is_ok() { input(Input::Seed(c.seed), rank, c.len) } else { given };
@@ -364,7 +387,9 @@ impl Calls<'_> {
         let row = |from: usize| -> Vec<T> { input(Input::Seed(c.seed), from, c.len * size) };
         let buffer = row(rank);
         let started = Instant::now();
+        let scarce = c.room.map(Scarce::leaving);
         let outcome = self.context.all_to_all(&buffer).await;
+        drop(scarce);
         let took = (SystemTime::now(), started.elapsed());
         let part = rank * c.len..(rank + 1) * c.len;
         tell_own(outcome, took, |own| {
@@ -386,13 +411,15 @@ impl Calls<'_> {
         ));
     }
 
-    async fn sync(self, version: u64, bytes: usize, seed: u64) {
+    async fn sync(self, version: u64, bytes: usize, seed: u64, room: Option<u64>) {
         let given: Vec<u8> = (0..bytes as u64)
             .map(|i| (i.wrapping_mul(seed.wrapping_add(version) | 1) >> 3) as u8)
             .collect();
         let mut state = given.clone();
         let started = Instant::now();
+        let scarce = room.map(Scarce::leaving);
         let outcome = self.context.sync(version, &mut state).await;
+        drop(scarce);
         let took = (SystemTime::now(), started.elapsed());
         let verdict = verdict(outcome.is_ok() || state == given, "exact");
         let mut event = done("synced", outcome, verdict, &hash_bytes(&state), took);

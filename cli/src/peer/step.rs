@@ -4,6 +4,7 @@ use super::call::{Calls, done, verdict};
 use super::milestone::{Milestone, all_reduced};
 use super::numbers::{Input, hash, input, is_exact, same};
 use super::report::emit;
+use super::scarce::Scarce;
 use potluck::ReduceOp;
 use serde::Deserialize;
 use std::time::{Instant, SystemTime};
@@ -16,6 +17,8 @@ pub struct Step {
     seed: u64,
     /// Report when this share of the expected received bytes has arrived, 0 to 1.
     report_at: Option<f64>,
+    /// Leave this many bytes of address space to the step.
+    room: Option<u64>,
 }
 
 impl Calls<'_> {
@@ -31,11 +34,13 @@ impl Calls<'_> {
         let mark =
             s.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
         let started = Instant::now();
+        let scarce = s.room.map(Scarce::leaving);
         let mut step = self.context.step();
         for buffer in &mut buffers {
             step.all_reduce(buffer);
         }
         let outcome = Milestone::passed_by(mark, step.commit()).await;
+        drop(scarce);
         let took = (SystemTime::now(), started.elapsed());
         let is_right = |(i, buffer): (usize, &Vec<f32>)| match outcome {
             Ok(()) => is_exact(self.context, &before[i], ReduceOp::Sum, from(i), buffer),

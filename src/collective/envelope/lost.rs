@@ -111,7 +111,8 @@ mod tests {
     use crate::collective::{Pool, Staging};
 
     fn result(bytes: usize) -> Decided {
-        let output = Some(Staging { blocks: vec![Pool::new().block(bytes).expect("there is memory")] });
+        let output =
+            Some(Staging { blocks: vec![Pool::new().block(bytes).expect("there is memory")] });
         Decided { output, ..without_bytes() }
     }
 

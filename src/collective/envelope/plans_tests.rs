@@ -123,8 +123,8 @@ fn a_call_whose_input_cannot_be_held_fails_and_no_other() {
     group.begin_all(&held, sum(Mode::PerOp), &inputs());
     let reason = AbortReason::Memory { bytes: copy_bytes as u64 };
     let cause = AbortCause { reason, by: Rank(1) };
-    for rank in 0..SIZE {
-        assert_eq!(group.decided(rank, lacking[rank]).outcome, Outcome::Aborted(cause));
+    for (rank, op) in lacking.iter().enumerate() {
+        assert_eq!(group.decided(rank, *op).outcome, Outcome::Aborted(cause));
     }
     let inputs_kept = |rank: usize| group.members[rank].lock().plans.held_now();
     assert_eq!([0, 1, 2].map(inputs_kept), [1; 3], "what has failed is kept no longer");
