@@ -50,8 +50,9 @@ const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(1);
 const SPARE_AFTER_MS: f64 = 25_000.0;
 
-/// A disturbed burst is repeated after half a minute of calls.
-const RISEN_WITHIN: Duration = Duration::from_secs(120);
+/// A disturbed burst is repeated after half a minute of calls, and on a busy processor several are
+/// disturbed.
+const RISEN_WITHIN: Duration = Duration::from_secs(300);
 
 /// More than a link of 20 Mbit/s carries, and less than one of 200 Mbit/s reaches on a busy
 /// processor.
