@@ -74,9 +74,6 @@ fn scarce(group: &mut Group, order: &Value, room: u64, kind: &str) -> Result<Vec
 /// Each kind of call, in a size for which the member has no memory; the caller's own buffers exist
 /// before its address space is limited.
 fn lacking() -> Result<()> {
-    let mut group = Group::up("lo", 3)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
-    let before = group.peers[0].status()?;
     let large = [
         json!({"do": "all_reduce", "len": LEN}),
         json!({"do": "all_reduce", "len": LEN, "owned": true}),
@@ -85,7 +82,7 @@ fn lacking() -> Result<()> {
         json!({"do": "reduce_scatter", "len": 3 * LEN}),
         json!({"do": "broadcast", "len": LEN}),
         json!({"do": "all_gather", "len": LEN / 2}),
-        json!({"do": "gather", "len": LEN / 2, "root": POOR}),
+        json!({"do": "gather", "len": LEN, "root": POOR}),
         json!({"do": "scatter", "len": LEN, "root": 0}),
         json!({"do": "all_to_all", "len": LEN / 2}),
         json!({"do": "step", "lens": [1000, LEN, 1000]}),
@@ -93,6 +90,10 @@ fn lacking() -> Result<()> {
         json!({"do": "gradients", "lens": [1000, LEN], "coded": true}),
     ];
     for order in large {
+        // A group for each: what a pool has kept of one call would do for the next.
+        let mut group = Group::up("lo", 3)?;
+        all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+        let before = group.peers[0].status()?;
         let events = scarce(&mut group, &order, 32 * MIB, "done")?;
         all_failed(&events, "memory").with_context(|| format!("{order}"))?;
         for event in &events {
@@ -104,10 +105,11 @@ fn lacking() -> Result<()> {
         // The same with memory for it, but smaller.
         all_exact(&scarce(&mut group, &smaller(&order), 32 * MIB, "done")?)
             .with_context(|| format!("after {order}"))?;
+        let after = group.peers[POOR].status()?;
+        let is_same = after["view"]["id"] == before["view"]["id"];
+        ensure!(is_same, "the View was replaced: {before} {after}");
+        ensure!(after["counters"]["misbehaviours"] == 0, "{after}");
     }
-    let after = group.peers[POOR].status()?;
-    ensure!(after["view"]["id"] == before["view"]["id"], "the View was replaced: {before} {after}");
-    ensure!(after["counters"]["misbehaviours"] == 0, "{after}");
     Ok(())
 }
 
@@ -130,7 +132,8 @@ fn smaller(order: &Value) -> Value {
 fn however_little() -> Result<()> {
     for (codec, owned) in [("none", false), ("none", true), ("int8", false)] {
         let mut group = Group::up("lo", 3)?;
-        let order = json!({"do": "all_reduce", "len": LEN / 2, "codec": codec, "owned": owned});
+        // More than the C library reserves for each thread, which a limit does not touch.
+        let order = json!({"do": "all_reduce", "len": 3 * LEN / 2, "codec": codec, "owned": owned});
         let (mut room, mut failed) = (8 * MIB, 0);
         loop {
             let events = scarce(&mut group, &order, room, "done")?;
@@ -139,8 +142,8 @@ fn however_little() -> Result<()> {
             }
             all_failed(&events, "memory").with_context(|| format!("{order} with {room}"))?;
             failed += 1;
-            room += 9 * MIB;
-            ensure!(room < 512 * MIB, "it never has enough");
+            room += 27 * MIB;
+            ensure!(room < 1024 * MIB, "it never has enough");
         }
         println!("measured: {order} fails {failed} times and succeeds with {} MiB", room / MIB);
         ensure!(failed > 0, "it takes no memory");
