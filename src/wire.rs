@@ -10,7 +10,7 @@
 use std::fmt;
 
 /// Version of the wire protocol. Peers with another version are listed, but never joined.
-pub const PROTOCOL_VERSION: u8 = 2;
+pub const PROTOCOL_VERSION: u8 = 1;
 
 /// A value with one canonical byte form.
 pub trait Encode {

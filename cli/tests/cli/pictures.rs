@@ -169,7 +169,7 @@ pub fn three_machines() -> Result<()> {
 const FIELDS: &str = "\
     alone counters.committed counters.links counters.misbehaviours counters.other_versions counters.overloads counters.strangers counters.views \
     duplicates gloo interfaces.addresses interfaces.dropped interfaces.heard interfaces.interface interfaces.queries interfaces.skipped \
-    interfaces.text name namespace node ok open peers.address peers.name peers.node peers.rtt_us peers.through port quarantined reasons running state state_text \
+    interfaces.text name namespace node ok open peers.address peers.forwarded peers.name peers.node peers.rtt_us peers.through port quarantined reasons running state state_text \
     topology.engine topology.forecasts.bytes topology.forecasts.us topology.links.a topology.links.b topology.links.back.kind \
     topology.links.back.medium topology.links.there.medium topology.links.back.rate_bps topology.links.back.rtt_us topology.links.back.share_ppm topology.links.path topology.links.path.interface \
     topology.links.path.local topology.links.path.remote topology.links.there.kind topology.links.there.rate_bps topology.links.there.rtt_us \
