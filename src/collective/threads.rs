@@ -42,7 +42,7 @@ impl Threads {
 
     /// Gives the next threads a stack of this size. One that no machine has room for makes their
     /// start fail.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "gloo"))]
     pub fn set_stack_bytes(&self, bytes: usize) {
         self.stack_bytes.store(bytes, Ordering::Relaxed);
     }

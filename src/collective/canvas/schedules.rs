@@ -12,7 +12,9 @@ use shuttle::thread;
 
 /// A result of two parts of two bytes, in memory that no pool wants back.
 pub(super) fn canvas() -> Arc<Canvas> {
-    Canvas::new(Block::lent(Arc::new(vec![0u8; 4])), [2, 2].into_iter()).expect("they fit")
+    Canvas::new(Block::lent(Arc::new(vec![0u8; 4])), [2, 2].into_iter())
+        .expect("there is memory")
+        .expect("they fit")
 }
 
 /// Claims a part and writes `mark` to it, or reads what another thread has written there.
@@ -33,8 +35,9 @@ pub(super) fn write_or_read(canvas: &Arc<Canvas>, part: usize, mark: u8) -> bool
 fn hand_out() {
     let pool = Pool::new();
     let model = Block::lent(Arc::new(vec![0u8; 4]));
-    let memory = pool.like(&model).expect("bytes are lent");
-    let canvas = Canvas::new(memory, [2, 2].into_iter()).expect("they fit");
+    let memory = pool.like(&model).expect("there is memory").expect("bytes are lent");
+    let canvas =
+        Canvas::new(memory, [2, 2].into_iter()).expect("there is memory").expect("they fit");
     let sending: Vec<_> = [0, 1]
         .map(|part| {
             let (canvas, pool) = (Arc::clone(&canvas), pool.clone());
@@ -66,7 +69,7 @@ fn hand_out() {
     });
     let vec = taken.join().expect("no panic");
     // The memory that was traded in is the next one's.
-    let next = pool.like(&model).expect("bytes are lent");
+    let next = pool.like(&model).expect("there is memory").expect("bytes are lent");
     assert!(next.bytes() == [9; 4] && next.bytes().as_ptr() != vec.as_ptr());
     sending.into_iter().for_each(|thread| thread.join().expect("no panic"));
 }
