@@ -32,8 +32,6 @@ mod proposals;
 #[cfg(test)]
 mod proposals_tests;
 #[cfg(test)]
-mod renewal_tests;
-#[cfg(test)]
 mod row_tests;
 mod speaker;
 #[cfg(test)]
@@ -46,7 +44,7 @@ mod wires;
 
 pub use asleep::{MachineSleep, Sleep};
 pub use disk::{Disk, Store};
-pub use node::{Doors, NodeConfig, RENEW_AFTER, engine_reason, peer_at};
+pub use node::{Doors, NodeConfig, engine_reason, peer_at};
 pub use wires::{Unchanging, Wires, Wiring};
 
 use crate::collective::{Envelope, Meter};

@@ -64,18 +64,8 @@ impl MemoryWorld {
     /// Data links continue.
     pub fn sever(&self, a: IpAddr, b: IpAddr) {
         let world = self.lock();
-        let between = world.wires.iter().filter(|it| it.between == pair(a, b));
-        between.filter_map(|it| it.wire.upgrade()).for_each(|wire| wire.end());
-    }
-
-    /// The numbers of the oldest living connection between two hosts and of the newest one.
-    #[cfg(test)]
-    pub(crate) fn connections(&self, a: IpAddr, b: IpAddr) -> Option<(u64, u64)> {
-        let world = self.lock();
-        let lives = |wire: &&Connection| wire.between == pair(a, b) && wire.lives();
-        let mut numbers = world.wires.iter().filter(lives).map(|wire| wire.number);
-        let first = numbers.next()?;
-        Some((first, numbers.next_back().unwrap_or(first)))
+        let between = world.wires.iter().filter(|(ends, ..)| *ends == pair(a, b));
+        between.filter_map(|(_, wire, _)| wire.upgrade()).for_each(|wire| wire.end());
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
@@ -114,22 +104,8 @@ impl Net for MemoryNet {
 struct World {
     ports: BTreeMap<SocketAddr, mpsc::Sender<(MemoryStream, SocketAddr)>>,
     cuts: BTreeSet<Pair>,
-    wires: Vec<Connection>,
-    dialled: u64,
-}
-
-/// A connection that has been made.
-struct Connection {
-    number: u64,
-    between: Pair,
-    wire: Weak<Wire>,
-    cable: Weak<Cable>,
-}
-
-impl Connection {
-    fn lives(&self) -> bool {
-        self.wire.strong_count() + self.cable.strong_count() > 0
-    }
+    wires: Vec<(Pair, Weak<Wire>, Weak<Cable>)>,
+    dialled: u16,
 }
 
 type Pair = (IpAddr, IpAddr);
@@ -143,16 +119,15 @@ impl World {
         let Some(knock) = self.ports.get(&to).cloned() else {
             return Some(Err(io::ErrorKind::ConnectionRefused.into()));
         };
-        self.dialled += 1;
-        let from = SocketAddr::new(ip, EPHEMERAL | self.dialled as u16);
+        self.dialled = self.dialled.wrapping_add(1);
+        let from = SocketAddr::new(ip, EPHEMERAL | self.dialled);
         let (near, far) = MemoryStream::pair(from, to);
-        self.wires.retain(Connection::lives);
-        self.wires.push(Connection {
-            number: self.dialled,
-            between: pair(ip, to.ip()),
-            wire: Arc::downgrade(&near.wire),
-            cable: Arc::downgrade(&near.cable),
-        });
+        self.wires.retain(|(_, wire, cable)| wire.strong_count() + cable.strong_count() > 0);
+        self.wires.push((
+            pair(ip, to.ip()),
+            Arc::downgrade(&near.wire),
+            Arc::downgrade(&near.cable),
+        ));
         match knock.try_send((far, from)) {
             Ok(()) => Some(Ok(near)),
             Err(_) => Some(Err(io::ErrorKind::ConnectionRefused.into())),
@@ -160,7 +135,7 @@ impl World {
     }
 
     fn set(&self, between: Pair, passage: Passage) {
-        for Connection { wire, cable, .. } in self.wires.iter().filter(|it| it.between == between) {
+        for (_, wire, cable) in self.wires.iter().filter(|(pair, ..)| *pair == between) {
             if let Some(wire) = wire.upgrade() {
                 wire.set(passage);
             }

@@ -159,7 +159,6 @@ impl Host {
             },
             wiring: Wiring::none(),
             advertised: vec![SocketAddr::new(ip, port)],
-            renew_after: driver::RENEW_AFTER,
             known: Vec::new(),
             min_members: 2,
             seeded: crate::defect::Seeded::NONE,

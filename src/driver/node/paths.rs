@@ -34,8 +34,6 @@ use crate::view::{Rank, View, ViewDigest};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
 
 /// The known paths to other members, and the trials and redials in progress.
 #[derive(Default)]
@@ -62,7 +60,6 @@ struct Track {
     ours: Option<SocketAddr>,
     theirs: SocketAddr,
     path: PathProof,
-    since: Instant,
     /// The path to which it may be moved.
     offered: Option<Candidate>,
 }
@@ -73,17 +70,7 @@ struct Candidate {
     by: By,
     to: SocketAddr,
     ours: Option<SocketAddr>,
-    path: PathProof,
     bursts: Bursts,
-}
-
-/// What a move of a data link has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moved {
-    /// The connection, and with it the keys.
-    InPlace,
-    /// The path.
-    Elsewhere,
 }
 
 /// An end of a data link.
@@ -100,9 +87,7 @@ enum By {
 ///    |                            |                        |                             next path
 ///    `----------------------------+------------------------+-- else: drop, next path
 /// ```
-pub(super) struct Round {
-    /// Why the links shall move.
-    aim: Aim,
+struct Round {
     peer: Rank,
     member: MemberId,
     /// The rate of the path in use.
@@ -111,15 +96,6 @@ pub(super) struct Round {
     rest: VecDeque<SocketAddr>,
     /// When the present trial times out, in milliseconds.
     until: u64,
-}
-
-/// The reason for trying paths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aim {
-    /// A path may carry more than the present one.
-    Better,
-    /// The links are old: they move to new ones over the same path, and nothing is measured.
-    FreshKeys,
 }
 
 /// The stage of a trial.
@@ -167,16 +143,6 @@ impl Ways {
         self.awaited.clear();
     }
 
-    /// Whether links are being moved or redialled.
-    pub(super) fn is_busy(&self) -> bool {
-        self.round.is_some() || !self.redials.is_empty()
-    }
-
-    /// How long the data link with a peer has stood.
-    pub(super) fn age_of(&self, peer: Rank) -> Option<Duration> {
-        self.tracks.get(&peer).map(|track| track.since.elapsed())
-    }
-
     /// Makes all paths due for a trial.
     pub(super) fn network_changed(&mut self) {
         self.paths.forget_all();
@@ -185,28 +151,6 @@ impl Ways {
     /// Records that the peer has redialled because this path is broken.
     pub(super) fn is_broken(&mut self, now: u64, member: MemberId, way: SocketAddr) {
         self.paths.tried(now, member.node, way, Trial::Failed);
-    }
-}
-
-impl Round {
-    /// Trials of the paths `rest`; the present one carries `kbps`.
-    pub(super) fn of(
-        aim: Aim,
-        peer: Rank,
-        member: MemberId,
-        kbps: u32,
-        rest: VecDeque<SocketAddr>,
-    ) -> Round {
-        Round { aim, peer, member, kbps, on_trial: None, rest, until: 0 }
-    }
-}
-
-impl Track {
-    /// Whether a link over this path may take over. One over an unproven path only replaces another
-    /// one there.
-    fn may_move_over(&self, laid: &Laid) -> bool {
-        let is_same = !self.path.is_proven() && is_same_place(self.theirs, laid.theirs);
-        laid.path.is_proven() || is_same
     }
 }
 
@@ -220,8 +164,7 @@ impl Node {
             movable(link, Box::new(move || _ = events.try_send(Event::Moved { view, peer })));
         self.planning.rates.measure_over(peer, bursts);
         let Laid { ours, theirs, path, .. } = laid;
-        let since = Instant::now();
-        self.ways.tracks.insert(peer, Track { moves, ours, theirs, path, since, offered: None });
+        self.ways.tracks.insert(peer, Track { moves, ours, theirs, path, offered: None });
         link
     }
 
@@ -275,8 +218,7 @@ impl Node {
     /// Handles the rate of a burst to this peer: judges the trial, or tries the other paths, or
     /// reports the rate to all members.
     pub(super) fn timed(&mut self, peer: Rank, kbps: u32) {
-        let is_trial = |round: &Round| round.peer == peer && round.aim == Aim::Better;
-        if self.ways.round.as_ref().is_some_and(is_trial) {
+        if self.ways.round.as_ref().is_some_and(|round| round.peer == peer) {
             return self.judge(kbps);
         }
         let is_single = kbps > 0 && !self.is_exchange(peer);
@@ -290,15 +232,12 @@ impl Node {
         let member = self.envelope.as_ref().and_then(|e| e.view().member(peer)).map(|m| m.id);
         match member.filter(|_| !rest.is_empty()) {
             Some(member) => {
-                self.begin_round(Round::of(Aim::Better, peer, member, kbps, rest.into()));
+                self.ways.round =
+                    Some(Round { peer, member, kbps, on_trial: None, rest: rest.into(), until: 0 });
+                self.try_next();
             }
             None => self.path_rated(peer, kbps),
         }
-    }
-
-    pub(super) fn begin_round(&mut self, round: Round) {
-        self.ways.round = Some(round);
-        self.try_next();
     }
 
     fn path_rated(&mut self, peer: Rank, kbps: u32) {
@@ -314,12 +253,9 @@ impl Node {
         let Some(view) = self.envelope.as_ref().map(|e| (e.digest(), e.me())) else { return };
         let Some(round) = &mut self.ways.round else { return };
         let Some(to) = round.rest.pop_front() else {
-            let (aim, peer, kbps) = (round.aim, round.peer, round.kbps);
+            let (peer, kbps) = (round.peer, round.kbps);
             self.ways.round = None;
-            if aim == Aim::Better {
-                self.path_rated(peer, kbps);
-            }
-            return;
+            return self.path_rated(peer, kbps);
         };
         round.on_trial = Some((to, Stage::Dialled));
         round.until = now + TRIAL_MS;
@@ -344,10 +280,8 @@ impl Node {
         let now = self.now();
         let Some(round) = &mut self.ways.round else { return };
         if let Some((to, _)) = round.on_trial.take() {
-            crate::trace::debug!(peer = %round.member, %to, ?trial, aim = ?round.aim, "another path was tried");
-            if round.aim == Aim::Better {
-                self.ways.paths.tried(now, round.member.node, to, trial);
-            }
+            crate::trace::debug!(peer = %round.member, %to, ?trial, "another path was tried");
+            self.ways.paths.tried(now, round.member.node, to, trial);
         }
         if let Some(track) = self.ways.tracks.get_mut(&round.peer) {
             track.moves.withdraw();
@@ -386,7 +320,7 @@ impl Node {
             return;
         }
         let Some(laid) = link else { return self.drop_trial(Trial::Failed) };
-        if !self.may_move_over(peer, &laid) {
+        if !laid.path.is_proven() {
             self.drop_trial(Trial::Unproven);
         } else if !self.offer(view, peer, laid, By::Me) {
             self.drop_trial(Trial::Failed);
@@ -404,40 +338,29 @@ impl Node {
     ) {
         let is_current =
             self.envelope.as_ref().is_some_and(|e| e.digest() == view && !e.is_frozen());
-        let Some(laid) = laid(stream, session, from).filter(|_| is_current) else { return };
-        if !self.may_move_over(src, &laid) {
-            return;
-        }
+        let is_wanted = is_current && session.path.is_proven();
+        let Some(laid) = laid(stream, session, from).filter(|_| is_wanted) else { return };
         if self.offer(view, src, laid, By::Peer) {
             self.tell_rate(src, RateStep::Ready);
         }
     }
 
-    fn may_move_over(&self, peer: Rank, laid: &Laid) -> bool {
-        self.ways.tracks.get(&peer).is_some_and(|track| track.may_move_over(laid))
-    }
-
     fn offer(&mut self, view: ViewDigest, peer: Rank, laid: Laid, by: By) -> bool {
-        let Laid { link, ours, theirs: to, path } = laid;
-        let (link, bursts) = self.with_bursts(view, peer, link);
+        let (link, bursts) = self.with_bursts(view, peer, laid.link);
         let Some(track) = self.ways.tracks.get_mut(&peer).filter(|track| track.moves.offer(link))
         else {
             return false;
         };
-        track.offered = Some(Candidate { by, to, ours, path, bursts });
+        track.offered = Some(Candidate { by, to: laid.theirs, ours: laid.ours, bursts });
         true
     }
 
     /// The peer confirms the link over the path on trial.
     pub(super) fn on_path_ready(&mut self, peer: Rank) {
-        let aim = self.ways.round.as_ref().map(|round| round.aim);
         let Some(trial) = self.stage(peer).filter(|trial| trial.1 == Stage::Dialled) else {
             return;
         };
         trial.1 = Stage::Measured;
-        if aim == Some(Aim::FreshKeys) {
-            return self.prefer(0);
-        }
         if let Some(offered) = self.ways.tracks.get(&peer).and_then(|track| track.offered.as_ref())
         {
             offered.bursts.begin();
@@ -446,21 +369,14 @@ impl Node {
 
     /// Judges the path on trial by its rate.
     fn judge(&mut self, kbps: u32) {
-        let Some(round) = &self.ways.round else { return };
-        let Some((_, Stage::Measured)) = &round.on_trial else { return };
+        let Some(round) = &mut self.ways.round else { return };
+        let Some((to, stage @ Stage::Measured)) = &mut round.on_trial else { return };
         let is_detour = |track: &Track| !track.path.is_proven();
         let is_better = self.ways.tracks.get(&round.peer).is_some_and(is_detour)
             || u64::from(kbps) * 100 >= u64::from(round.kbps) * BETTER_PERCENT;
         if kbps == 0 || !is_better {
             return self.drop_trial(if kbps == 0 { Trial::Disturbed } else { Trial::Slower });
         }
-        self.prefer(kbps);
-    }
-
-    /// The links take the path on trial, which carries `kbps`: first the control link is redialled.
-    fn prefer(&mut self, kbps: u32) {
-        let Some(round) = &mut self.ways.round else { return };
-        let Some((to, stage @ Stage::Measured)) = &mut round.on_trial else { return };
         *stage = Stage::Taken(kbps);
         let (member, to) = (round.member, *to);
         if !self.redial(member, vec![to]) {
@@ -473,13 +389,12 @@ impl Node {
         let now = self.now();
         let Some(round) = &mut self.ways.round else { return };
         let Some((to, Stage::Taken(kbps))) = round.on_trial.take() else { return };
-        let (aim, peer, member) = (round.aim, round.peer, round.member);
+        let (peer, member) = (round.peer, round.member);
         round.kbps = kbps;
-        let before = self.ways.tracks.get(&peer).map(|track| track.theirs);
-        if let Some(before) = before.filter(|_| aim == Aim::Better) {
+        if let Some(before) = self.ways.tracks.get(&peer).map(|track| track.theirs) {
             self.ways.paths.tried(now, member.node, before, Trial::Slower);
-            self.ways.paths.tried(now, member.node, to, Trial::Taken);
         }
+        self.ways.paths.tried(now, member.node, to, Trial::Taken);
         self.move_track(peer);
         self.try_next();
     }
@@ -492,27 +407,20 @@ impl Node {
         let offered = self.ways.tracks.get(&peer).and_then(|track| track.offered.as_ref());
         let follows = offered.is_some_and(|candidate| candidate.by == By::Peer);
         if let Some(member) = envelope.view().member(peer).filter(|_| follows) {
-            let id = member.id;
-            if self.move_track(peer) == Some(Moved::Elsewhere) {
-                // This node's direction was measured over the previous path.
-                self.ways.changed.insert(id);
-            }
+            // This node's direction was measured over the previous path.
+            self.ways.changed.insert(member.id);
+            self.move_track(peer);
         }
     }
 
-    fn move_track(&mut self, peer: Rank) -> Option<Moved> {
-        let track = self.ways.tracks.get_mut(&peer)?;
-        let Candidate { to, ours, path, bursts, .. } = track.offered.take()?;
+    fn move_track(&mut self, peer: Rank) {
+        let Some(track) = self.ways.tracks.get_mut(&peer) else { return };
+        let Some(candidate) = track.offered.take() else { return };
         track.moves.go();
-        let ip = |at: Option<SocketAddr>| at.map(|at| at.ip());
-        let stays = ip(ours) == ip(track.ours) && is_same_place(to, track.theirs);
-        (track.ours, track.theirs, track.path, track.since) = (ours, to, path, Instant::now());
-        self.planning.rates.measure_over(peer, bursts);
-        if stays {
-            return Some(Moved::InPlace);
-        }
+        (track.ours, track.theirs) = (candidate.ours, candidate.to);
+        track.path = PathProof::Proven;
+        self.planning.rates.measure_over(peer, candidate.bursts);
         self.tell_path(peer);
-        Some(Moved::Elsewhere)
     }
 
     /// Reports the new path of the links with a member.
