@@ -211,28 +211,46 @@ impl Cause {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Aborted { cause } => write!(f, "the operation was given up, {cause}; the buffer is untouched"),
-            Error::ViewChanged => f.write_str("the group has changed before this call; take ctx.renewed() and call again"),
-            Error::Indeterminate => {
-                f.write_str("this node was cut off during the operation and cannot know its outcome; renew the context and sync")
+            Error::Aborted { cause } => {
+                write!(f, "the operation was given up, {cause}; the buffer is untouched")
             }
-            Error::NeedsSync => {
-                f.write_str("the members do not hold the same state yet; call ctx.sync(version, &mut state) first")
-            }
+            Error::ViewChanged => f.write_str(
+                "the group has changed before this call; take ctx.renewed() and call again",
+            ),
+            Error::Indeterminate => f.write_str(
+                "this node was cut off during the operation and cannot know its outcome; renew the \
+                 context and sync",
+            ),
+            Error::NeedsSync => f.write_str(
+                "the members do not hold the same state yet; call ctx.sync(version, &mut state) \
+                 first",
+            ),
             Error::LostResult { op } => {
-                write!(f, "the result of operation {op} was decided after its call was dropped; take or discard it first")
+                write!(
+                    f,
+                    "the result of operation {op} was decided after its call was dropped; take or \
+                     discard it first"
+                )
             }
             Error::Mismatch(calls) => calls.fmt(f),
             Error::Rejected(rejection) => write!(f, "the call cannot be carried out: {rejection}"),
-            Error::TooManyInFlight => f.write_str("64 operations are under way, or 32 messages; wait for some of them first"),
+            Error::TooManyInFlight => f.write_str(
+                "64 operations are under way, or 32 messages; wait for some of them first",
+            ),
             Error::NotEnoughPeers { present, wanted, waited } => {
                 let seconds = waited.as_secs_f64();
-                write!(f, "{present} of {wanted} members came within {seconds:.1} s; see `potluck status` for who is seen")
+                write!(
+                    f,
+                    "{present} of {wanted} members came within {seconds:.1} s; see `potluck \
+                     status` for who is seen"
+                )
             }
             Error::Config(problem) => problem.fmt(f),
             Error::Identity(problem) => problem.fmt(f),
             Error::Pairing(problem) => problem.fmt(f),
-            Error::Engine(fault @ EngineFault::Memory { .. }) => write!(f, "{fault}; the buffer is untouched"),
+            Error::Engine(fault @ EngineFault::Memory { .. }) => {
+                write!(f, "{fault}; the buffer is untouched")
+            }
             Error::Engine(fault) => write!(f, "the engine failed: {fault}"),
             Error::Closed => f.write_str("this node has left the group"),
         }
@@ -246,7 +264,8 @@ impl fmt::Display for Mismatched {
         let ((one, its), (other, theirs)) = (&self.one, &self.other);
         write!(
             f,
-            "{one} called {its} where {other} called {theirs}; make the program call the same on every rank"
+            "{one} called {its} where {other} called {theirs}; make the program call the same on \
+             every rank"
         )
     }
 }
@@ -277,7 +296,8 @@ impl fmt::Display for Cause {
             Cause::NonFinite { on: Some(peer) } => {
                 write!(
                     f,
-                    "because there is a NaN or an infinity in the numbers of {peer} or in the result"
+                    "because there is a NaN or an infinity in the numbers of {peer} or in the \
+                     result"
                 )
             }
             Cause::Dropped { by: None } => f.write_str("because the call was dropped"),
@@ -299,24 +319,37 @@ impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigProblem::NoClusterKey => f.write_str(
-                "there is no cluster key: run `potluck up` on the first machine to make one, and `potluck join` on this one to enter it, with the code that `potluck invite` shows there",
+                "there is no cluster key: run `potluck up` on the first machine to make one, and \
+                 `potluck join` on this one to enter it, with the code that `potluck invite` shows \
+                 there",
             ),
             ConfigProblem::BadKey(why) => write!(f, "the cluster key cannot be used: {why}"),
             ConfigProblem::BadNamespace(why) => write!(f, "the namespace cannot be used: {why}"),
             ConfigProblem::BadPeer(why) => write!(f, "a peer cannot be used: {why}"),
             ConfigProblem::BadInterfaces(why) => write!(f, "the interfaces cannot be used: {why}"),
-            ConfigProblem::BadMinMembers(n) => write!(f, "min_members is {n}; it must be between 1 and 16"),
+            ConfigProblem::BadMinMembers(n) => {
+                write!(f, "min_members is {n}; it must be between 1 and 16")
+            }
             ConfigProblem::BadPartition(why) => write!(
                 f,
-                "POTLUCK_PARTITION cannot be used: {why}; it must be continue:N, majority:ID,ID,... or all:ID,ID,... with the public keys \
-                 of all nodes"
+                "POTLUCK_PARTITION cannot be used: {why}; it must be continue:N, \
+                 majority:ID,ID,... or all:ID,ID,... with the public keys of all nodes"
             ),
             ConfigProblem::BadRoster(problem) => write!(f, "the roster cannot be used: {problem}"),
-            ConfigProblem::BadEngine(text) => write!(f, "POTLUCK_ENGINE is {text:?}; it must be auto, native or gloo"),
-            ConfigProblem::NoGloo => f.write_str("this build of potluck has no Gloo: build it with the feature `gloo`, see docs/gloo.md"),
-            ConfigProblem::NoPort(kind) => write!(f, "no TCP port could be opened ({kind}); is networking up?"),
+            ConfigProblem::BadEngine(text) => {
+                write!(f, "POTLUCK_ENGINE is {text:?}; it must be auto, native or gloo")
+            }
+            ConfigProblem::NoGloo => f.write_str(
+                "this build of potluck has no Gloo: build it with the feature `gloo`, see \
+                 docs/gloo.md",
+            ),
+            ConfigProblem::NoPort(kind) => {
+                write!(f, "no TCP port could be opened ({kind}); is networking up?")
+            }
             ConfigProblem::NoDiscovery(why) => write!(f, "discovery cannot start: {why}"),
-            ConfigProblem::NoHome => f.write_str("there is no place for files: set HOME or POTLUCK_HOME"),
+            ConfigProblem::NoHome => {
+                f.write_str("there is no place for files: set HOME or POTLUCK_HOME")
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::pairing::{Doors, InvitationEnd, PairingCode, Terms, Visit, Welcome, W
 use crate::start::{choose, discover, home_of, lookup, name_of, namespace_of};
 use crate::topology::Interface;
 use crate::topology::interfaces::inventory;
+use crate::trace;
 use crate::wire::PROTOCOL_VERSION;
 use crate::wires::MachineWires;
 use std::fmt;
@@ -244,7 +245,7 @@ fn advert_of(code: &PairingCode, port: u16) -> Result<Advert> {
 /// Multicast discovery; where it cannot start, joiners have to name this machine.
 fn announced(config: &Config, chosen: &[Interface]) -> Box<dyn Discovery> {
     discover(config, chosen).unwrap_or_else(|problem| {
-        tracing::warn!(%problem, "only machines that are told this one's address find it");
+        trace::warn!(%problem, "only machines that are told this one's address find it");
         Box::new(Medium::new().node())
     })
 }

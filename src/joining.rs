@@ -13,6 +13,7 @@ use crate::link::{Bind, TcpNet};
 use crate::pairing::{Found, Hints, Kept, PairingCode, Receipt, seek};
 use crate::start::{choose, discover, home_of, lookup, name_of, namespace_of};
 use crate::topology::interfaces::inventory;
+use crate::trace;
 use crate::wires::MachineWires;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -102,7 +103,7 @@ async fn join(config: &Config, code: PairingCode, other: OtherKey) -> Result<Pai
     let stored = store(&namespace, &home, &welcome.key, other);
     let kept = if stored.is_ok() { Kept::Stored } else { Kept::Declined };
     if let Err(trouble) = reply.send(&Receipt { kept, name: name_of(config) }).await {
-        tracing::debug!(%trouble, "the other machine may not know that the key has arrived");
+        trace::debug!(%trouble, "the other machine may not know that the key has arrived");
     }
     Ok(Paired {
         file: home.cluster_key_path(&namespace),

@@ -23,6 +23,7 @@ use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire, quick_suit
 use crate::partition::Partition;
 use crate::topology::interfaces::inventory;
 use crate::topology::{Interface, InterfaceFilter};
+use crate::trace;
 use crate::wire::Decode;
 use crate::wires::MachineWires;
 use std::collections::BTreeMap;
@@ -153,8 +154,8 @@ fn node_config(
     }
 }
 
-/// The broken rule that `POTLUCK_DEFECT` names, in a build that has them. A name that is unknown is a
-/// panic: a test must not run without its defect.
+/// The broken rule that `POTLUCK_DEFECT` names, in a build that has them. A name that is unknown is
+/// a panic: a test must not run without its defect.
 fn seeded() -> Seeded {
     #[cfg(potluck_defects)]
     if let Some(name) = lookup("POTLUCK_DEFECT").filter(|name| !name.is_empty()) {
@@ -304,7 +305,7 @@ pub(crate) fn discover(config: &Config, chosen: &[Interface]) -> Result<Box<dyn 
             Err(Error::Config(ConfigProblem::NoDiscovery(problem.to_string())))
         }
         Err(problem) => {
-            crate::trace::warn!(%problem, "only the peers named by hand are tried");
+            trace::warn!(%problem, "only the peers named by hand are tried");
             Ok(Box::new(Medium::new().node()))
         }
     }
@@ -326,7 +327,7 @@ async fn fixed_peers(config: &Config) -> Result<Vec<SocketAddr>> {
             match peer.resolve().await {
                 Ok(found) => addresses.extend(found),
                 Err(problem) => {
-                    crate::trace::warn!(peer = peer.host(), %problem, "a peer is left out");
+                    trace::warn!(peer = peer.host(), %problem, "a peer is left out");
                 }
             }
         }

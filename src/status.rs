@@ -40,8 +40,8 @@ pub struct Status {
     /// other process or was informed of it. The earlier process keeps its place, the later one is
     /// refused.
     pub duplicates: Vec<NodeId>,
-    /// Nodes that were lost three times within a minute, or withheld a vote; they are kept out for a
-    /// while if enough others are present.
+    /// Nodes that were lost three times within a minute, or withheld a vote; they are kept out for
+    /// a while if enough others are present.
     pub quarantined: Vec<Quarantined>,
     /// How long this node has been waiting for its disk to store state that it may not promise
     /// before; `None` while it is not waiting.
@@ -150,13 +150,16 @@ impl fmt::Display for AloneBecause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AloneBecause::Skipped(skip) => write!(f, "not used: {skip}"),
-            AloneBecause::NothingHeard => {
-                f.write_str("nobody is heard: nobody else runs there, or multicast does not get through")
+            AloneBecause::NothingHeard => f.write_str(
+                "nobody is heard: nobody else runs there, or multicast does not get through",
+            ),
+            AloneBecause::OnlyOthers => {
+                f.write_str("only nodes of other clusters or versions are heard")
             }
-            AloneBecause::OnlyOthers => f.write_str("only nodes of other clusters or versions are heard"),
-            AloneBecause::NoLink => {
-                f.write_str("nodes of this cluster are heard and not reached: a firewall, or they refuse this one")
-            }
+            AloneBecause::NoLink => f.write_str(
+                "nodes of this cluster are heard and not reached: a firewall, or they refuse this \
+                 one",
+            ),
         }
     }
 }
@@ -326,7 +329,8 @@ impl Status {
         }
         if let State::KeptOut { by, left } = &self.state {
             reasons.push(format!(
-                "{by} keeps this node out for {} s more: it was lost three times within a minute, or answered and did not vote",
+                "{by} keeps this node out for {} s more: it was lost three times within a minute, \
+                 or answered and did not vote",
                 left.as_secs()
             ));
         }
@@ -336,7 +340,8 @@ impl Status {
         if let Some(waits) = self.disk_waits.filter(|waits| *waits >= Duration::from_secs(1)) {
             let seconds = waits.as_secs();
             reasons.push(format!(
-                "this node has waited {seconds} s for its disk and can agree to nothing before: is it full, or its home not writable?"
+                "this node has waited {seconds} s for its disk and can agree to nothing before: is \
+                 it full, or its home not writable?"
             ));
         }
         if let Some(waiting) = self.waiting.as_ref().filter(|w| w.since >= Duration::from_secs(1)) {
@@ -370,7 +375,8 @@ impl Status {
             named.unwrap_or_else(|| node.to_string())
         };
         format!(
-            "two processes use the identity of {whose}: one of them was started from a copied folder; give it its own"
+            "two processes use the identity of {whose}: one of them was started from a copied \
+             folder; give it its own"
         )
     }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::process::ExitCode;
 
 /// The text on exit codes in `--help`.
-pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no or too few peers, 4 a peer was lost, \
-5 another version, 6 the cluster key or the pairing code is missing or wrong, 130 interrupted.";
+pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no or too few peers, 4 a \
+peer was lost, 5 another version, 6 the cluster key or the pairing code is missing or wrong, 130 interrupted.";
 
 /// An exit code. The numbers are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

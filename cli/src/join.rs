@@ -53,7 +53,8 @@ impl Join {
             return self.by_code(&text, output).await;
         }
         if !self.code.is_empty() {
-            let sentence = "only a code may stand on the command line, as 42-1234-5678: others can see it. Type a key at the prompt";
+            let sentence = "only a code may stand on the command line, as 42-1234-5678: others \
+                can see it. Type a key at the prompt";
             return Err(Stop::with(Exit::Usage, "usage", sentence));
         }
         self.by_key(&text, output)
@@ -64,8 +65,11 @@ impl Join {
             _ if !self.code.is_empty() => Ok(Zeroizing::new(self.code.join(" "))),
             Some(file) => prompt::secret_of(file),
             None => {
-                prompt::secret("Code (shown by `potluck invite` on a machine that is in) or cluster key (`potluck key --show`): ")
-                    .await
+                prompt::secret(
+                    "Code (shown by `potluck invite` on a machine that is in) or cluster key \
+                     (`potluck key --show`): ",
+                )
+                .await
             }
         }
     }
@@ -142,7 +146,8 @@ fn refused(error: Error) -> anyhow::Error {
             Exit::Key,
             "other-key-stored",
             format!(
-                "{}: a different cluster key is stored here. Keep both with --namespace NAME, or leave that cluster with --replace",
+                "{}: a different cluster key is stored here. Keep both with --namespace NAME, or \
+                 leave that cluster with --replace",
                 path.display()
             ),
         ),

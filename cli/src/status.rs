@@ -55,7 +55,8 @@ impl Ask {
             let flag = self.which.flag();
             let namespace = keys.namespace();
             let sentence = format!(
-                "no node of namespace {namespace} runs on this machine, so there is nothing to draw: potluck up{flag}"
+                "no node of namespace {namespace} runs on this machine, so there is nothing to \
+                 draw: potluck up{flag}"
             );
             return Err(Stop::with(Exit::NoPeers, "not-running", sentence));
         }

@@ -90,7 +90,8 @@ impl Up {
         match (keys.cluster_key()?, self.new) {
             (Some(_), false) => return Ok(()),
             (Some(_), true) => {
-                let sentence = "this machine has a cluster key already: choose another --namespace for a new cluster";
+                let sentence = "this machine has a cluster key already: choose another \
+                    --namespace for a new cluster";
                 return Err(Stop::with(Exit::Usage, "key-exists", sentence));
             }
             (None, true) => {}
@@ -124,22 +125,25 @@ impl Up {
         };
         if let Some((_, at)) = at(Kinship::Other) {
             let sentence = format!(
-                "a cluster is on this network{at}, so no key was made. To enter it type: potluck join CODE{flag} (there, \
-                 `potluck invite` shows a code). To make another cluster beside it: potluck up --new{flag}"
+                "a cluster is on this network{at}, so no key was made. To enter it type: potluck \
+                 join CODE{flag} (there, `potluck invite` shows a code). To make another cluster \
+                 beside it: potluck up --new{flag}"
             );
             return Err(Stop::with(Exit::Key, "cluster-here", sentence));
         }
         if let Some((_, at)) = at(Kinship::Invitation) {
             let sentence = format!(
-                "a cluster on this network invites{at}, so no key was made. To enter it type: potluck join CODE, with the code that \
-                 is shown there. To make another cluster beside it: potluck up --new{flag}"
+                "a cluster on this network invites{at}, so no key was made. To enter it type: \
+                 potluck join CODE, with the code that is shown there. To make another cluster \
+                 beside it: potluck up --new{flag}"
             );
             return Err(Stop::with(Exit::Key, "cluster-here", sentence));
         }
         if let Some((version, at)) = at(Kinship::OtherVersion) {
             let sentence = format!(
-                "a node of another version (protocol {version}) is on this network{at}, so no key was made. Run the same \
-                 version on all machines, or make a cluster of your own: potluck up --new{flag}"
+                "a node of another version (protocol {version}) is on this network{at}, so no key \
+                 was made. Run the same version on all machines, or make a cluster of your own: \
+                 potluck up --new{flag}"
             );
             return Err(Stop::with(Exit::OtherVersion, "other-version", sentence));
         }

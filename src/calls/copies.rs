@@ -9,7 +9,8 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
 /// A [`broadcast`](crate::Context::broadcast) in flight.
-#[must_use = "a broadcast does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "a broadcast does nothing until it is awaited, and is aborted for all members when \
+    it is dropped"]
 pub struct Broadcast<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf mut [T],
@@ -29,7 +30,8 @@ impl<T: Element> Future for Broadcast<'_, T> {
 }
 
 /// An [`all_gather`](crate::Context::all_gather) in flight.
-#[must_use = "an all_gather does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "an all_gather does nothing until it is awaited, and is aborted for all members when \
+    it is dropped"]
 pub struct AllGather<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf [T],
@@ -63,7 +65,8 @@ impl<T: Element + Unpin> Future for AllGatherOwned<T> {
 }
 
 /// A [`barrier`](crate::Context::barrier) in flight.
-#[must_use = "a barrier does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "a barrier does nothing until it is awaited, and is aborted for all members when it \
+    is dropped"]
 pub struct Barrier {
     pub(crate) flight: Flight,
 }

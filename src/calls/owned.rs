@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 /// An [`all_reduce_owned`](crate::Context::all_reduce_owned) in flight.
-#[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when \
+    it is dropped"]
 pub struct AllReduceOwned<T: Element> {
     pub(crate) flight: Flight,
     /// Shared with the engine, which may read it.

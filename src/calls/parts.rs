@@ -11,7 +11,8 @@ use std::task::{Context as Task, Poll, ready};
 /// A [`gather`](crate::Context::gather) in flight.
 ///
 /// If dropped before this member's vote, it is aborted for all members.
-#[must_use = "a gather does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "a gather does nothing until it is awaited, and is aborted for all members when it \
+    is dropped"]
 pub struct Gather<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf [T],
@@ -34,7 +35,8 @@ impl<T: Element> Future for Gather<'_, T> {
 ///
 /// If dropped before this member's vote, it is aborted for all members. If leaked, it continues
 /// without writing `out`.
-#[must_use = "a scatter does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "a scatter does nothing until it is awaited, and is aborted for all members when it \
+    is dropped"]
 pub struct Scatter<'buf, T: Element> {
     pub(crate) flight: Flight,
     /// The parts for all ranks; only at the root.
@@ -56,7 +58,8 @@ impl<T: Element> Future for Scatter<'_, T> {
 /// An [`all_to_all`](crate::Context::all_to_all) in flight.
 ///
 /// If dropped before this member's vote, it is aborted for all members.
-#[must_use = "an all_to_all does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "an all_to_all does nothing until it is awaited, and is aborted for all members when \
+    it is dropped"]
 pub struct AllToAll<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf [T],

@@ -12,7 +12,8 @@ use std::task::{Context as Task, Poll, ready};
 ///
 /// If dropped before this member's vote, it is aborted for all members. If leaked, it continues
 /// without writing the buffer.
-#[must_use = "a reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "a reduce does nothing until it is awaited, and is aborted for all members when it \
+    is dropped"]
 pub struct Reduce<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf mut [T],
@@ -22,7 +23,8 @@ pub struct Reduce<'buf, T: Element> {
 /// A [`reduce_scatter`](crate::Context::reduce_scatter) in flight.
 ///
 /// If dropped before this member's vote, it is aborted for all members.
-#[must_use = "a reduce_scatter does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "a reduce_scatter does nothing until it is awaited, and is aborted for all members \
+    when it is dropped"]
 pub struct ReduceScatter<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf [T],

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 /// A [`sync`](crate::Context::sync) in flight.
-#[must_use = "a sync does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "a sync does nothing until it is awaited, and is aborted for all members when it is \
+    dropped"]
 pub struct Sync<'buf> {
     /// `None` if there is nothing to do.
     pub(crate) flight: Option<Flight>,

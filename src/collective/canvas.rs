@@ -15,7 +15,8 @@
 
 #![allow(
     unsafe_code,
-    reason = "several threads write to different parts of one caller's memory, which cannot be split by value"
+    reason = "several threads write to different parts of one caller's memory, which cannot be \
+        split by value"
 )]
 
 use super::out_of_memory::{OutOfMemory, listed};
@@ -328,7 +329,8 @@ mod tests {
                                 claim.bytes_mut().fill(mark);
                                 drop(claim.land());
                             } else if let Some(bytes) = canvas.landed(canvas.range(part)) {
-                                assert!(bytes.windows(2).all(|two| two[0] == two[1]), "written by two");
+                                assert!(bytes.windows(2).all(|two| two[0] == two[1]), "written by \
+                                    two");
                             }
                         }
                         claimed

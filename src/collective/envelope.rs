@@ -35,6 +35,7 @@ use super::{
 use crate::defect::Seeded;
 use crate::locks::{Mutex, MutexGuard};
 use crate::race::Race;
+use crate::trace;
 use crate::trace::{Entered, unharmed};
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
 use plans::{Begun, Plans};
@@ -282,8 +283,8 @@ impl Envelope {
         Poll::Ready(state.take(op))
     }
 
-    /// The length in bytes of a committed result that [`poll_decided`](Envelope::poll_decided) would
-    /// return.
+    /// The length in bytes of a committed result that [`poll_decided`](Envelope::poll_decided)
+    /// would return.
     pub fn result_bytes(&self, op: OpId) -> Option<usize> {
         self.lock().slots.get(&op)?.bytes()
     }
@@ -614,7 +615,7 @@ impl Envelope {
     }
 
     fn fail(&self, op: OpId, fault: EngineFault) {
-        crate::trace::warn!(%op, %fault, "the engine could not finish an operation");
+        trace::warn!(%op, %fault, "the engine could not finish an operation");
         if fault.is_the_engines() {
             let _ = self.out.send(Outgoing::EngineFailed);
         }

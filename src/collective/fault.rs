@@ -68,8 +68,8 @@ impl fmt::Display for EngineFault {
             EngineFault::Gloo => f.write_str("Gloo reported an error, which the log tells"),
             EngineFault::Memory { bytes } => write!(
                 f,
-                "{bytes} bytes of memory could not be allocated: free memory, raise the limit of the \
-                 process, or use smaller buffers"
+                "{bytes} bytes of memory could not be allocated: free memory, raise the limit of \
+                 the process, or use smaller buffers"
             ),
             EngineFault::Unfit => f.write_str(
                 "the operation does not fit its plan or its input: report this as a bug",

@@ -54,8 +54,8 @@ impl Feedback {
         sum
     }
 
-    /// The residual after `codec` has encoded this contribution, in the memory of `spare`, which has
-    /// [room](Feedback::with_room_for) for it. It is 0 for an element whose residual would be
+    /// The residual after `codec` has encoded this contribution, in the memory of `spare`, which
+    /// has [room](Feedback::with_room_for) for it. It is 0 for an element whose residual would be
     /// infinite or NaN: such an element shows in this result, and must not spoil later ones.
     pub fn after(codec: &dyn Codec, contribution: &[f32], spare: Feedback) -> Feedback {
         let mut residual = spare.residual;
@@ -134,7 +134,8 @@ mod tests {
                         sent[i] += f64::from(arrives[i]);
                         let owed = f64::from(due.next.residual()[i]);
                         let rounded_away = 0.01;
-                        prop_assert!((sent[i] + owed - fed[i]).abs() <= rounded_away, "{}: {} sent, {owed} owed of {}", i, sent[i], fed[i]);
+                        prop_assert!((sent[i] + owed - fed[i]).abs() <= rounded_away, "{}: {} \
+                            sent, {owed} owed of {}", i, sent[i], fed[i]);
                     }
                     feedback = due.next;
                 }

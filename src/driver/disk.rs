@@ -4,6 +4,7 @@
 
 use crate::identity::peers_file::PeersFile;
 use crate::identity::state_file::StateFile;
+use crate::trace;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -70,7 +71,7 @@ fn write_all(queue: &mpsc::Receiver<Job>, state: &StateFile, peers: &PeersFile) 
         match batch.state.as_ref().map(|bytes| state.save(bytes)) {
             None | Some(Ok(())) => {
                 if retry > RETRY.0 {
-                    crate::trace::info!(path = %state.path().display(), "the ballot is durable again");
+                    trace::info!(path = %state.path().display(), "the ballot is durable again");
                 }
                 retry = RETRY.0;
                 batch.state = None;
@@ -79,12 +80,14 @@ fn write_all(queue: &mpsc::Receiver<Job>, state: &StateFile, peers: &PeersFile) 
             // Without durable state this node must stay silent in the election; the others continue
             // without it.
             Some(Err(error)) => {
-                crate::trace::error!(%error, path = %state.path().display(), ?retry, "the ballot cannot be made durable");
+                trace::error!(%error, path = %state.path().display(), ?retry, "the ballot cannot \
+                    be made durable");
                 retry = (2 * retry).min(RETRY.1);
             }
         }
         if let Some(Err(error)) = batch.peers.take().map(|addresses| peers.save(&addresses)) {
-            crate::trace::warn!(%error, path = %peers.path().display(), "the addresses of peers were not kept");
+            trace::warn!(%error, path = %peers.path().display(), "the addresses of peers were not \
+                kept");
         }
         if is_over {
             return;

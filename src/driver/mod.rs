@@ -51,6 +51,7 @@ use crate::collective::{Envelope, Meter};
 use crate::error::{ConfigProblem, Error, Result};
 use crate::relay::Tunnels;
 use crate::status::Status;
+use crate::trace;
 use event::Event;
 use node::{Means, Node};
 use std::sync::Arc;
@@ -174,7 +175,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     };
     let mut node = Node::new(config, listener.port(), means, told);
     if let Err(problem) = discovery.announce(&node.advert()).await {
-        crate::trace::warn!(%problem, "this node cannot be discovered by others");
+        trace::warn!(%problem, "this node cannot be discovered by others");
     }
     let mut listens = true;
     loop {
@@ -198,7 +199,8 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
             accepted = listener.accept(), if listens => match accepted {
                 Ok((stream, from)) => node.on_accepted(stream, from),
                 Err(error) => {
-                    crate::trace::error!(%error, "this node takes no connections any more; it dials as before");
+                    trace::error!(%error, "this node takes no connections any more; it dials as \
+                        before");
                     listens = false;
                 }
             },

@@ -35,6 +35,7 @@ use crate::identity::{MemberId, Name, Namespace, NodeId};
 use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
 use crate::relay::Tunnels;
 use crate::status::{Counters, State, Status};
+use crate::trace;
 use crate::view::{OpId, Rank, View, ViewDigest};
 use crate::wire::{Encode, PROTOCOL_VERSION};
 use paths::Ways;
@@ -355,7 +356,7 @@ impl Node {
 
     /// A data link has ended.
     pub(super) fn on_link_end(&mut self, LinkEnd { view, peer }: LinkEnd) {
-        crate::trace::debug!(?view, %peer, "a data link ended");
+        trace::debug!(?view, %peer, "a data link ended");
         self.step(Input::DataLinkLost(view));
     }
 
@@ -450,7 +451,7 @@ impl Node {
     fn notice_sleep(&mut self) {
         let slept = self.sleep.slept();
         if slept > SLEEP_MIN {
-            crate::trace::info!(?slept, "this machine has slept");
+            trace::info!(?slept, "this machine has slept");
             self.feed(Input::Woke);
         }
     }

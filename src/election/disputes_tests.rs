@@ -37,7 +37,8 @@ fn done(digest: u128) -> Vote {
 }
 
 /// Two honest members that hold these results and have heard these votes of the third one. Whether
-/// their own votes have reached each other is `heard`: rank 1's reached rank 0, and rank 0's rank 1.
+/// their own votes have reached each other is `heard`: rank 1's reached rank 0, and rank 0's rank
+/// 1.
 fn honest(own: [u128; 2], third: [Option<Vote>; 2], heard: [bool; 2]) -> [Ledger; 2] {
     let view = view_of(3);
     let mut ledgers = [0, 1].map(|rank| Ledger::new(&view, Rank(rank)));
@@ -88,8 +89,8 @@ fn promise(view: &View, rank: Rank, closing: Closing) -> Promise {
     }
 }
 
-/// How the operation ends on the honest members, which make the next View with the third one if that
-/// promises something.
+/// How the operation ends on the honest members, which make the next View with the third one if
+/// that promises something.
 fn ends(ledgers: &mut [Ledger; 2], third: Option<Closing>) -> [Outcome; 2] {
     let view = view_of(3);
     let mut by_votes = [None, None];
@@ -165,7 +166,8 @@ fn honest_members_agree_whatever_a_third_one_votes_and_promises_to_whom() {
         }
     }
     println!(
-        "{cases} cases, in {committed_on_one} of them one member has a result and the other one cannot know"
+        "{cases} cases, in {committed_on_one} of them one member has a result and the other one \
+         cannot know"
     );
     assert_eq!(cases, 2 * 25 * 4 * 10);
 }

@@ -20,6 +20,7 @@ use crate::collective::{
 };
 use crate::engine::EngineKind;
 use crate::link::DataLink;
+use crate::trace;
 use crate::view::{OPS_IN_FLIGHT_MAX, OpId, Rank, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -341,12 +342,13 @@ impl Core {
             Ok(context) => Arc::new(context),
             Err(exception) => {
                 if matches!(self.lock().stage, Stage::Connecting) {
-                    crate::trace::warn!(%exception, gloo = version(), "Gloo could not connect the members of the view");
+                    trace::warn!(%exception, gloo = version(), "Gloo could not connect the \
+                        members of the view");
                 }
                 return self.close(EngineFault::Gloo);
             }
         };
-        crate::trace::debug!(
+        trace::debug!(
             gloo = version(),
             rank = self.me.0,
             size = self.size,
@@ -448,11 +450,11 @@ fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished,
             Err(EngineFault::Memory { bytes: task.bytes() as u64 })
         }
         Ok(Err(Failure::Gloo(exception))) => {
-            crate::trace::warn!(%op, %exception, "Gloo could not finish an operation");
+            trace::warn!(%op, %exception, "Gloo could not finish an operation");
             Err(EngineFault::Gloo)
         }
         Err(_) => {
-            crate::trace::error!(%op, "the Gloo engine has panicked: report this as a bug");
+            trace::error!(%op, "the Gloo engine has panicked: report this as a bug");
             Err(EngineFault::Gloo)
         }
     }

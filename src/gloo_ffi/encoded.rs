@@ -4,10 +4,10 @@
 //!
 //! Each member folds one shard: it decodes the contributions, and encodes the sum. All members,
 //! also the one that made the sum, use the decoded form of it. A large buffer is cut into pieces,
-//! each with a part of every shard, that are spread over a few [rails](super::rails). While one rail
-//! encodes, folds, decodes or waits for a credit, the others send; and while the contributions to
-//! one piece are exchanged, the sums of another are distributed. The cuts are between codec blocks,
-//! so they do not affect the result.
+//! each with a part of every shard, that are spread over a few [rails](super::rails). While one
+//! rail encodes, folds, decodes or waits for a credit, the others send; and while the contributions
+//! to one piece are exchanged, the sums of another are distributed. The cuts are between codec
+//! blocks, so they do not affect the result.
 
 use super::collective::{Part, UNFIT, finished};
 use super::context::{Context, Failure};
@@ -169,8 +169,8 @@ fn pieces_of(count: usize) -> usize {
 }
 
 /// The parts of a buffer of `count` elements, in order: the shard of each of `size` ranks, cut into
-/// as many pieces. The cuts are between codec blocks, so a part is encoded as it would be within the
-/// whole buffer.
+/// as many pieces. The cuts are between codec blocks, so a part is encoded as it would be within
+/// the whole buffer.
 fn cuts(count: usize, size: usize, pieces: usize) -> impl Iterator<Item = Range<usize>> + Clone {
     (0..size * pieces).map(move |part| {
         let shard = ring_segment(part / pieces, size, count);

@@ -38,7 +38,8 @@ use std::ops::Range;
 /// use potluck::{Cluster, Codec, Error, GradientSync, Result};
 ///
 /// async fn train(cluster: &Cluster, model: &mut Model) -> Result<()> {
-///     let mut gradients = GradientSync::new(cluster, &model.lens()).compress(Codec::int4().with_feedback());
+///     let codec = Codec::int4().with_feedback();
+///     let mut gradients = GradientSync::new(cluster, &model.lens()).compress(codec);
 ///     while model.step < 1000 {
 ///         match train_step(&mut gradients, model).await {
 ///             Err(error) if error.is_retryable() => {} // repeat the step

@@ -14,7 +14,8 @@ use std::time::Duration;
 ///
 /// Dropping it before it has [finished](GradientStep::finish) aborts the step for all members and
 /// leaves the gradients unchanged.
-#[must_use = "a step counts only when it is finished, and is aborted for all members when it is dropped"]
+#[must_use = "a step counts only when it is finished, and is aborted for all members when it is \
+    dropped"]
 pub struct GradientStep<'sync, 'buf> {
     sync: &'sync mut GradientSync,
     bundle: Bundle,

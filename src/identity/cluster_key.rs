@@ -147,7 +147,8 @@ impl fmt::Display for KeyTextError {
             KeyTextError::Character(place) => {
                 write!(
                     f,
-                    "character {place} of the cluster key is not one of a-z and 2-7; copy the key again"
+                    "character {place} of the cluster key is not one of a-z and 2-7; copy the key \
+                     again"
                 )
             }
             KeyTextError::Checksum => {

@@ -4,6 +4,7 @@
 
 use super::home::make_private_dir;
 use super::{IdentityProblem, Kept, private_file};
+use crate::trace;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -45,7 +46,7 @@ impl PeersFile {
     /// The addresses, at most [`PEERS_MAX`]. A bad file is ignored with a warning.
     pub fn load(&self) -> Vec<SocketAddr> {
         self.read().unwrap_or_else(|ignored| {
-            crate::trace::warn!(path = %self.path.display(), "cached peers ignored: {ignored}");
+            trace::warn!(path = %self.path.display(), "cached peers ignored: {ignored}");
             Vec::new()
         })
     }

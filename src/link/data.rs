@@ -13,6 +13,7 @@ use super::outlet::Hands;
 use super::session::Session;
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
 use crate::identity::MemberId;
+use crate::trace;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -38,7 +39,8 @@ pub fn into_data_link(
         Wire::Untrusted => session.suite.to_string(),
         Wire::Trusted => "none: both ends trust the wire".to_owned(),
     };
-    crate::trace::debug!(peer = %session.peer.id, name = %session.peer.name, protection, "a data link stands");
+    trace::debug!(peer = %session.peer.id, name = %session.peer.name, protection, "a data link \
+        stands");
     Ok(Box::new(TcpData::new(tcp, session)?))
 }
 
@@ -183,10 +185,11 @@ impl Line {
     /// Ends the link after the first error of a half.
     fn broke(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::TimedOut {
-            crate::trace::warn!(
+            trace::warn!(
                 peer = %self.peer,
-                "nothing that was sent on a data link was acknowledged for ten seconds: if the peer lives, large packets do not get through; \
-                 compare the MTU of both machines and of what lies between them"
+                "nothing that was sent on a data link was acknowledged for ten seconds: if the \
+                 peer lives, large packets do not get through; compare the MTU of both machines \
+                 and of what lies between them"
             );
         }
         self.shutdown();
@@ -239,7 +242,7 @@ const SWALLOWED: Duration = Duration::from_secs(10);
 #[cfg(target_os = "linux")]
 fn keep_little_unsent(socket: &TcpStream) {
     if let Err(error) = socket2::SockRef::from(socket).set_tcp_notsent_lowat(NOTSENT_LOWAT_BYTES) {
-        crate::trace::debug!(%error, "TCP_NOTSENT_LOWAT is not available");
+        trace::debug!(%error, "TCP_NOTSENT_LOWAT is not available");
     }
 }
 

@@ -8,6 +8,7 @@
 //! above about 15 Gbit/s), a thread of its own writes the records while the sender seals the next
 //! ones. The thread is not used before, because it costs small frames one more change of threads.
 
+use crate::trace;
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -97,9 +98,7 @@ impl<W: Write + Send + 'static> Outlet<W> {
         if wanted && self.writer.is_none() {
             // If no thread can be started, this thread goes on writing.
             self.writer = Writer::start(Arc::clone(&self.to), self.batch.len())
-                .inspect_err(
-                    |error| crate::trace::debug!(%error, "no thread to write for a data link"),
-                )
+                .inspect_err(|error| trace::debug!(%error, "no thread to write for a data link"))
                 .ok();
         }
         // Batches in flight on the writer thread go first, to keep the order.
@@ -137,7 +136,7 @@ impl<W> Drop for Outlet<W> {
         if let Some(writer) = self.writer.take()
             && let Err(error) = writer.end()
         {
-            crate::trace::debug!(%error, "the last of a data link was not written");
+            trace::debug!(%error, "the last of a data link was not written");
         }
     }
 }

@@ -157,11 +157,13 @@ impl fmt::Display for CodeTextError {
         match self {
             CodeTextError::Digits(count) => write!(
                 f,
-                "a pairing code has ten digits, this has {count}; type the whole code, as 42-1234-5678"
+                "a pairing code has ten digits, this has {count}; type the whole code, as \
+                 42-1234-5678"
             ),
             CodeTextError::Character(place) => write!(
                 f,
-                "character {place} of the pairing code is not a digit; type the code again, as 42-1234-5678"
+                "character {place} of the pairing code is not a digit; type the code again, as \
+                 42-1234-5678"
             ),
         }
     }

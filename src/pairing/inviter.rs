@@ -7,6 +7,7 @@ use super::window::InvitationEnd;
 use crate::discovery::{AddressPolicy, Advert, Discovery};
 use crate::driver::{Wires, Wiring};
 use crate::link::{Gate, Listener, Stream, Ticket};
+use crate::trace;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +44,7 @@ pub async fn invite(
     wanted: impl Future<Output = ()>,
 ) -> Option<InvitationEnd> {
     if let Err(problem) = doors.discovery.announce(&advert).await {
-        tracing::warn!(%problem, "only machines that are told this one's address find it");
+        trace::warn!(%problem, "only machines that are told this one's address find it");
     }
     let wiring = doors.wires.look();
     let mut inviter = Inviter { terms, gate: Gate::new(), wiring, visits: JoinSet::new() };
@@ -77,8 +78,7 @@ impl Inviter {
             tokio::select! {
                 accepted = doors.listener.accept(), if end.is_none() => match accepted {
                     Ok((stream, from)) => self.on_accepted(stream, from),
-                    // The port is broken: nobody can come any more.
-                    Err(_) => return InvitationEnd::Expired,
+                    Err(_) => return InvitationEnd::PortLost,
                 },
                 Some(done) = self.visits.join_next() => self.on_visited(done, heard),
                 // Discovery works only while it is read.
@@ -95,7 +95,7 @@ impl Inviter {
         let ip = from.ip().to_canonical();
         let now_ms = self.terms.window(|_, now| now);
         if !self.is_used(&*stream) {
-            tracing::debug!(from = %ip, "refused a connection to an interface that is not used");
+            trace::debug!(from = %ip, "refused a connection to an interface that is not used");
             return;
         }
         let Ok(ticket) = self.gate.admit(now_ms, ip) else { return };
@@ -112,7 +112,7 @@ impl Inviter {
         let Ok((ticket, from, visit)) = done else { return };
         self.gate.release(ticket);
         match visit {
-            Visit::Left(trouble) => tracing::debug!(%from, %trouble, "nobody was let in"),
+            Visit::Left(trouble) => trace::debug!(%from, %trouble, "nobody was let in"),
             visit => heard(from, visit),
         }
     }

@@ -33,23 +33,26 @@ impl fmt::Display for PairingProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PairingProblem::NotFound => f.write_str(
-                "no invitation with this code was found: run `potluck invite` on a machine that is in, or name that machine with \
-                 --peer HOST if multicast does not reach it",
+                "no invitation with this code was found: run `potluck invite` on a machine that is \
+                 in, or name that machine with --peer HOST if multicast does not reach it",
             ),
             PairingProblem::Unreachable { at } => write!(
                 f,
-                "the machine that invites cannot be reached at {at}: open TCP ports 47474 to 47489 in its firewall"
+                "the machine that invites cannot be reached at {at}: open TCP ports 47474 to 47489 \
+                 in its firewall"
             ),
             PairingProblem::Refused => f.write_str(
-                "the code was not accepted: it is wrong, or the invitation has ended. Three wrong codes end it; `potluck invite` \
-                 makes a new one",
+                "the code was not accepted: it is wrong, or the invitation has ended. Three wrong \
+                 codes end it; `potluck invite` makes a new one",
             ),
             PairingProblem::Forged => f.write_str(
-                "the machine that answered does not know the code, or somebody changed what it sent; no key was taken",
+                "the machine that answered does not know the code, or somebody changed what it \
+                 sent; no key was taken",
             ),
             PairingProblem::OtherVersion { theirs } => write!(
                 f,
-                "the machine that invites speaks protocol {theirs}, this one {PROTOCOL_VERSION}: run the same version on both"
+                "the machine that invites speaks protocol {theirs}, this one {PROTOCOL_VERSION}: \
+                 run the same version on both"
             ),
         }
     }

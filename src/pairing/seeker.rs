@@ -8,6 +8,7 @@ use super::problem::PairingProblem;
 use super::talk::{Reply, Stage, Trouble, ask};
 use crate::discovery::{AddressPolicy, Advert, Discovery, Sighting};
 use crate::link::{Net, Stream};
+use crate::trace;
 use crate::wire::PROTOCOL_VERSION;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -139,7 +140,7 @@ impl Search {
                     Err((Stage::Confirmed, trouble)) => return Err(problem_of(trouble)),
                     // A node of the same machine does not answer either.
                     Err((Stage::Unanswered, trouble)) => {
-                        tracing::debug!(%from, %trouble, "no invitation there");
+                        trace::debug!(%from, %trouble, "no invitation there");
                         if at == At::Announced {
                             problem = PairingProblem::Refused;
                         }

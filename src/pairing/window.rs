@@ -25,6 +25,8 @@ pub enum InvitationEnd {
     Expired,
     /// The code was wrong three times.
     WrongCodes,
+    /// The operating system takes no more connections at the port.
+    PortLost,
 }
 
 /// The state of an invitation when a confirmation has arrived.
@@ -102,6 +104,7 @@ impl fmt::Display for InvitationEnd {
             InvitationEnd::Used => "all invited machines are in",
             InvitationEnd::Expired => "its time is over",
             InvitationEnd::WrongCodes => "the code was wrong three times",
+            InvitationEnd::PortLost => "its port takes no connections any more",
         })
     }
 }

@@ -68,8 +68,8 @@ impl InterfaceFilter {
         }
     }
 
-    /// Whether to use the interface: its name is allowed, and it is usable or the filter names it by
-    /// more than a bare star.
+    /// Whether to use the interface: its name is allowed, and it is usable or the filter names it
+    /// by more than a bare star.
     pub fn picks(&self, interface: &Interface) -> bool {
         let is_named = || match &self.rule {
             Rule::Only(patterns) => patterns.iter().any(|pattern| pattern.names(&interface.name)),
@@ -114,7 +114,8 @@ impl fmt::Display for InterfaceFilterError {
             InterfaceFilterError::CaretInside(place) => {
                 write!(
                     f,
-                    "^ stands before interface name {place}, but counts for the whole list and stands in front of it"
+                    "^ stands before interface name {place}, but counts for the whole list and \
+                     stands in front of it"
                 )?;
             }
             InterfaceFilterError::TooMany => write!(f, "more than {NAMES_MAX} interface names")?,

@@ -18,7 +18,8 @@ pub fn add(suite: &mut Suite) {
         measured,
     );
     suite.test_needing(
-        "a link that becomes slow gets another plan within ten calls, and one more when it is fast again",
+        "a link that becomes slow gets another plan within ten calls, and one more when it is fast \
+         again",
         &LAN,
         slowed_down,
     );

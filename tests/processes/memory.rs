@@ -42,7 +42,8 @@ fn bounded() -> Result<()> {
             let times = over as f64 / buffer as f64;
             let how = if owned { "owned" } else { "borrowed" };
             println!(
-                "measured: {}: all_reduce of 64 MiB, {how}, on {engine}: {times:.2} times the buffer over the buffer at the peak",
+                "measured: {}: all_reduce of 64 MiB, {how}, on {engine}: {times:.2} times the \
+                 buffer over the buffer at the peak",
                 peer.name()
             );
             let most = if engine == "gloo" { OVER_MAX_GLOO } else { OVER_MAX_NATIVE };

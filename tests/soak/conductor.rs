@@ -400,7 +400,8 @@ impl Soak {
                     .map(|w| format!("{} is at {}; {}", w.node, w.place(call.place.0), w.status))
                     .collect();
                 return Some(format!(
-                    "{} waits for {:?} in lane {}, View {}, call {} for {:.1} s, nothing is wrong for {:.1} s: {}",
+                    "{} waits for {:?} in lane {}, View {}, call {} for {:.1} s, nothing is wrong \
+                     for {:.1} s: {}",
                     watch.node,
                     call.what.kind,
                     call.place.0,

@@ -135,7 +135,8 @@ fn summary(report: &Report, took: Duration) -> String {
     let kinds = report.faults.iter().filter(|(kind, _)| *kind != "end");
     let kinds: Vec<String> = kinds.map(|(kind, n)| format!("{n} {kind}")).collect();
     format!(
-        "soak: {:.1} minutes, {} calls ({} succeeded), {} Views, {faults} faults ({}), {} forked states, longest wait {:.1} s, {} violations",
+        "soak: {:.1} minutes, {} calls ({} succeeded), {} Views, {faults} faults ({}), {} forked \
+         states, longest wait {:.1} s, {} violations",
         took.as_secs_f64() / 60.0,
         report.calls,
         report.succeeded,

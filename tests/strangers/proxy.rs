@@ -15,13 +15,15 @@ use crate::intruder::{Intruder, unharmed};
 
 pub fn add(suite: &mut Suite) {
     suite.serial(
-        "a neighbour that copies adverts and forwards faster than the own cables moves no link, and no newcomer",
+        "a neighbour that copies adverts and forwards faster than the own cables moves no link, \
+         and no newcomer",
         &LAN,
         beside_a_faster_proxy,
     );
     let needs = [Need::Lab, Need::Command("python3"), Need::Command("nft")];
     suite.serial(
-        "a newcomer that meets only a proxy is in the group, and leaves it for the first path of its own",
+        "a newcomer that meets only a proxy is in the group, and leaves it for the first path of \
+         its own",
         &needs,
         only_a_proxy,
     );
@@ -40,7 +42,8 @@ const NEIGHBOUR: &str = "n4";
 /// What a machine sends to these addresses, and by IPv6, is slow.
 fn slow_between_members(group: &Group, machine: &str, to: &[IpAddr]) -> Result<()> {
     let class = format!(
-        "class add dev eth0 parent 1: classid 1:9 htb rate {SLOW_MBIT}mbit ceil {SLOW_MBIT}mbit burst 64k cburst 64k quantum 16384"
+        "class add dev eth0 parent 1: classid 1:9 htb rate {SLOW_MBIT}mbit ceil {SLOW_MBIT}mbit \
+         burst 64k cburst 64k quantum 16384"
     );
     let mut commands = vec![
         class,

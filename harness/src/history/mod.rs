@@ -3,8 +3,8 @@
 //! Every node writes each of its calls to a log of its own, one JSON object per line: the call with
 //! its arguments, and its return with the outcome and a hash of the buffer. A process that disturbs
 //! the nodes logs what it does. Times `t` are microseconds of the monotonic clock of one machine.
-//! [`record`] reads the logs, [`mod@reference`] computes what a result must be, and [`claims`] is the
-//! list of what must hold.
+//! [`record`] reads the logs, [`mod@reference`] computes what a result must be, and [`claims`] is
+//! the list of what must hold.
 //!
 //! Contributions are not logged: [`inputs`] derives them from the seed, the call and the node.
 //!

@@ -58,7 +58,7 @@ pub struct Call {
     pub at: u64,
     /// The lane, the View, and the number of the call among those of the program there.
     pub place: (u32, String, u64),
-    /// What was called.
+    /// The call and its arguments.
     pub what: What,
     /// How the program went on with it: `await`, `drop` or `forget`.
     pub way: String,

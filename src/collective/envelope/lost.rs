@@ -5,6 +5,7 @@
 use super::Decided;
 use crate::collective::Outcome;
 use crate::collective::lanes::Lanes;
+use crate::trace;
 use crate::view::{Lane, OpId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +42,8 @@ impl LostResults {
         kept.results.push_back((op, decided));
         while kept.results.len() > RESULTS_MAX || kept.results.len() > 1 && kept.bytes > BYTES_MAX {
             let Some((op, _)) = kept.take(0) else { return };
-            crate::trace::warn!(%op, "the result of an abandoned call was never fetched, and is not kept any longer");
+            trace::warn!(%op, "the result of an abandoned call was never fetched, and is not kept \
+                any longer");
             kept.gone.set(op.lane.caller(), op.number);
         }
     }

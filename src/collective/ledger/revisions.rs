@@ -100,9 +100,9 @@ impl Ledger {
     }
 
     /// Holds every collective that is called from now on, until [`switch`](Ledger::switch). Returns
-    /// the number of the next call in each lane in which this member lists an own call, or `None` if
-    /// there are more than `LANES_TOLD_MAX` of them. A repeated call for the same revision returns
-    /// the same.
+    /// the number of the next call in each lane in which this member lists an own call, or `None`
+    /// if there are more than `LANES_TOLD_MAX` of them. A repeated call for the same revision
+    /// returns the same.
     ///
     /// In a lane without own calls on the list, every participant has decided all that was called
     /// there, so nothing in it has begun under an earlier plan and is still under way.

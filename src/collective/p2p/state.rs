@@ -13,6 +13,7 @@ use super::stream::{
 };
 use crate::collective::{Block, EngineFault, OutOfMemory, Traffic};
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
+use crate::trace;
 use crate::view::{OpId, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -434,7 +435,8 @@ impl State {
     fn misfit(&mut self, from: Way, misfit: Misfit) {
         if let Misfit::Length { posted, sent } = misfit {
             let Way { op, peer, flow } = from;
-            crate::trace::warn!(?op, %peer, flow, posted_bytes = posted, sent_bytes = sent, "a message is not as long as its receive");
+            trace::warn!(?op, %peer, flow, posted_bytes = posted, sent_bytes = sent, "a message \
+                is not as long as its receive");
         }
         self.fail(from.op, EngineFault::Protocol(from.peer));
     }

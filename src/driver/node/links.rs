@@ -14,6 +14,7 @@ use crate::link::{
     DataAsk, DataTerms, Local, Net, PathProof, Purpose, Refusal, Session, Stream, initiate, respond,
 };
 use crate::topology::{Interface, InterfaceKind, Port};
+use crate::trace;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -93,7 +94,7 @@ impl Node {
     }
 
     pub(super) fn count(&mut self, refusal: Refusal) {
-        crate::trace::debug!(%refusal, "refused a connection");
+        trace::debug!(%refusal, "refused a connection");
         match refusal {
             Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
             Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => {
@@ -135,7 +136,7 @@ impl Node {
                 self.on_linked(stream, session, Way::direct(to), Dialled::ByMe);
             }
             Err(refusal) => {
-                crate::trace::debug!(%to, %refusal, "a dial failed");
+                trace::debug!(%to, %refusal, "a dial failed");
                 if refusal == Refusal::DuplicateIdentity {
                     self.step(Input::Twin);
                 }
@@ -176,7 +177,7 @@ impl Node {
         if taken == Taken::Refused {
             return taken;
         }
-        crate::trace::debug!(peer = %id, %name, %address, over = over.len(), %suite, ?path, ?taken, ?dialled, "linked");
+        trace::debug!(peer = %id, %name, %address, over = over.len(), %suite, ?path, ?taken, ?dialled, "linked");
         self.counters.links += 1;
         self.learn_name(id.node, name.clone());
         self.found(id);
@@ -241,7 +242,8 @@ impl Node {
     ) {
         let Some(link) = self.peers.closed(member, generation) else { return };
         if let Some(why) = misbehaved {
-            crate::trace::warn!(peer = %member, why, "closed the link of a member that broke the protocol");
+            trace::warn!(peer = %member, why, "closed the link of a member that broke the \
+                protocol");
             self.counters.misbehaviours += 1;
         }
         self.step(Input::LinkDown(member));

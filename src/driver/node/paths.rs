@@ -30,6 +30,7 @@ use crate::election::Input;
 use crate::identity::MemberId;
 use crate::link::{DataLink, PathProof, Refusal, Session, Stream};
 use crate::topology::{Port, RateStep};
+use crate::trace;
 use crate::view::{Rank, View, ViewDigest};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -280,7 +281,7 @@ impl Node {
         let now = self.now();
         let Some(round) = &mut self.ways.round else { return };
         if let Some((to, _)) = round.on_trial.take() {
-            crate::trace::debug!(peer = %round.member, %to, ?trial, "another path was tried");
+            trace::debug!(peer = %round.member, %to, ?trial, "another path was tried");
             self.ways.paths.tried(now, round.member.node, to, trial);
         }
         if let Some(track) = self.ways.tracks.get_mut(&round.peer) {
@@ -436,7 +437,7 @@ impl Node {
     }
 
     fn path_event(&mut self, member: MemberId, interface: String) {
-        crate::trace::info!(peer = %member, interface, "the links with a member take another path");
+        trace::info!(peer = %member, interface, "the links with a member take another path");
         let peer = self.who(member.node);
         self.announce_event(crate::events::Event::PathChanged { peer, interface });
     }
@@ -547,7 +548,7 @@ impl Node {
             }
             Err(_) if on_trial => self.drop_trial(Trial::Failed),
             Err(refusal) => {
-                crate::trace::debug!(peer = %member, %to, %refusal, "a member does not answer there");
+                trace::debug!(peer = %member, %to, %refusal, "a member does not answer there");
                 if self.peers.get(member).is_some() {
                     return self.direct_does_not_come(member);
                 }

@@ -13,6 +13,7 @@ use crate::driver::peers::Link;
 use crate::election::{Message, PeerAddress};
 use crate::identity::MemberId;
 use crate::link::PathProof;
+use crate::trace;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,7 +26,8 @@ impl Node {
                 self.roster.add(address, Origin::Remembered, self.now());
             }
             PathProof::Unproven => {
-                crate::trace::info!(peer = %id, %address, "something forwards the connection with a member; a path of its own is sought");
+                trace::info!(peer = %id, %address, "something forwards the connection with a \
+                    member; a path of its own is sought");
                 self.roster.detour_up(id);
             }
         }

@@ -22,6 +22,7 @@ use crate::topology::{
     LinkMap, Manner, Plan, Probe, RateStep, Survey, Watch, best_plan, better_plan, forecasts_us,
     with_better_codecs,
 };
+use crate::trace;
 use crate::view::{Rank, View};
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,7 +175,7 @@ impl Node {
         for (bytes, took) in served.into_iter().filter(|(bytes, _)| *bytes >= Watch::BYTES_MIN) {
             let us = bytes as f64 * us_of_a_byte;
             if self.planning.watch.note(now, us, took.as_secs_f64() * 1e6) {
-                crate::trace::info!(
+                trace::info!(
                     bytes,
                     ?took,
                     forecast_us = us,
@@ -248,7 +249,7 @@ impl Node {
         self.planning.revision = revision;
         let (now, revising) = (self.now(), Revising::new(revision, envelope.view().size()));
         let hold = revising.hold();
-        crate::trace::debug!(revision, known = plan.is_some(), "calls are held for another plan");
+        trace::debug!(revision, known = plan.is_some(), "calls are held for another plan");
         self.planning.pause_from = now + PAUSES_APART_MS;
         let (until, until_at_most) = (now + PAUSE_MS, now + DRAIN_MS);
         let signs = self.signs(&envelope);
@@ -309,7 +310,7 @@ impl Node {
             PlanStep::Switch { revision, to } if from == Rank(0) => {
                 let answer = envelope.switch(*revision, to.as_deref());
                 if let Some(to) = to {
-                    crate::trace::info!(revision, reason = to.plan.reason, "goes by another plan");
+                    trace::info!(revision, reason = to.plan.reason, "goes by another plan");
                 }
                 self.renew_forecasts();
                 answer

@@ -14,6 +14,7 @@ use crate::link::DataLink;
 use crate::topology::{
     CodingSpeed, InterfaceKind, Manner, Pair, Port, Probe, RateMessage, RateStep, Survey, Turn,
 };
+use crate::trace;
 use crate::view::{Rank, View, ViewDigest};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -254,7 +255,7 @@ impl Node {
             RateStep::Shared { .. } if from != Rank(0) => self.expel(from),
             RateStep::Shared { rank, number, cell } => {
                 let Some(member) = envelope.view().member(rank) else { return };
-                crate::trace::debug!(%rank, number, cell, "a port shares a medium");
+                trace::debug!(%rank, number, cell, "a port shares a medium");
                 self.election.links_mut().share(member.id, number, cell);
                 self.renew_forecasts();
             }
@@ -354,7 +355,7 @@ impl Node {
         let Some(envelope) = self.envelope.clone() else { return };
         let Some(port) = self.port_to(envelope.view(), to) else { return };
         let (turn, manner) = self.planning.rates.asked.get(&to).copied().unwrap_or_default();
-        crate::trace::debug!(%to, kbps, ?manner, "a path was measured");
+        trace::debug!(%to, kbps, ?manner, "a path was measured");
         let (kbps, coding) = (kbps.min(KBPS_MAX), coding_speed::known());
         let rated = RateStep::Rated {
             to,

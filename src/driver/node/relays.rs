@@ -13,6 +13,7 @@ use crate::link::{Purpose, Refusal, Session, Stream, initiate, respond};
 use crate::relay::{
     Act, Answering, End, RelayFrame, Said, Seeker, Switch, Tunnels, Want, route, within_reach,
 };
+use crate::trace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +70,8 @@ impl Node {
         match self.relays.switch.on_frame(now, from, frame, |to| peers.passes_on(to)) {
             Ok(acts) => self.act(acts),
             Err(_) => {
-                crate::trace::warn!(peer = %from, "a member sent what no honest member sends; its link is closed");
+                trace::warn!(peer = %from, "a member sent what no honest member sends; its link \
+                    is closed");
                 self.close_link_of(from);
             }
         }
@@ -225,7 +227,7 @@ impl Node {
         match result {
             Ok((stream, session)) => self.on_relayed(stream, session, over.to_vec(), Dialled::ByMe),
             Err(refusal) => {
-                crate::trace::debug!(peer = %to, over = over.len(), %refusal, "a circuit came to nothing");
+                trace::debug!(peer = %to, over = over.len(), %refusal, "a circuit came to nothing");
                 if refusal == Refusal::DuplicateIdentity {
                     self.step(Input::Twin);
                 }
@@ -275,7 +277,7 @@ impl Node {
     pub(super) fn give_up(&mut self, member: MemberId) {
         self.relays.lost.remove(&member);
         if self.peers.get(member).is_none() {
-            crate::trace::debug!(peer = %member, "a member cannot be reached any more");
+            trace::debug!(peer = %member, "a member cannot be reached any more");
             self.step(Input::Unreachable(member));
         }
     }

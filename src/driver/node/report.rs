@@ -12,6 +12,7 @@ use crate::status::{
     AloneOn, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus, Waiting,
 };
 use crate::topology::{Plan, loads_ppm};
+use crate::trace;
 use crate::view::{MEMBERS_MAX, Rank, View};
 use crate::wire::PROTOCOL_VERSION;
 use std::net::SocketAddr;
@@ -38,7 +39,8 @@ impl Node {
             (Some((op, ranks)), Some((known, since, warned))) if known == op => {
                 let late = now.duration_since(since) >= WAITING_WARN;
                 if late && !warned {
-                    crate::trace::warn!(%op, ?ranks, "an operation waits for ranks that have not called it");
+                    trace::warn!(%op, ?ranks, "an operation waits for ranks that have not called \
+                        it");
                 }
                 Some((op, since, warned || late))
             }
@@ -225,11 +227,19 @@ impl Node {
     /// One sentence for each node that is seen and not joined.
     pub(super) fn others(&self) -> Vec<String> {
         let adverts = self.roster.others().take(16).map(|advert| {
-            let at = advert.addresses.first().map_or_else(|| format!("port {}", advert.port), ToString::to_string);
+            let at = advert
+                .addresses
+                .first()
+                .map_or_else(|| format!("port {}", advert.port), ToString::to_string);
             match advert.version {
-                PROTOCOL_VERSION => format!("another cluster is here ({at}): `potluck join` enters it with its key"),
+                PROTOCOL_VERSION => {
+                    format!("another cluster is here ({at}): `potluck join` enters it with its key")
+                }
                 theirs => {
-                    format!("a node at {at} speaks protocol {theirs}, this one {PROTOCOL_VERSION}: run the same version on both")
+                    format!(
+                        "a node at {at} speaks protocol {theirs}, this one {PROTOCOL_VERSION}: run \
+                         the same version on both"
+                    )
                 }
             }
         });

@@ -6,6 +6,7 @@
 use super::Node;
 use crate::election::Input;
 use crate::identity::MemberId;
+use crate::trace;
 use std::net::IpAddr;
 
 /// How long the addresses of a member whose link gave way are not dialled, in milliseconds.
@@ -18,7 +19,8 @@ impl Node {
         let views: Vec<_> = self.election.open_views().cloned().collect();
         let stays = |id: MemberId| views.iter().any(|view| view.contains(id));
         let Some(member) = self.peers.crowded_out_by(newcomer, ip, stays) else { return };
-        crate::trace::info!(peer = %member, "most links lead to one address: one of them gives way to a newcomer");
+        trace::info!(peer = %member, "most links lead to one address: one of them gives way to a \
+            newcomer");
         self.drop_link(member);
         let now = self.now();
         self.roster.set_aside(member, ASIDE_MS, now);

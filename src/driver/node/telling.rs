@@ -7,6 +7,7 @@ use crate::driver::node::peer_at;
 use crate::election::Notice;
 use crate::events::{Event, Who};
 use crate::identity::{MemberId, Name, NodeId};
+use crate::trace;
 use crate::view::View;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ impl Node {
     /// Sends an event. Without subscribers it is lost, and a slow subscriber loses the oldest
     /// events.
     pub(super) fn announce_event(&mut self, event: Event) {
-        crate::trace::debug!(%event, "happened");
+        trace::debug!(%event, "happened");
         let _ = self.happened.send(event);
     }
 

@@ -15,6 +15,7 @@ use crate::election::{Decides, Input, Message};
 use crate::engine::EngineKind;
 use crate::identity::MemberId;
 use crate::link::{Session, Stream, into_data_link};
+use crate::trace;
 use crate::view::{DisputedOp, OpId, Rank, View, ViewDigest};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
@@ -32,7 +33,7 @@ const ENGINE_FAILURES_MAX: u32 = 2;
 pub(super) fn laid(stream: Box<dyn Stream>, session: Session, theirs: SocketAddr) -> Option<Laid> {
     let (ours, path) = (stream.local_addr().ok(), session.path);
     let link = into_data_link(stream, session)
-        .inspect_err(|error| crate::trace::warn!(%error, "a data link could not be set up"));
+        .inspect_err(|error| trace::warn!(%error, "a data link could not be set up"));
     Some(Laid { link: link.ok()?, ours, theirs, path })
 }
 
@@ -40,7 +41,7 @@ pub(super) fn laid(stream: Box<dyn Stream>, session: Session, theirs: SocketAddr
 fn tell_disputed(before: &View, next: &View) {
     for DisputedOp { op, odd } in &next.disputed {
         let odd = odd.and_then(|rank| before.member(rank)).map(|member| member.name.as_str());
-        tracing::error!(%op, odd, "an operation has failed: its members hold different results");
+        trace::error!(%op, odd, "an operation has failed: its members hold different results");
     }
 }
 
@@ -75,7 +76,7 @@ impl Node {
             .with(self.config.seeded);
         let envelope = Arc::new(envelope);
         let why = view.engine.why.sentence(|rank| format!("rank {rank}"));
-        crate::trace::info!(view = %view.id(), rank = %me, size = view.size(), engine = %view.engine.kind, why, in_sync = view.in_sync(), "installed a view");
+        trace::info!(view = %view.id(), rank = %me, size = view.size(), engine = %view.engine.kind, why, in_sync = view.in_sync(), "installed a view");
         self.engine_failures = 0;
         self.counters.views += 1;
         self.outgoing = Some(rx);
@@ -157,7 +158,8 @@ impl Node {
         if peer < envelope.me() || self.walled.remove(&member) {
             return self.step(Input::DataLinkLost(view));
         }
-        crate::trace::info!(peer = %member, "a member cannot be dialled, a firewall perhaps: it is asked to dial");
+        trace::info!(peer = %member, "a member cannot be dialled, a firewall perhaps: it is asked \
+            to dial");
         if self.walled.len() >= WALLED_MAX {
             self.walled.pop_first();
         }
@@ -291,9 +293,10 @@ impl Node {
     /// The View cannot go on, although all its members and links do.
     pub(super) fn on_must_end(&mut self) {
         if let Some(view) = self.envelope.as_ref().map(|e| e.digest()) {
-            tracing::warn!(
+            trace::warn!(
                 ?view,
-                "an operation of this View is disputed, or it has used too many lanes: it is replaced"
+                "an operation of this View is disputed, or it has used too many lanes: it is \
+                 replaced"
             );
             self.step(Input::MustEnd(view));
         }
@@ -306,7 +309,8 @@ impl Node {
         else {
             return;
         };
-        crate::trace::warn!(peer = %member, "a member sent what no honest member sends; its link is closed");
+        trace::warn!(peer = %member, "a member sent what no honest member sends; its link is \
+            closed");
         self.close_link_of(member);
     }
 
@@ -350,7 +354,8 @@ impl Node {
             let withheld: Vec<MemberId> =
                 members.map(|m| m.id).filter(|id| self.withholds_vote(*id, asked, now)).collect();
             for member in withheld {
-                crate::trace::warn!(peer = %member, %op, "a member answers and withholds its vote; it loses its place");
+                trace::warn!(peer = %member, %op, "a member answers and withholds its vote; it \
+                    loses its place");
                 self.step(Input::Withheld(member));
             }
         }

@@ -6,6 +6,7 @@ use super::Node;
 use crate::discovery::Discovery;
 use crate::driver::Wiring;
 use crate::topology::Interface;
+use crate::trace;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -27,7 +28,8 @@ impl Node {
         let names =
             |chosen: &[Interface]| chosen.iter().map(|i| i.name.clone()).collect::<Vec<_>>();
         let chosen = names(&wiring.chosen);
-        crate::trace::info!(before = ?names(&self.wiring.chosen), now = ?chosen, "the network of this machine has changed");
+        trace::info!(before = ?names(&self.wiring.chosen), now = ?chosen, "the network of this \
+            machine has changed");
         self.config.local.set_trusted(wiring.trusted.clone());
         self.roster.set_policy(wiring.policy.clone(), self.now());
         discovery.follow(&chosen);

@@ -80,7 +80,8 @@ fn summed_up(group: &Group, checker: &impl Checker<Group>, began: Instant) -> Ex
 /// Explores some groups exhaustively and prints a table.
 fn go_through(groups: Vec<Group>, threads: usize) {
     println!(
-        "| nodes | Views | proposals | crashes | aborts | cut off | disks | unique states | steps | seconds | broken |"
+        "| nodes | Views | proposals | crashes | aborts | cut off | disks | unique states | steps \
+         | seconds | broken |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut wrong = Vec::new();
@@ -91,7 +92,8 @@ fn go_through(groups: Vec<Group>, threads: usize) {
         let Explored { states, unique, seconds, broken, unseen } = explore(&group, threads);
         let what = if broken.is_empty() { "nothing".to_owned() } else { format!("{broken:?}") };
         println!(
-            "| {nodes} | {partition:?} | {proposals} | {crashes} | {aborts} | {cut_offs} | {disks} | {unique} | {states} | {seconds:.0} | {what} |"
+            "| {nodes} | {partition:?} | {proposals} | {crashes} | {aborts} | {cut_offs} | {disks} \
+             | {unique} | {states} | {seconds:.0} | {what} |"
         );
         wrong.extend(broken.into_iter().map(|(claim, _)| claim));
         wrong.extend(unseen.into_iter().map(|name| format!("never {name}")));
@@ -244,7 +246,8 @@ fn each_seeded_defect_is_seen() {
 #[ignore = "minutes: make model"]
 fn every_seeded_defect_is_found() {
     println!(
-        "| defect | all histories of three | walks of five, parts go on | walks of five, majorities |"
+        "| defect | all histories of three | walks of five, parts go on | walks of five, \
+         majorities |"
     );
     println!("| --- | --- | --- | --- |");
     let mut missed = Vec::new();

@@ -231,8 +231,9 @@ impl Lane {
         self.after(at, k, what, &made).await
     }
 
-    /// How many calls from this one on are in flight at a time: plain reductions only, and none that
-    /// may be refused one by one, as the first ones of a View and those after a dropped call are.
+    /// How many calls from this one on are in flight at a time: plain reductions only, and none
+    /// that may be refused one by one, as the first ones of a View and those after a dropped call
+    /// are.
     fn burst(&self, at: &At, k: u64) -> u64 {
         let Program { seed, name, .. } = &self.node.program;
         let mut chance = Chance::named(seed ^ k, &format!("{name}/{}", at.view));
