@@ -315,11 +315,7 @@ impl Course<'_> {
     fn own_answer(&mut self, since_ms: f64, others: &[Value]) -> Result<Value> {
         let own = self.group.peers[self.victim].event("done", PATIENCE).context("the victim")?;
         let after_ms = answered_after(std::slice::from_ref(&own), since_ms);
-        // The others may find the victim again before it has noticed its loss; then it learns from
-        // their messages that they have continued.
-        let found_ms = if self.cell.fault == Fault::NewAddress { FURTHER_MS } else { 0.0 };
-        self.in_time(after_ms, self.bound_ms() + found_ms)
-            .with_context(|| format!("the victim: {own}"))?;
+        self.in_time(after_ms, self.bound_ms()).with_context(|| format!("the victim: {own}"))?;
         let verdict = if own["ok"] == true { "exact" } else { "untouched" };
         ensure!(own["verdict"] == verdict, "{own}");
         let known = ["aborted", "indeterminate", "view-changed"];
@@ -346,6 +342,9 @@ impl Course<'_> {
             Fault::Loss => DEADLINE_MS + SILENCE_MS,
             Fault::Thread => DEADLINE_MS + GRACE_MS,
             Fault::Stop(1) => 1000.0 + SILENCE_MS,
+            // One side may find the other again before that has noticed a loss; then it learns from
+            // messages that it was left out.
+            Fault::NewAddress => SILENCE_MS + FURTHER_MS,
             fault if fault.swallows() => SWALLOWED_MS + SILENCE_MS,
             fault if fault.is_of_the_disk() => DISK_MS + SILENCE_MS + FURTHER_MS,
             _ => SILENCE_MS,
