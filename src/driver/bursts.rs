@@ -5,6 +5,11 @@
 //! A burst is sent by its own thread while no operation runs. It ends when its receiver has seen
 //! enough, or when a frame of an operation passes over any link of this node. Its frames have their
 //! own lane and are filtered out here, so no engine sees them.
+//!
+//! In an exchange both directions run at once, and neither ends before both receivers have seen
+//! enough. On a half-duplex medium one of them may get nearly everything at first. If that one
+//! ended as soon as it could, the other one would be measured alone, and the medium would seem to
+//! be full duplex.
 
 use super::coding_speed;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
@@ -43,6 +48,9 @@ struct Line {
     sender: Mutex<Option<Box<dyn DataSender>>>,
     traffic: Traffic,
     enough: AtomicBool,
+    /// This end has seen enough of the peer's burst, or it has ended, since the last burst from
+    /// here began.
+    heard: AtomicBool,
     running: AtomicBool,
 }
 
@@ -57,6 +65,7 @@ struct SharedSender(Arc<Line>);
 
 struct SharedReceiver {
     receiver: Box<dyn DataReceiver>,
+    line: Arc<Line>,
     traffic: Traffic,
     burst: Burst,
     told_enough: bool,
@@ -83,10 +92,12 @@ pub(super) fn with_bursts(
         sender: Mutex::new(Some(sender)),
         traffic: traffic.clone(),
         enough: AtomicBool::new(false),
+        heard: AtomicBool::new(false),
         running: AtomicBool::new(false),
     });
     let receiver = SharedReceiver {
         receiver,
+        line: Arc::clone(&line),
         traffic: traffic.clone(),
         burst: Burst::default(),
         told_enough: false,
@@ -99,15 +110,17 @@ pub(super) fn with_bursts(
 }
 
 impl Bursts {
-    /// Starts a burst on a new thread, unless one is running.
-    pub(super) fn begin(&self) {
+    /// Starts a burst on a new thread, unless one is running; in an exchange, `is_exchange`, it
+    /// goes on until the peer's burst has been seen too.
+    pub(super) fn begin(&self, is_exchange: bool) {
         if self.line.running.swap(true, Ordering::AcqRel) {
             return;
         }
         self.line.enough.store(false, Ordering::Release);
+        self.line.heard.store(!is_exchange, Ordering::Release);
         let line = Arc::clone(&self.line);
         let burst = move || {
-            line.burst();
+            line.burst(BURST_MAX);
             line.running.store(false, Ordering::Release);
         };
         if std::thread::Builder::new().name("potluck-burst".to_owned()).spawn(burst).is_err() {
@@ -122,15 +135,16 @@ impl Bursts {
 }
 
 impl Line {
-    fn burst(&self) {
+    fn burst(&self, longest: Duration) {
         // The result is reported with the rate, and nothing else runs at this moment.
         coding_speed::measure();
         let (began, before) = (Instant::now(), self.traffic.counted());
         let payload = vec![0; Burst::FRAME_BYTES];
-        for number in 0..Burst::FRAMES_MAX as u32 {
-            if self.enough.load(Ordering::Acquire)
+        for number in 0.. {
+            let is_seen = self.enough.load(Ordering::Acquire) || number >= Burst::FRAMES_MAX as u32;
+            if is_seen && self.heard.load(Ordering::Acquire)
                 || self.traffic.counted() != before
-                || began.elapsed() > BURST_MAX
+                || began.elapsed() > longest
             {
                 break;
             }
@@ -215,15 +229,89 @@ impl SharedReceiver {
             // Taken in any case: a burst without frames must not report its predecessor's rate.
             let (burst, told_enough) =
                 (std::mem::take(&mut self.burst), std::mem::take(&mut self.told_enough));
+            self.line.heard.store(true, Ordering::Release);
             let counts = header.chunk != DISTURBED || told_enough;
             (self.tell)(RateStep::Timed(burst.kbps().filter(|_| counts).unwrap_or(0)));
             return Ok(());
         }
         let now_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        if self.burst.frame(now_us, len) {
+        let is_enough = self.burst.frame(now_us, len);
+        if is_enough || self.burst.is_full() {
+            self.line.heard.store(true, Ordering::Release);
+        }
+        if is_enough {
             self.told_enough = true;
             (self.tell)(RateStep::Enough);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+    use std::thread::JoinHandle;
+
+    /// Hands over each frame's kind when the test asks for it.
+    struct Stepped(SyncSender<u32>);
+
+    impl DataSender for Stepped {
+        fn send(&mut self, header: &DataHeader, _: &[u8]) -> io::Result<()> {
+            self.0.send(header.flow).map_err(|_| io::ErrorKind::NotConnected.into())
+        }
+    }
+
+    const LONGEST: Duration = Duration::from_secs(3600);
+
+    fn begun(heard: bool) -> (Arc<Line>, Receiver<u32>, JoinHandle<()>) {
+        let (into, frames) = sync_channel(0);
+        let line = Arc::new(Line {
+            sender: Mutex::new(Some(Box::new(Stepped(into)))),
+            traffic: Traffic::default(),
+            enough: AtomicBool::new(false),
+            heard: AtomicBool::new(heard),
+            running: AtomicBool::new(true),
+        });
+        let sending = Arc::clone(&line);
+        (line, frames, std::thread::spawn(move || sending.burst(LONGEST)))
+    }
+
+    /// The kinds of the frames that are still sent.
+    fn rest(frames: &Receiver<u32>) -> Vec<u32> {
+        frames.iter().take_while(|kind| *kind != END).collect()
+    }
+
+    #[test]
+    fn a_burst_ends_when_its_receiver_has_seen_enough() {
+        let (line, frames, thread) = begun(true);
+        assert_eq!(frames.recv(), Ok(FRAME));
+        line.enough.store(true, Ordering::Release);
+        // One may have been under way.
+        assert!(rest(&frames).len() <= 1);
+        thread.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_burst_of_an_exchange_goes_on_until_the_other_one_has_been_seen() {
+        let (line, frames, thread) = begun(false);
+        line.enough.store(true, Ordering::Release);
+        for _ in 0..2 * Burst::FRAMES_MAX {
+            assert_eq!(frames.recv(), Ok(FRAME), "it has ended alone");
+        }
+        line.heard.store(true, Ordering::Release);
+        assert!(rest(&frames).len() <= 1);
+        thread.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_frame_of_an_operation_ends_either() {
+        for heard in [false, true] {
+            let (line, frames, thread) = begun(heard);
+            assert_eq!(frames.recv(), Ok(FRAME));
+            line.traffic.count();
+            assert!(rest(&frames).len() <= 1);
+            thread.join().expect("no panic");
+        }
     }
 }

@@ -16,13 +16,13 @@ impl Burst {
     /// Payload bytes of each frame: small against the volume of a slow path during a
     /// measurement, large against the overhead per frame.
     pub const FRAME_BYTES: usize = 32 * 1024;
-    /// The maximum number of frames in a burst: 16 MiB, a seventh of a second at 1 Gbit/s.
+    /// The maximum number of frames that count: 16 MiB, a seventh of a second at 1 Gbit/s.
     pub const FRAMES_MAX: usize = 512;
 
     /// Records that a whole frame has arrived at this time. Returns true once, when the rate is
     /// known well enough.
     pub fn frame(&mut self, now_us: u64, bytes: usize) -> bool {
-        if self.marks.len() >= Burst::FRAMES_MAX {
+        if self.is_full() {
             return false;
         }
         let Some((first_us, _)) = self.marks.first().copied() else {
@@ -37,6 +37,11 @@ impl Burst {
             self.going = Some(mark);
         }
         !was_enough && self.is_enough()
+    }
+
+    /// Whether further frames do not count.
+    pub fn is_full(&self) -> bool {
+        self.marks.len() >= Burst::FRAMES_MAX
     }
 
     fn is_enough(&self) -> bool {

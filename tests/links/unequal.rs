@@ -124,6 +124,13 @@ fn measured() -> Result<()> {
 
 fn radio() -> Result<()> {
     let mut group = Group::up("wifi4", 4)?;
+    stations_are_found(&mut group).map_err(|error| {
+        let kept = group.keep_logs(&format!("radio-{}", std::process::id()));
+        error.context(format!("what the nodes wrote: {kept}"))
+    })
+}
+
+fn stations_are_found(group: &mut Group) -> Result<()> {
     let contexts = group.meet()?;
     let (view, wired) = (contexts[0]["view"].clone(), rank_of(&contexts, 0));
     let paths = |status: &Value| status["view"]["paths"].as_array().cloned().unwrap_or_default();

@@ -364,7 +364,7 @@ impl Node {
         trial.1 = Stage::Measured;
         if let Some(offered) = self.ways.tracks.get(&peer).and_then(|track| track.offered.as_ref())
         {
-            offered.bursts.begin();
+            offered.bursts.begin(false);
         }
     }
 

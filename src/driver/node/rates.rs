@@ -200,7 +200,7 @@ impl Node {
                     return self.try_ways(to, 0);
                 }
                 match self.planning.rates.bursts.get(&to).filter(|_| envelope.moving() == 0) {
-                    Some(bursts) => bursts.begin(),
+                    Some(bursts) => bursts.begin(manner == Manner::Together),
                     None => self.rated(to, 0),
                 }
             }
