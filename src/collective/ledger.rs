@@ -24,6 +24,7 @@
 //! voted on. A best-effort call has no votes for `Done`: each member commits it as soon as it holds
 //! the result, and it is not listed.
 
+mod bounds;
 mod calls;
 mod entry;
 #[cfg(test)]
@@ -31,15 +32,16 @@ mod inspection;
 mod reports;
 mod revisions;
 
+#[cfg(test)]
+pub(crate) use bounds::Bounds as LedgerBounds;
+
 use super::revision::REVISION_UNKNOWN;
 use super::{
     AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote,
 };
 use crate::defect::{Defect, Seeded};
-use crate::view::{
-    CommittedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, OpSet,
-    Rank, View, ViewDigest,
-};
+use crate::view::{CommittedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OpId, OpSet, Rank, View, ViewDigest};
+use bounds::Bounds;
 use calls::Calls;
 use entry::Entry;
 use revisions::Revisions;
@@ -65,6 +67,7 @@ pub struct Ledger {
     numbers: BTreeMap<Lane, u64>,
     entries: BTreeMap<OpId, Entry>,
     effects: Vec<LedgerEffect>,
+    bounds: Bounds,
     seeded: Seeded,
 }
 
@@ -120,6 +123,7 @@ impl Ledger {
             numbers: BTreeMap::new(),
             entries: BTreeMap::new(),
             effects: Vec::new(),
+            bounds: Bounds::default(),
             seeded: Seeded::NONE,
         }
     }
@@ -186,8 +190,8 @@ impl Ledger {
         let in_flight = || own().filter(|(_, e)| e.outcome.is_none());
         let messages = || in_flight().filter(|(op, _)| op.lane.ends().is_some()).count();
         let too_many_messages = lane.ends().is_some() && messages() >= MESSAGES_IN_FLIGHT_MAX;
-        if in_flight().count() >= OPS_IN_FLIGHT_MAX
-            || own().count() >= OPS_LISTED_MAX
+        if in_flight().count() >= self.bounds.in_flight
+            || own().count() >= self.bounds.listed
             || too_many_messages
         {
             return Err(CallRefusal::TooManyInFlight);
@@ -203,7 +207,10 @@ impl Ledger {
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
         entry.call = Some(call);
         let told = entry.told_revision().filter(|told| self.revisions.has(*told));
-        entry.revision = told.or_else(|| self.revisions.of_a_new_call(op));
+        let in_a_hold = || self.seeded.has(Defect::CallsInAHold);
+        entry.revision = told
+            .or_else(|| self.revisions.of_a_new_call(op))
+            .or_else(|| in_a_hold().then(|| self.revisions.agreed_for(op)));
         let (outcome, given_up) = (entry.outcome, entry.votes[me].is_some());
         if given_up {
             self.in_engine(op, LedgerEffect::Cancel);
@@ -484,15 +491,17 @@ impl Ledger {
         {
             return Ok(());
         }
-        // An honest sender lists each of these until this member has reported it decided. An
-        // operation that the sender has aborted may stay open here for long, if a third member's
-        // vote is late.
+        // An honest sender lists its own ones until this member has reported them decided, and
+        // answers what each third member has given up and still lists. All of them may stay open here
+        // for long, if a third member's vote is late.
         let open = self
             .entries
             .values()
             .filter(|e| e.heard_from(from) && e.call.is_none() && e.outcome.is_none())
             .count();
-        if open >= OPS_LISTED_MAX {
+        let most = self.bounds.listed * (self.size - 1).max(1);
+        if open >= if self.seeded.has(Defect::NarrowAdmission) { self.bounds.listed } else { most }
+        {
             return Err(Misbehaviour);
         }
         self.entries.insert(op, Entry::new(op, self.size));

@@ -206,6 +206,12 @@ impl Election {
         }
     }
 
+    /// The same election with one rule broken.
+    #[cfg(test)]
+    pub(super) fn with(self, seeded: crate::defect::Seeded) -> Election {
+        Election { agreement: self.agreement.with(seeded), ..self }
+    }
+
     /// One step. `now` is monotonic, in milliseconds. The effects must be carried out in order.
     pub fn step(&mut self, now: u64, input: Input, ops: &mut dyn Operations) -> Vec<Effect> {
         let mut effects = Vec::new();
