@@ -227,13 +227,17 @@ impl Election {
         }
         let persisting = self.agreement.is_persisting();
         self.persisting_since = persisting.then(|| self.persisting_since.unwrap_or(now));
+        // First its own answers, so that it does not give up waiting for one that is just there.
+        let mut effects = self.loop_back(now, ops, effects);
         // The state of the old View says nothing about a new one; the next step looks at that.
         let installs = effects.iter().any(|effect| matches!(effect, Effect::Install(..)));
         if !routine && !installs {
-            self.pursue(now, &mut effects);
-            self.give_up_when_stranded(now, ops, &mut effects);
+            let mut more = Vec::new();
+            self.pursue(now, &mut more);
+            self.give_up_when_stranded(now, ops, &mut more);
+            effects.extend(self.loop_back(now, ops, more));
         }
-        self.loop_back(now, ops, effects)
+        effects
     }
 
     /// Whether the installed View is frozen: it will be replaced.

@@ -49,6 +49,20 @@ fn who_can_write_nothing_gives_its_calls_up() {
     assert!(world.history.is_broken(Claim::Answered), "{:#?}", world.trace);
 }
 
+/// Each of its writes takes longer than a phase of a proposal, and less than others wait for.
+#[test]
+fn who_is_left_alone_with_a_slow_disk_gets_its_view() {
+    let mut world = World::new(1);
+    (1..=2).for_each(|n| world.start(n));
+    world.run(1000);
+    world.disk(1, 3000);
+    world.call(1);
+    world.kill(2);
+    world.run(10_000);
+    assert_eq!(world.unanswered(), 0, "{:#?}", world.trace);
+    assert!(world.is_whole(), "{:#?}", world.trace);
+}
+
 #[test]
 fn a_write_that_fails_is_tried_again_until_it_succeeds() {
     let mut world = World::new(1);

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest time for a call to be answered. Nodes may have to meet, to wait for slow disks, or to
 /// give up one that does not answer, and then to agree on a View.
-pub(super) const HANG_MS: u64 = 20_000;
+pub(super) const HANG_MS: u64 = 30_000;
 
 /// A call of a node in the View of this ballot.
 type Waiting = (u8, Ballot, OpId);

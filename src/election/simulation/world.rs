@@ -276,9 +276,10 @@ impl World {
             repeated: self.happens(weather.repeated),
             overtaking: self.happens(weather.overtaking),
         };
-        // Encoded and decoded, as on a real link.
-        let decoded = if self.is_told {
-            Message::from_bytes(&message.to_bytes()).expect("own messages decode")
+        // Encoded and decoded, as on a real link; always a View, which a receiver would refuse.
+        let decoded = if self.is_told || matches!(message, Message::Accept(_)) {
+            Message::from_bytes(&message.to_bytes())
+                .unwrap_or_else(|why| panic!("own messages decode, {why:?}: {message:?}"))
         } else {
             message.clone()
         };
