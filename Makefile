@@ -18,7 +18,7 @@ check: ## format, lints, documentation, licences; never writes, runs no test
 fix: ## format, and lints that can mend themselves
 	@cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all
 
-model: ## every history of a small group, walks by chance (SEEDS=, or one SEED=), and sixteen seeded defects that must be found
+model: ## every history of small groups, walks by chance (SEEDS=, or one SEED=), and seeded defects that must be found
 	@SEEDS="$(SEEDS)" SEED="$(SEED)" scripts/model.sh
 
 fuzz-schedules: ## elections by chance in virtual time (SEEDS=100000, or one SEED=)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make model: all histories of a small group, random walks through larger ones, and sixteen seeded
-# defects that must be detected.
+# make model: all histories of small groups, random walks through larger ones, and seeded defects,
+# each of which must be found.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
@@ -15,7 +15,7 @@ began=$SECONDS
 cargo test -p potluck --locked --profile checks --lib election::model -- --include-ignored --nocapture --test-threads 1 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 unique=$(awk -F '|' '$NF ~ /^ *$/ && $9 ~ /^ *[0-9]+ *$/ { n += $9 } END { printf "%d", n }' "$log")
-found=$(grep -c '^| [A-Z][A-Za-z]* |.* \(in [0-9]* steps\|at seed [0-9]*\) |' "$log")
+found=$(grep -oE '^[0-9]+ of [0-9]+ seeded defects found' "$log" || echo "no seeded defects looked for")
 walks=$(grep -o '[0-9]* walks, ' "$log" | awk '{ n += $1 } END { printf "%d", n }')
-echo "model: $([ "$status" -eq 0 ] && echo "all claims hold" || echo FAILED): $unique unique states, $walks walks, $found of 16 seeded defects found, $((SECONDS - began)) s"
-[ "$status" -eq 0 ] && [ "$found" -eq 16 ]
+echo "model: $([ "$status" -eq 0 ] && echo "all claims hold" || echo FAILED): $unique unique states, $walks walks, $found, $((SECONDS - began)) s"
+[ "$status" -eq 0 ] && [[ $found =~ ^([0-9]+)\ of\ ([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -eq "${BASH_REMATCH[2]}" ]

@@ -42,13 +42,29 @@ pub(crate) enum Defect {
     OwnBase,
     /// A member that will install the newest View late counts as left behind.
     LateIsBehind,
-    /// A member never votes. Not one of [`ALL`](Defect::ALL): the others end its calls by time, of
-    /// which the model has none. Nor are the following ones, which break what the model leaves out.
+    /// A member never votes. The others end its calls by time.
     WithholdsVotes,
-    /// A result that a member holds is committed there without the votes of the others.
-    CommitsAlone,
     /// Over a new control link nothing is said again.
     SaysNothingAgain,
+    /// A call that is made while calls are held for another plan runs under the present one.
+    CallsInAHold,
+    /// A call that was held stays held after the switch.
+    KeepsHeld,
+    /// An honest member may have no more operations open at another one than it may list itself,
+    /// although it answers what others have given up.
+    NarrowAdmission,
+    /// Decided operations that the program has never called go before its own in every report, and
+    /// are reported again and again.
+    ReportsInOrder,
+    /// A node outside a running View begins one beside it.
+    BeginsBeside,
+    /// A node outside a running View agrees to begin one beside it.
+    AgreesBeside,
+    /// A node whose disk does not answer waits with its calls for as long as that takes. Not one of
+    /// [`ALL`](Defect::ALL), like the following ones: they break what the model leaves out.
+    WaitsForItsDisk,
+    /// A result that a member holds is committed there without the votes of the others.
+    CommitsAlone,
     /// A sync ends as `Ok` and leaves the state as it was.
     SyncKeepsState,
     /// A member holds other bits than the others as the result of each operation.
@@ -109,7 +125,7 @@ impl Defect {
 #[cfg(test)]
 impl Defect {
     /// Those that the model has to find.
-    pub(crate) const ALL: [Defect; 16] = [
+    pub(crate) const ALL: [Defect; 24] = [
         Defect::PromiseNotDurable,
         Defect::EarlyInstall,
         Defect::NoTieBreak,
@@ -126,5 +142,13 @@ impl Defect {
         Defect::CutOffGoesOn,
         Defect::OwnBase,
         Defect::LateIsBehind,
+        Defect::WithholdsVotes,
+        Defect::SaysNothingAgain,
+        Defect::CallsInAHold,
+        Defect::KeepsHeld,
+        Defect::NarrowAdmission,
+        Defect::ReportsInOrder,
+        Defect::BeginsBeside,
+        Defect::AgreesBeside,
     ];
 }

@@ -27,12 +27,16 @@
 //! voted on. A best-effort call has no votes for `Done`: each member commits it as soon as it holds
 //! the result, and it is not listed.
 
+mod bounds;
 mod calls;
 mod entry;
 #[cfg(test)]
 mod inspection;
 mod reports;
 mod revisions;
+
+#[cfg(test)]
+pub(crate) use bounds::Bounds as LedgerBounds;
 
 use super::lanes::Lanes;
 use super::revision::REVISION_UNKNOWN;
@@ -41,9 +45,9 @@ use super::{
 };
 use crate::defect::{Defect, Seeded};
 use crate::view::{
-    CommittedOp, DisputedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId,
-    OpSet, Rank, View, ViewDigest,
+    CommittedOp, DisputedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OpId, OpSet, Rank, View, ViewDigest,
 };
+use bounds::Bounds;
 use calls::Calls;
 use entry::Entry;
 use revisions::Revisions;
@@ -72,6 +76,7 @@ pub struct Ledger {
     effects: Vec<LedgerEffect>,
     /// An operation is disputed.
     disputed: bool,
+    bounds: Bounds,
     seeded: Seeded,
 }
 
@@ -131,6 +136,7 @@ impl Ledger {
             entries: BTreeMap::new(),
             effects: Vec::new(),
             disputed: false,
+            bounds: Bounds::default(),
             seeded: Seeded::NONE,
         }
     }
@@ -203,8 +209,8 @@ impl Ledger {
         let in_flight = || own().filter(|(_, e)| e.outcome.is_none());
         let messages = || in_flight().filter(|(op, _)| op.lane.ends().is_some()).count();
         let too_many_messages = lane.ends().is_some() && messages() >= MESSAGES_IN_FLIGHT_MAX;
-        if in_flight().count() >= OPS_IN_FLIGHT_MAX
-            || own().count() >= OPS_LISTED_MAX
+        if in_flight().count() >= self.bounds.in_flight
+            || own().count() >= self.bounds.listed
             || too_many_messages
         {
             return Err(CallRefusal::TooManyInFlight);
@@ -219,7 +225,10 @@ impl Ledger {
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
         entry.call = Some(call);
         let told = entry.told_revision().filter(|told| self.revisions.has(*told));
-        entry.revision = told.or_else(|| self.revisions.of_a_new_call(op));
+        let in_a_hold = || self.seeded.has(Defect::CallsInAHold);
+        entry.revision = told
+            .or_else(|| self.revisions.of_a_new_call(op))
+            .or_else(|| in_a_hold().then(|| self.revisions.agreed_for(op)));
         let (outcome, given_up) = (entry.outcome, entry.votes[me].is_some());
         if given_up {
             self.in_engine(op, LedgerEffect::Cancel);
@@ -518,15 +527,17 @@ impl Ledger {
         if self.entries.contains_key(&op) || op.number < self.next_in(op.lane) {
             return Ok(());
         }
-        // An honest sender lists each of these until this member has reported it decided. An
-        // operation that the sender has aborted may stay open here for long, if a third member's
-        // vote is late.
+        // An honest sender lists its own ones until this member has reported them decided, and
+        // answers what each third member has given up and still lists. All of them may stay open here
+        // for long, if a third member's vote is late.
         let open = self
             .entries
             .values()
             .filter(|e| e.heard_from(from) && e.call.is_none() && e.outcome.is_none())
             .count();
-        if open >= OPS_LISTED_MAX {
+        let most = self.bounds.listed * (self.size - 1).max(1);
+        if open >= if self.seeded.has(Defect::NarrowAdmission) { self.bounds.listed } else { most }
+        {
             return Err(Misbehaviour);
         }
         self.entries.insert(op, Entry::new(op, self.size));

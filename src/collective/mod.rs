@@ -71,6 +71,8 @@ pub use fold::fold_pair;
 pub use fold::{Misfit, finish, fold};
 pub use half::{Bf16, F16};
 pub use input::Input;
+#[cfg(test)]
+pub(crate) use ledger::LedgerBounds;
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use meter::{Measured, Meter};
 pub use native::NativeEngine;

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 /// A change of the plan, as rank 0 leads it. One at a time: the next one begins when this one [is
 /// over](Revising::is_over).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Revising {
     revision: u32,
     /// By rank: the reported next numbers; the inner `None` stands for too many lanes.
@@ -51,6 +51,18 @@ impl Revising {
         if let Some(held) = self.held.get_mut(from.index()).filter(|_| revision == self.revision) {
             *held = Some(next);
         }
+    }
+
+    /// The revision that it leads to.
+    #[cfg(test)]
+    pub(crate) fn revision(&self) -> u32 {
+        self.revision
+    }
+
+    /// Whether this rank has answered the announcement, or the hold if nothing is announced yet.
+    #[cfg(test)]
+    pub(crate) fn has_heard(&self, from: Rank) -> (bool, bool) {
+        (self.held[from.index()].is_some(), self.switched[from.index()])
     }
 
     /// Whether all members hold and nothing has been announced.

@@ -180,6 +180,11 @@ impl Agreement {
         self.applicant.engines = self.applicant.engines.with_failed_gloo();
     }
 
+    /// Whether a test has broken this rule.
+    pub(super) fn breaks(&self, defect: Defect) -> bool {
+        self.seeded.has(defect)
+    }
+
     pub(super) fn installed(&self) -> Option<&Arc<View>> {
         self.installed.as_ref()
     }

@@ -42,13 +42,21 @@ pub(super) enum Claim {
     OkHolds,
     /// A4: a View takes the history with the most operations.
     MostWins,
-    /// A5: no two Views commit by turns while all their members could have met. Checked by the
-    /// simulations only, because the model has no time.
+    /// A5: no two Views commit by turns while all their members could have met. The model has no
+    /// time; there no View is begun of nodes outside a running View of which one of them has been
+    /// told by all its members.
     OneHistory,
+    /// No operation runs under two plans.
+    OnePlan,
+    /// L1: a call that all members have made ends, and its member may make the next one, once
+    /// nothing hinders them. In the model: when no message and no result is on its way any more.
+    Answered,
+    /// No honest member is taken for one that breaks the protocol.
+    Honest,
 }
 
 impl Claim {
-    pub(super) const ALL: [Claim; 13] = [
+    pub(super) const ALL: [Claim; 16] = [
         Claim::OneViewPerBallot,
         Claim::ViewsGrow,
         Claim::AllHaveAccepted,
@@ -62,6 +70,9 @@ impl Claim {
         Claim::OkHolds,
         Claim::MostWins,
         Claim::OneHistory,
+        Claim::OnePlan,
+        Claim::Answered,
+        Claim::Honest,
     ];
 
     /// Its name in tables.
@@ -79,7 +90,10 @@ impl Claim {
             Claim::EndsOnce => "ends once",
             Claim::OkHolds => "Ok holds",
             Claim::MostWins => "most wins",
-            Claim::OneHistory => "one history",
+            Claim::OneHistory => "A5",
+            Claim::OnePlan => "one plan",
+            Claim::Answered => "L1",
+            Claim::Honest => "honest",
         }
     }
 }
@@ -98,6 +112,8 @@ pub(super) enum Deed {
     Ended { op: (ViewId, OpId), ending: Ending, next: Option<ViewId> },
     /// It may call operations of this View, which it has just installed.
     Runs(ViewId),
+    /// An operation of this View runs here under this revision of the plan.
+    RunsUnder((ViewId, OpId), u32),
     /// It has broken a claim that is checked on each member alone.
     Breaks(Claim),
 }
@@ -132,6 +148,9 @@ impl fmt::Display for Deed {
                 write!(f, "{op} of {} ends {by}: {ending}", view.ballot.round)
             }
             Deed::Runs(id) => write!(f, "runs {}", id.ballot.round),
+            Deed::RunsUnder((view, op), revision) => {
+                write!(f, "runs {op} of {} under plan {revision}", view.ballot.round)
+            }
             Deed::Breaks(claim) => write!(f, "breaks {}", claim.name()),
         }
     }
@@ -187,6 +206,8 @@ pub(super) struct History {
     /// By View: the most operations that an out-of-sync member had seen commit when it installed
     /// it.
     others: BTreeMap<ViewId, usize>,
+    /// By operation: the revision of the plan under which it runs.
+    plans: BTreeMap<(ViewId, OpId), u32>,
     /// Broken claims, one bit each.
     broken: u16,
     /// Ends seen so far, one bit for each [`Way`].
@@ -219,6 +240,10 @@ impl History {
             Deed::Installed { before, view } => self.installed(who, *before, view, view.id()),
             Deed::Ended { op, ending, next } => self.ended(who, *op, *ending, *next),
             Deed::Runs(id) => self.runs(who, *id),
+            Deed::RunsUnder(op, revision) => {
+                let known = *self.plans.entry(*op).or_insert(*revision);
+                self.expect(Claim::OnePlan, known == *revision);
+            }
             Deed::Breaks(claim) => self.expect(*claim, false),
         }
     }

@@ -209,6 +209,12 @@ impl Election {
         }
     }
 
+    /// The same election with one rule broken.
+    #[cfg(test)]
+    pub(super) fn with(self, seeded: crate::defect::Seeded) -> Election {
+        Election { agreement: self.agreement.with(seeded), ..self }
+    }
+
     /// One step. `now` is monotonic, in milliseconds. The effects must be carried out in order.
     pub fn step(&mut self, now: u64, input: Input, ops: &mut dyn Operations) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -224,13 +230,17 @@ impl Election {
         }
         let persisting = self.agreement.is_persisting();
         self.persisting_since = persisting.then(|| self.persisting_since.unwrap_or(now));
+        // First its own answers, so that it does not give up waiting for one that is just there.
+        let mut effects = self.loop_back(now, ops, effects);
         // The state of the old View says nothing about a new one; the next step looks at that.
         let installs = effects.iter().any(|effect| matches!(effect, Effect::Install(..)));
         if !routine && !installs {
-            self.pursue(now, &mut effects);
-            self.give_up_when_stranded(now, ops, &mut effects);
+            let mut more = Vec::new();
+            self.pursue(now, &mut more);
+            self.give_up_when_stranded(now, ops, &mut more);
+            effects.extend(self.loop_back(now, ops, more));
         }
-        self.loop_back(now, ops, effects)
+        effects
     }
 
     /// Whether the installed View is frozen: it will be replaced.

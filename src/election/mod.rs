@@ -12,6 +12,7 @@ mod agreement;
 mod applicant;
 mod config;
 mod detector;
+mod elsewhere;
 mod machine;
 mod message;
 mod notice;

@@ -4,19 +4,24 @@
 //! a network that delivers each message at any time, any number of times, in any order, or never.
 //! The checker (stateright) verifies the claims in every state.
 //!
-//! Real: `Agreement::step`, the only code that changes a View, and `Ledger`. Not modelled: time,
-//! and all code that only decides when to propose. The model proposes any members at any time.
+//! Real: `Agreement::step`, the only code that changes a View, `Ledger`, `Revising`, and the rule
+//! that keeps nodes from beginning a View beside a running one (`elsewhere`). Not modelled: time,
+//! and all other code that only decides when to propose. The model proposes any members at any time.
 //!
 //! The model allows more than reality: proposals may name unreachable nodes, and writes, calls and
-//! proposals may take arbitrarily long. Two restrictions make the exhaustive runs finite: all
-//! members begin a View's one operation when they install it, and refusals (`Nack`) are not sent.
-//! The random walks ([`walk`]) also run without the first one.
+//! proposals may take arbitrarily long. Restrictions make the exhaustive runs finite: refusals
+//! (`Nack`) are not sent, and in most runs all members begin a View's one operation when they
+//! install it. In the others programs call a few times, in one lane or two, links break and are made
+//! anew, the plan changes, or limits are reached ([`runs`]). The random walks ([`walk`]) mix these.
 //!
-//! A group starts in a View of all nodes with an operation open. A write is durable at once, and a
-//! crash keeps the durable state; a crashed node returns as a new member. With `slow_disks`, writes
-//! take time.
+//! A group starts in a View of all nodes. A write is durable at once, and a crash keeps the durable
+//! state; a crashed node returns as a new member. With `slow_disks`, writes take time.
 
+mod action;
 mod memo;
+mod outside;
+mod plans;
+mod progress;
 mod runs;
 mod shared;
 mod state;
@@ -25,11 +30,13 @@ mod walk;
 
 use super::claims::{Claim, History, Way};
 use super::{Durable, Message};
+use crate::collective::LedgerBounds;
 use crate::defect::{Defect, Seeded};
-use crate::view::{OpId, ViewDigest};
+use crate::view::{Lane, OpId};
+use action::{Action, letter};
 use memo::Memo;
 use shared::Shared;
-use state::{Left, Node, Packet, State, Step, member, place};
+use state::{Left, Node, Packet, State, member};
 use stateright::{Model, Property};
 use turn::Turn;
 
@@ -40,7 +47,19 @@ struct Group {
     partition: Partition,
     left: Left,
     calls: Calls,
+    /// The lanes in which programs call.
+    lanes: u32,
     slow_disks: bool,
+    /// The limits of all ledgers.
+    bounds: LedgerBounds,
+    /// Views that are made before the run begins, after one of all nodes: the members of each.
+    opening: Vec<Vec<u8>>,
+    /// Plans change in this run.
+    has_plans: bool,
+    /// Nodes tell each other of their Views, and begin none beside a running one.
+    keeps_together: bool,
+    /// Links lose messages only when they break, so every call is answered.
+    answers: bool,
     defect: Option<Defect>,
     memo: Memo,
 }
@@ -63,117 +82,71 @@ enum Calls {
     ByPrograms(usize),
 }
 
-/// A transition of the model.
-#[derive(Clone, Debug, PartialEq)]
-enum Action {
-    Propose(u8, Vec<u8>),
-    Deliver(Shared<Packet>),
-    Write(u8),
-    Call(u8),
-    Done(u8, OpId),
-    Abort(u8, OpId),
-    Remind(u8, u8),
-    DataLink(u8, u8),
-    CutOff(u8),
-    Crash(u8),
-}
-
-impl Action {
-    /// The node that takes the step.
-    fn place(&self) -> usize {
-        match self {
-            Action::Deliver(packet) => place(packet.to),
-            Action::Propose(n, _)
-            | Action::Write(n)
-            | Action::Call(n)
-            | Action::Done(n, _)
-            | Action::Abort(n, _)
-            | Action::Remind(n, _)
-            | Action::DataLink(_, n)
-            | Action::CutOff(n)
-            | Action::Crash(n) => usize::from(*n),
-        }
-    }
-}
-
-impl Action {
-    /// The action in words, for traces.
-    fn story(&self) -> String {
-        let n = letter(self.place());
-        match self {
-            Action::Propose(_, members) => {
-                let names: Vec<String> = members.iter().map(|m| letter(usize::from(*m))).collect();
-                format!("{n} proposes [{}]", names.join(" "))
-            }
-            Action::Deliver(packet) => {
-                format!("{n} hears from {}: {}", letter(place(packet.from)), packet.story())
-            }
-            Action::Write(_) => format!("{n} has written"),
-            Action::Call(_) => format!("{n} calls"),
-            Action::Done(_, op) => format!("{n} holds the result of {op}"),
-            Action::Abort(_, op) => format!("{n} has enough of {op}"),
-            Action::Remind(_, to) => format!("{n} says all again to {}", letter(usize::from(*to))),
-            Action::DataLink(from, _) => {
-                format!("{n} takes a data link from {}", letter(usize::from(*from)))
-            }
-            Action::CutOff(_) => format!("{n} gives up its View"),
-            Action::Crash(_) => format!("{n} crashes and starts again"),
-        }
-    }
-
-    /// The node that acts, and its step.
-    fn step<'a>(&'a self, state: &State) -> (usize, Step<'a>) {
-        let id = |n: &u8| state.nodes[usize::from(*n)].me;
-        let step = match self {
-            Action::Propose(_, members) => Step::Propose(members.iter().map(id).collect()),
-            Action::Deliver(packet) => Step::Hear(packet),
-            Action::Write(_) => Step::Write,
-            Action::Call(_) => Step::Call,
-            Action::Done(_, op) => Step::Done(*op),
-            Action::Abort(_, op) => Step::Abort(*op),
-            Action::Remind(_, to) => Step::Remind(id(to)),
-            Action::DataLink(from, _) => {
-                let view = state.nodes[usize::from(*from)].view.as_ref();
-                Step::DataLink(view.map_or(ViewDigest([0; 32]), |v| v.digest()))
-            }
-            Action::CutOff(_) => Step::CutOff,
-            Action::Crash(_) => Step::Crash,
-        };
-        (self.place(), step)
-    }
-}
-
 impl Group {
+    /// Three nodes with one lane and all that the other fields add left out.
+    fn of(partition: Partition, left: Left) -> Group {
+        Group {
+            nodes: 3,
+            partition,
+            left,
+            calls: Calls::AtInstall,
+            lanes: 1,
+            slow_disks: false,
+            bounds: LedgerBounds::default(),
+            opening: Vec::new(),
+            has_plans: false,
+            keeps_together: false,
+            answers: false,
+            defect: None,
+            memo: Memo::default(),
+        }
+    }
+
     fn seeded(&self) -> Seeded {
         self.defect.into()
     }
 
-    /// The initial state: all nodes in one View, reached by the rules themselves.
+    /// The initial state: the nodes in their first Views, reached by the rules themselves.
     fn first(&self) -> State {
         let fresh = |n| Shared::new(Node::start(member(n, 1), Durable::default(), self.seeded()));
         let nodes = (0..self.nodes).map(fresh).collect();
         let history = Shared::new(History::default());
         let mut state = State { nodes, packets: Vec::new(), history, left: self.left };
+        let all = (0..self.nodes).collect();
+        for members in [&all].into_iter().chain(&self.opening) {
+            state = self.open(&state, members);
+        }
+        state
+    }
+
+    /// The state after these nodes have made a View.
+    fn open(&self, state: &State, members: &[u8]) -> State {
+        let mut state = state.clone();
         state.left.proposals += 1;
-        state = self.after(&state, &Action::Propose(0, (0..self.nodes).collect()));
+        state = self.after(&state, &Action::Propose(members[0], members.to_vec()));
         loop {
             let writing = (0..self.nodes).find(|n| !state.nodes[usize::from(*n)].writes.is_empty());
             // Installs only after all acceptances, even if a seeded defect sends the message early.
+            let about_a_view = |p: &&Shared<Packet>| !matches!(p.message, Message::Op(_));
             let installs = |p: &&Shared<Packet>| matches!(p.message, Message::Install(_));
-            let next =
-                state.packets.iter().find(|p| !installs(p)).or(state.packets.first()).cloned();
+            let mut coming = state.packets.iter().filter(about_a_view);
+            let next = coming.clone().find(|p| !installs(p)).or(coming.next()).cloned();
             let Some(action) = writing.map(Action::Write).or(next.map(Action::Deliver)) else {
                 break;
             };
             state = self.after(&state, &action);
         }
-        assert!(
-            state
-                .nodes
-                .iter()
-                .all(|n| n.view.as_ref().is_some_and(|v| v.size() == usize::from(self.nodes)))
-        );
+        let is_in = |n: &u8| {
+            let view = &state.nodes[usize::from(*n)].view;
+            view.as_ref().is_some_and(|v| v.size() == members.len())
+        };
+        assert!(members.iter().all(is_in));
         state
+    }
+
+    /// The lanes in which programs call.
+    fn lanes(&self) -> impl Iterator<Item = Lane> + use<> {
+        [Lane::MAIN].into_iter().chain((0..).map(Lane::tagged)).take(self.lanes as usize)
     }
 
     fn after(&self, state: &State, action: &Action) -> State {
@@ -198,9 +171,24 @@ impl Group {
             Action::Abort(..) => next.left.aborts -= 1,
             Action::CutOff(_) => next.left.cut_offs -= 1,
             Action::Crash(_) => next.left.crashes -= 1,
+            Action::Call(..) => next.left.calls -= 1,
+            Action::HoldAll(_) => next.left.plans -= 1,
+            Action::Redial(a, b) => {
+                next.left.losses -= 1;
+                next.cut(usize::from(*a), usize::from(*b));
+            }
             _ => {}
         }
+        if self.begins_beside(state, action) {
+            next.history.change(|history| history.expect(Claim::OneHistory, false));
+        }
         next.apply(action.place(), result, &self.memo);
+        if let Action::Redial(a, b) = action {
+            let other = Action::Remind(*b, *a);
+            let (n, step) = other.step(&next);
+            let result = Turn::of(&next.nodes[n], self).take(&step);
+            next.apply(n, &result, &self.memo);
+        }
         next
     }
 
@@ -222,13 +210,18 @@ impl Group {
 
     /// The claims that apply to this group.
     fn claims(&self) -> impl Iterator<Item = Claim> + use<> {
-        let majority = self.partition == Partition::Majority;
-        Claim::ALL.into_iter().filter(move |claim| majority || *claim != Claim::OneOutcome)
+        let (majority, answers) = (self.partition == Partition::Majority, self.answers);
+        Claim::ALL.into_iter().filter(move |claim| match claim {
+            Claim::OneOutcome => majority,
+            Claim::Answered => answers,
+            _ => true,
+        })
     }
 
     fn holds(&self, claim: Claim, state: &State) -> bool {
         match claim {
             Claim::OneOutcome => !state.history.halves_differ,
+            Claim::Answered => !self.is_stuck(state),
             claim => !state.history.is_broken(claim),
         }
     }
@@ -240,29 +233,31 @@ impl Group {
             return;
         };
         if let Calls::ByPrograms(most) = self.calls
+            && state.left.calls > 0
             && ledger.in_flight() < most
+            && !ledger.is_full()
         {
-            actions.push(Action::Call(n));
+            actions.extend(self.lanes().map(|lane| Action::Call(n, lane)));
         }
-        for (op, agreed) in ledger.unvoted() {
-            // A result needs the contribution of every member.
-            let all = node.view.as_ref().is_some_and(|view| state.history.all_have_run(view));
-            if agreed && all {
-                actions.push(Action::Done(n, op));
-            }
-            if state.left.aborts > 0 {
-                actions.push(Action::Abort(n, op));
-            }
+        if state.left.aborts > 0 {
+            actions.extend(ledger.unvoted().map(|(op, _)| Action::Abort(n, op)));
         }
+        self.results(n, state, actions);
+    }
+
+    /// The results that the engine of a node may hold now.
+    fn results(&self, n: u8, state: &State, actions: &mut Vec<Action>) {
+        let node = &state.nodes[usize::from(n)];
+        let (Some(ledger), Some(view)) = (&node.ledger, &node.view) else { return };
+        // A result needs the contribution of every member.
+        let is_whole = |op: OpId| state.history.all_have_run(view) && !state.is_held(view, op);
+        let whole = ledger.unvoted().filter(|(op, agreed)| *agreed && is_whole(*op));
+        actions.extend(whole.map(|(op, _)| Action::Done(n, op)));
     }
 }
 
 /// The checker needs a plain function for each claim.
 type Holds = fn(&Group, &State) -> bool;
-
-fn letter(n: usize) -> String {
-    char::from(b'A' + n as u8).to_string()
-}
 
 impl Model for Group {
     type State = State;
@@ -275,11 +270,8 @@ impl Model for Group {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for n in 0..self.nodes {
             if state.left.proposals > 0 {
-                actions.extend(self.proposals(n).map(|members| Action::Propose(n, members)));
-            }
-            self.calls(n, state, actions);
-            if !state.nodes[usize::from(n)].writes.is_empty() {
-                actions.push(Action::Write(n));
+                let may = self.proposals(n).filter(|members| self.may_propose(state, n, members));
+                actions.extend(may.map(|members| Action::Propose(n, members)));
             }
             if state.left.crashes > 0 {
                 actions.push(Action::Crash(n));
@@ -287,8 +279,16 @@ impl Model for Group {
             if state.left.cut_offs > 0 && state.nodes[usize::from(n)].may_be_cut_off() {
                 actions.push(Action::CutOff(n));
             }
+            if state.left.plans > 0 && state.nodes[usize::from(n)].may_lead() {
+                actions.push(Action::HoldAll(n));
+            }
+            if state.left.losses > 0 {
+                actions.extend((0..n).map(|other| Action::Redial(other, n)));
+            }
+            self.tell(n, state, actions);
+            self.calls(n, state, actions);
         }
-        actions.extend(state.packets.iter().cloned().map(Action::Deliver));
+        self.progress(state, actions);
     }
 
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
@@ -301,7 +301,7 @@ impl Model for Group {
     }
 
     fn properties(&self) -> Vec<Property<Group>> {
-        let always: [(Claim, Holds); 12] = [
+        let always: [(Claim, Holds); 16] = [
             (Claim::OneViewPerBallot, |g, s| g.holds(Claim::OneViewPerBallot, s)),
             (Claim::ViewsGrow, |g, s| g.holds(Claim::ViewsGrow, s)),
             (Claim::AllHaveAccepted, |g, s| g.holds(Claim::AllHaveAccepted, s)),
@@ -314,6 +314,10 @@ impl Model for Group {
             (Claim::EndsOnce, |g, s| g.holds(Claim::EndsOnce, s)),
             (Claim::OkHolds, |g, s| g.holds(Claim::OkHolds, s)),
             (Claim::MostWins, |g, s| g.holds(Claim::MostWins, s)),
+            (Claim::OneHistory, |g, s| g.holds(Claim::OneHistory, s)),
+            (Claim::OnePlan, |g, s| g.holds(Claim::OnePlan, s)),
+            (Claim::Answered, |g, s| g.holds(Claim::Answered, s)),
+            (Claim::Honest, |g, s| g.holds(Claim::Honest, s)),
         ];
         let mine: Vec<Claim> = self.claims().collect();
         let always = always.into_iter().filter(|(claim, _)| mine.contains(claim));

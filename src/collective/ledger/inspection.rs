@@ -2,7 +2,8 @@
 //!
 //! Queries for the model checker and the simulations.
 
-use super::Ledger;
+use super::bounds::Bounds;
+use super::{Ledger, Misbehaviour};
 use crate::collective::{OpBody, OpMessage, Outcome, Vote};
 use crate::defect::Seeded;
 use crate::view::{OpId, Rank};
@@ -14,12 +15,46 @@ impl Ledger {
         self
     }
 
+    /// This ledger with limits of its own.
+    pub(crate) fn within(mut self, bounds: Bounds) -> Ledger {
+        self.bounds = bounds;
+        self
+    }
+
+    /// Whether this message changes nothing here, now or later.
+    pub(crate) fn knows(&self, from: Rank, message: &OpMessage) -> bool {
+        let is_told = |entry: &super::Entry| entry.resolved_by >> from.0 & 1 == 1;
+        let body = match message.body {
+            OpBody::Vote(op, vote) => self.knows_vote(from, op, vote),
+            OpBody::Describe(descriptor) => {
+                let (op, part) =
+                    descriptor.op.step().map_or((descriptor.op, None), |(op, i)| (op, Some(i)));
+                let calls = self.entries.get(&op).and_then(|entry| entry.calls_of(part));
+                calls.and_then(|calls| calls.descriptor(from)) == Some(descriptor)
+            }
+            OpBody::Settled(below) => {
+                let is_below = |op: &OpId| op.lane == below.lane && op.number < below.number;
+                self.entries.iter().filter(|(op, _)| is_below(op)).all(|(_, entry)| is_told(entry))
+            }
+            OpBody::Resolved | OpBody::Ready(_) => true,
+            OpBody::Overdue(_) => false,
+        };
+        let reports = || message.resolved.iter().filter_map(|op| self.entries.get(op)).all(is_told);
+        self.frozen || body && reports()
+    }
+
     /// Whether this vote is recorded, or makes no difference any more.
-    pub(crate) fn knows(&self, from: Rank, op: OpId, vote: Vote) -> bool {
+    fn knows_vote(&self, from: Rank, op: OpId, vote: Vote) -> bool {
         let entry = self.entries.get(&op);
         let known = entry.and_then(|e| e.votes[from.index()]);
         let over = entry.is_some_and(|e| e.outcome == Some(Outcome::Committed));
-        self.frozen || over || known == Some(vote) || matches!(known, Some(Vote::Abort(_)))
+        over || known == Some(vote) || matches!(known, Some(Vote::Abort(_)))
+    }
+
+    /// Whether the limits refuse the next call in any lane.
+    pub(crate) fn is_full(&self) -> bool {
+        let own = || self.entries.values().filter(|e| e.call.is_some());
+        own().count() >= self.bounds.listed || self.undecided().count() >= self.bounds.in_flight
     }
 
     /// The operations that this member has called and not voted on, each with whether all
@@ -56,19 +91,19 @@ impl Ledger {
         self.entries.get(&op).is_none_or(|e| e.held.is_some())
     }
 
-    /// Applies the message of an honest member, as the session does.
-    pub(crate) fn hear(&mut self, from: Rank, message: &OpMessage) {
-        let fine = match message.body {
-            OpBody::Describe(descriptor) => self.on_descriptor(from, descriptor).map(drop),
-            OpBody::Vote(op, vote) => self.on_vote(from, op, vote),
-            OpBody::Overdue(op) => self.on_overdue(from, op),
-            OpBody::Settled(below) => {
-                self.on_settled(from, below);
-                Ok(())
-            }
-            OpBody::Resolved | OpBody::Ready(_) => Ok(()),
-        };
-        assert!(fine.is_ok(), "an honest member is never a misbehaving one");
+    /// Applies a message, as the session does.
+    ///
+    /// # Errors
+    /// This member takes its sender for one that breaks the protocol.
+    pub(crate) fn hear(&mut self, from: Rank, message: &OpMessage) -> Result<(), Misbehaviour> {
+        match message.body {
+            OpBody::Describe(descriptor) => self.on_descriptor(from, descriptor).map(drop)?,
+            OpBody::Vote(op, vote) => self.on_vote(from, op, vote)?,
+            OpBody::Overdue(op) => self.on_overdue(from, op)?,
+            OpBody::Settled(below) => self.on_settled(from, below),
+            OpBody::Resolved | OpBody::Ready(_) => {}
+        }
         self.on_resolved(from, &message.resolved);
+        Ok(())
     }
 }

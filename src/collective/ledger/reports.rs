@@ -7,11 +7,7 @@ use super::entry::Entry;
 use super::{Ledger, LedgerEffect};
 use crate::collective::OpBody;
 use crate::defect::Defect;
-use crate::view::{Lane, OPS_LISTED_MAX, OpId, Rank};
-
-/// Most entries kept for operations that the others aborted before this member's program called
-/// them.
-const UNCALLED_MAX: usize = if cfg!(potluck_tight) { 32 } else { 1024 };
+use crate::view::{Lane, OpId, Rank};
 
 impl Ledger {
     /// Another member has decided these operations.
@@ -79,14 +75,18 @@ impl Ledger {
     }
 
     /// Decided operations that others may still list; every message about operations carries them.
-    /// Those called by this member come first; their number is bounded by the list's limit. An
-    /// operation that it has not called may stay in the ledger until the View ends, so it is
-    /// reported only once.
+    /// An operation that this member has not called may stay in the ledger until the View ends, so it
+    /// is reported only once. It comes first: if own ones filled the list, two members could wait for
+    /// each other's reports for ever.
     pub fn resolved(&self) -> Vec<OpId> {
         let decided = || self.entries.iter().filter(|(_, e)| e.outcome.is_some());
         let called = decided().filter(|(_, e)| e.call.is_some());
         let uncalled = decided().filter(|(_, e)| e.call.is_none() && !e.reported);
-        called.chain(uncalled).map(|(op, _)| *op).take(OPS_LISTED_MAX).collect()
+        let most = self.bounds.listed;
+        if self.seeded.has(Defect::ReportsInOrder) {
+            return decided().map(|(op, _)| *op).take(most).collect();
+        }
+        uncalled.chain(called).map(|(op, _)| *op).take(most).collect()
     }
 
     /// Like [`resolved`](Ledger::resolved), for a message to all other ranks in the bit set `to`.
@@ -130,7 +130,7 @@ impl Ledger {
             .filter(|(_, e)| e.call.is_none() && e.outcome.is_some())
             .map(|(op, _)| *op)
             .collect();
-        for op in uncalled.iter().rev().skip(UNCALLED_MAX) {
+        for op in uncalled.iter().rev().skip(self.bounds.uncalled) {
             self.entries.remove(op);
         }
     }

@@ -5,6 +5,7 @@
 
 use super::{Ledger, Misbehaviour};
 use crate::collective::revision::LANES_TOLD_MAX;
+use crate::defect::Defect;
 use crate::view::{Lane, OpId};
 
 /// The revisions of a View's plan, and the one being agreed on.
@@ -59,7 +60,8 @@ impl Revisions {
         }
     }
 
-    fn agreed_for(&self, op: OpId) -> u32 {
+    /// The revision that is agreed on for a call with this number.
+    pub(super) fn agreed_for(&self, op: OpId) -> u32 {
         let begun =
             self.since.iter().rev().find(|(_, first)| op.number >= number_in(first, op.lane));
         begun.map_or(self.oldest, |(revision, _)| *revision)
@@ -157,10 +159,11 @@ impl Ledger {
             self.revisions.since.push((revision, first.to_vec()));
         }
         self.revisions.held = None;
+        let keeps = self.seeded.has(Defect::KeepsHeld);
         let waiting = self
             .entries
             .iter_mut()
-            .filter(|(_, entry)| entry.call.is_some() && entry.revision.is_none());
+            .filter(|(_, entry)| entry.call.is_some() && entry.revision.is_none() && !keeps);
         for (op, entry) in waiting {
             entry.revision = Some(self.revisions.agreed_for(*op));
         }

@@ -8,6 +8,7 @@ mod others;
 use super::*;
 use crate::collective::{CodecId, DType, Mismatch, ReduceOp, Status};
 use crate::view::testing::view_of;
+use crate::view::{OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX};
 use group::Group;
 
 const SUM: Call = Call {

@@ -11,6 +11,7 @@
 
 use super::Election;
 use super::peers::{Link, Peer};
+use crate::election::elsewhere::{Report, joins_one, reporters, to_join};
 use crate::identity::MemberId;
 use crate::partition::Partition;
 use crate::view::{View, ViewId};
@@ -27,8 +28,7 @@ impl Election {
             return false;
         }
         let running = self.running_elsewhere(now);
-        let joins_one =
-            members.iter().any(|id| self.view_of(*id).is_some_and(|v| running.contains(&v)));
+        let joins_one = joins_one(members, &running, |id| self.view_of(id));
         !joins_one && (!running.is_empty() || self.waits_for_members(now, members))
     }
 
@@ -67,27 +67,23 @@ impl Election {
             && self.agreement.installed().is_some_and(|view| !all_there(view))
     }
 
-    /// The running Views that this node has to join before it makes one with others:
-    ///
-    /// | this node | Views |
-    /// | --- | --- |
-    /// | has a View | those that keep it out, and those to which members of its View have gone on |
-    /// | has none | the newest, of those that do not keep it out if there are any |
+    /// The running Views that this node has to join before it makes one with others. One that has a
+    /// View has to join those, too, that keep it out.
     fn running_elsewhere(&self, now: u64) -> BTreeSet<ViewId> {
-        let running = |(id, view, p): &(MemberId, ViewId, &Peer)| {
-            let is_fresh = now < p.view_since + BELIEVED_ALONE_MS;
-            is_fresh && !self.is_kept_out(now, *id) || self.reporters(now, *view) > 1
+        let running = to_join(self.agreement.installed().is_some(), &self.reports(now));
+        running.into_iter().chain(self.keeping_out(now)).collect()
+    }
+
+    fn reports(&self, now: u64) -> Vec<Report> {
+        let mine = self.agreement.installed();
+        let report = |(from, view, p): (MemberId, ViewId, &Peer)| Report {
+            from,
+            view,
+            is_believed: now < p.view_since + BELIEVED_ALONE_MS && !self.is_kept_out(now, from),
+            keeps_out: p.keeps_out_until > now,
+            has_gone_on: mine.is_some_and(|mine| self.is_successor(mine, from)),
         };
-        let Some(view) = self.agreement.installed() else {
-            let others = || self.answering(now).filter(running);
-            let admits = |p: &Peer| p.keeps_out_until <= now;
-            let newest = others().filter(|(.., p)| admits(p)).map(|(_, view, _)| view).max();
-            let newest = newest.or_else(|| others().map(|(_, view, _)| view).max());
-            return newest.into_iter().collect();
-        };
-        let gone_on =
-            self.answering(now).filter(running).filter(|(id, ..)| self.is_successor(view, *id));
-        gone_on.map(|(_, view, _)| view).chain(self.keeping_out(now)).collect()
+        self.answering(now).map(report).collect()
     }
 
     /// Whether this peer was in `view` with this node, and is in a later View without it.
@@ -99,20 +95,16 @@ impl Election {
     /// out itself. One member alone does not end a View.
     fn keeping_out(&self, now: u64) -> BTreeSet<ViewId> {
         let Some(mine) = self.agreement.installed_id() else { return BTreeSet::new() };
-        let is_held = |view: ViewId| {
-            self.answering(now).any(|(id, theirs, _)| theirs == view && self.is_kept_out(now, id))
-        };
+        let reports = self.reports(now);
+        let is_held =
+            |view| reports.iter().any(|r| r.view == view && self.is_kept_out(now, r.from));
         let yields_to = |view: ViewId| view > mine || !is_held(view);
-        self.answering(now)
-            .filter(|(.., p)| p.keeps_out_until > now)
-            .map(|(_, view, _)| view)
-            .filter(|view| *view != mine && self.reporters(now, *view) > 1 && yields_to(*view))
+        reports
+            .iter()
+            .filter(|r| r.keeps_out)
+            .map(|r| r.view)
+            .filter(|view| *view != mine && reporters(&reports, *view) > 1 && yields_to(*view))
             .collect()
-    }
-
-    /// Number of peers that answer and report this View.
-    fn reporters(&self, now: u64, view: ViewId) -> usize {
-        self.answering(now).filter(|(_, theirs, _)| *theirs == view).count()
     }
 
     /// The peers that hear this node and have a View other than its own, each with that View.

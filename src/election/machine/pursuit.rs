@@ -5,6 +5,7 @@
 
 use super::peers::{Link, Peer};
 use super::{Around, Attempt, Election, Operations};
+use crate::defect::Defect;
 use crate::election::Alone;
 use crate::election::agreement::Effect;
 use crate::election::message::Message;
@@ -73,7 +74,8 @@ impl Election {
     pub(super) fn wanted(&mut self, now: u64) -> Option<Wanted> {
         let members = self.clique(now);
         let admitted = self.config.partition.admits(members.iter().copied());
-        let is_beside = self.is_beside(now, &members);
+        let is_beside =
+            self.is_beside(now, &members) && !self.agreement.breaks(Defect::BeginsBeside);
         let view = self.agreement.installed().cloned();
         let Some(view) = view else {
             return self.first_view(now, members).filter(|_| admitted && !is_beside);
@@ -190,6 +192,7 @@ impl Election {
     /// Whether the others have stopped waiting for this node's disk and go on without it.
     fn disk_is_stuck(&self, now: u64) -> bool {
         self.disk_waits_ms(now).is_some_and(|ms| ms >= self.config.persisting_ms)
+            && !self.agreement.breaks(Defect::WaitsForItsDisk)
     }
 
     /// How long this node has been waiting for its disk, in milliseconds; `None` if it is not.
@@ -339,7 +342,8 @@ impl Election {
             self.attempt != Attempt::Idle && self.turn(from, members) > self.turn(self.me, members);
         let hopeless = members.iter().any(|m| self.is_stuck(now, *m))
             || self.has_enough_without_some(now, members)
-            || self.is_beside(now, &members.iter().copied().collect());
+            || self.is_beside(now, &members.iter().copied().collect())
+                && !self.agreement.breaks(Defect::AgreesBeside);
         let willing = members.contains(&self.me)
             && !mine_first
             && !hopeless

@@ -5,15 +5,15 @@
 use super::memo::Memo;
 use super::shared::Shared;
 use super::turn::Result;
-use crate::collective::{Ledger, OpBody};
+use crate::collective::{Ledger, PlanMessage, PlanStep, Revising};
 use crate::defect::Seeded;
 use crate::election::agreement::Agreement;
 use crate::election::claims::History;
 use crate::election::{Applicant, Durable, Message};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name, NodeId};
-use crate::view::{Ballot, OpId, View, ViewDigest};
-use std::collections::{BTreeSet, VecDeque};
+use crate::view::{Ballot, Lane, OpId, Rank, View, ViewDigest, ViewId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// A state of the model.
@@ -35,6 +35,12 @@ pub(super) struct Left {
     pub(super) crashes: u16,
     pub(super) aborts: u16,
     pub(super) cut_offs: u16,
+    /// Calls of programs.
+    pub(super) calls: u16,
+    /// Control links that break and are made anew.
+    pub(super) losses: u16,
+    /// Changes of the plan.
+    pub(super) plans: u16,
 }
 
 /// One boot of one node.
@@ -49,6 +55,14 @@ pub(super) struct Node {
     pub(super) durable: Durable,
     /// Pending writes with their tickets, oldest first.
     pub(super) writes: VecDeque<(u64, Durable)>,
+    /// The change of the View's plan that it leads, as rank 0.
+    pub(super) revising: Option<Revising>,
+    /// The revision of the last change that it has led in this View, or the View's own.
+    pub(super) revision: u32,
+    /// Calls that wait for their plan.
+    pub(super) held: Vec<OpId>,
+    /// The View that each peer has told it of last.
+    pub(super) told: BTreeMap<MemberId, ViewId>,
 }
 
 /// A message in flight.
@@ -57,7 +71,7 @@ pub(super) struct Packet {
     pub(super) from: MemberId,
     pub(super) to: MemberId,
     pub(super) message: Message,
-    /// For a message about an operation: the ballot of the View.
+    /// For a message about an operation or a plan: the ballot of the View.
     pub(super) about: Option<Ballot>,
 }
 
@@ -67,10 +81,14 @@ pub(super) enum Step<'a> {
     Propose(BTreeSet<MemberId>),
     Hear(&'a Shared<Packet>),
     Write,
-    Call,
+    Call(Lane),
     Done(OpId),
     Abort(OpId),
     Remind(MemberId),
+    Report,
+    HoldAll,
+    Decide,
+    Told(MemberId, Option<ViewId>),
     DataLink(ViewDigest),
     CutOff,
     Crash,
@@ -95,7 +113,18 @@ impl Node {
             engines: Engines::NATIVE,
         };
         let agreement = Agreement::new(applicant, durable.clone()).with(seeded);
-        Node { me, agreement, ledger: None, view: None, durable, writes: VecDeque::new() }
+        Node {
+            me,
+            agreement,
+            ledger: None,
+            view: None,
+            durable,
+            writes: VecDeque::new(),
+            revising: None,
+            revision: 0,
+            held: Vec::new(),
+            told: BTreeMap::new(),
+        }
     }
 
     /// Whether it has open operations that could end as indeterminate.
@@ -104,22 +133,55 @@ impl Node {
             && self.ledger.as_ref().is_some_and(|ledger| ledger.undecided().next().is_some())
     }
 
+    /// Whether it may begin a change of the plan of its View.
+    pub(super) fn may_lead(&self) -> bool {
+        let leads = |view: &Arc<View>| view.rank_of(self.me) == Some(Rank(0));
+        self.view.as_ref().is_some_and(leads)
+            && !self.agreement.is_frozen()
+            && self.revising.is_none()
+    }
+
     /// Whether a message can never change anything here any more.
     fn ignores(&self, packet: &Packet) -> bool {
         if packet.to != self.me {
             return true;
         }
-        let Message::Op(op) = &packet.message else {
+        if !matches!(packet.message, Message::Op(_) | Message::Plan(_)) {
             return self.agreement.ignores(packet.from, &packet.message);
-        };
+        }
         if packet.about.is_none_or(|ballot| !self.agreement.may_run(ballot)) {
             return true;
         }
         let (Some(ledger), Some(view)) = (&self.ledger, &self.view) else { return false };
-        let rank = view.rank_of(packet.from).filter(|_| ledger.view() == op.view);
-        match (op.body, rank) {
-            (OpBody::Vote(id, vote), Some(rank)) => ledger.knows(rank, id, vote),
+        let Some(rank) = view.rank_of(packet.from) else { return false };
+        match &packet.message {
+            Message::Op(op) => ledger.view() == op.view && ledger.knows(rank, op),
+            Message::Plan(plan) => ledger.view() == plan.view && self.needs_no(rank, plan),
             _ => false,
+        }
+    }
+
+    /// Whether this answer about a plan is known here. What rank 0 says is answered each time.
+    fn needs_no(&self, from: Rank, plan: &PlanMessage) -> bool {
+        let known = |revision: u32| self.revising.as_ref().map(|r| (r, r.revision() == revision));
+        let heard = |revision: u32, which: fn((bool, bool)) -> bool| {
+            known(revision).is_none_or(|(r, same)| !same || which(r.has_heard(from)))
+        };
+        match plan.body {
+            PlanStep::Held { revision, .. } => heard(revision, |(held, _)| held),
+            PlanStep::Switched { revision } => heard(revision, |(_, switched)| switched),
+            PlanStep::Hold { .. } | PlanStep::Switch { .. } => false,
+        }
+    }
+
+    /// Whether it waits for an answer to this message, if it is one of rank 0 about a plan.
+    fn waits_for_answers(&self, message: &Message) -> bool {
+        let Message::Plan(plan) = message else { return true };
+        match plan.body {
+            PlanStep::Hold { revision } | PlanStep::Switch { revision, .. } => {
+                self.revising.as_ref().is_some_and(|r| r.revision() == revision)
+            }
+            _ => true,
         }
     }
 }
@@ -142,6 +204,7 @@ impl Packet {
             Message::Accepted(id) => format!("accepted {}", id.ballot.round),
             Message::Install(id) => format!("install {}", id.ballot.round),
             Message::Op(op) => format!("{:?}, resolved {:?}", op.body, op.resolved),
+            Message::Plan(plan) => format!("{:?}", plan.body),
             other => format!("{other:?}"),
         }
     }
@@ -159,6 +222,12 @@ impl State {
         self.tidy();
     }
 
+    /// Loses all messages in flight between two nodes.
+    pub(super) fn cut(&mut self, a: usize, b: usize) {
+        let ends = |p: &Packet| (place(p.from), place(p.to));
+        self.packets.retain(|p| ends(p) != (a, b) && ends(p) != (b, a));
+    }
+
     fn post(&mut self, packet: Shared<Packet>) {
         if self.nodes[place(packet.to)].me != packet.to {
             return;
@@ -173,7 +242,8 @@ impl State {
     fn tidy(&mut self) {
         loop {
             let nodes = &self.nodes;
-            self.packets.retain(|p| !nodes[place(p.to)].ignores(p));
+            let is_over = |p: &Packet| !nodes[place(p.from)].waits_for_answers(&p.message);
+            self.packets.retain(|p| !nodes[place(p.to)].ignores(p) && !is_over(p));
             let lost: Vec<usize> = (0..self.nodes.len()).filter(|n| self.has_lost(*n)).collect();
             if lost.is_empty() {
                 return;

@@ -16,7 +16,7 @@ use crate::election::{Decides, Durable, Effect, Message};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId};
 use crate::topology::{Arrangement, LinkMap, arrange};
-use crate::view::{Lane, OpId, View, ViewDigest};
+use crate::view::{Lane, OpId, View, ViewDigest, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ const RESULT: u128 = 1;
 /// A step of one node.
 pub(super) struct Turn<'a> {
     group: &'a Group,
-    node: Node,
+    pub(super) node: Node,
     packets: Vec<Shared<Packet>>,
     deeds: Vec<Deed>,
 }
@@ -80,16 +80,22 @@ impl<'a> Turn<'a> {
             Step::Propose(members) => self.propose(members.clone()),
             Step::Hear(packet) => self.hear(packet.from, &packet.message),
             Step::Write => self.write(),
-            Step::Call => self.begin(),
+            Step::Call(lane) => self.begin(*lane),
             // The engine holds the full result.
             Step::Done(op) => self.ledger().done(*op, RESULT),
             // The caller's deadline is over.
             Step::Abort(op) => self.ledger().abort(*op, AbortReason::Deadline),
             Step::Remind(to) => self.remind(*to),
+            // Said with every heartbeat.
+            Step::Report => self.report(),
+            Step::HoldAll => self.hold_all(),
+            Step::Decide => self.decide_plan(),
+            Step::Told(by, view) => self.told(*by, *view),
             Step::DataLink(view) => self.agree(Event::DataLink(*view)),
             Step::CutOff => self.cut_off(),
             Step::Crash => self.crash(),
         }
+        self.start_held();
         self.spread();
         self.check();
         self.node.agreement.forget_tickets();
@@ -109,6 +115,7 @@ impl<'a> Turn<'a> {
     fn hear(&mut self, from: MemberId, message: &Message) {
         match message {
             Message::Op(op) => self.hear_of_operation(from, op),
+            Message::Plan(plan) => self.hear_of_plan(from, plan),
             message => self.agree(Event::Message(from, message.clone())),
         }
     }
@@ -140,6 +147,7 @@ impl<'a> Turn<'a> {
             all.push(Message::Install(view.id()));
         }
         all.into_iter().for_each(|message| self.post(to, message));
+        self.replay_plan(rank);
     }
 
     /// The node gives up waiting for enough others.
@@ -208,8 +216,22 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn post(&mut self, to: MemberId, message: Message) {
-        let about = if let Message::Op(_) = message {
+    /// Tells the others what is decided here.
+    fn report(&mut self) {
+        if let Some(view) = self.node.view.clone() {
+            self.tell(&view, OpBody::Resolved);
+        }
+    }
+
+    /// A peer tells this node of its View.
+    fn told(&mut self, by: MemberId, view: Option<ViewId>) {
+        if let Some(view) = view {
+            self.node.told.insert(by, view);
+        }
+    }
+
+    pub(super) fn post(&mut self, to: MemberId, message: Message) {
+        let about = if let Message::Op(_) | Message::Plan(_) = message {
             self.node.view.as_ref().map(|v| v.ballot)
         } else {
             None
@@ -236,7 +258,8 @@ impl<'a> Turn<'a> {
         }
         self.deeds.push(Deed::Installed { before, view: Arc::clone(&view) });
         let Some(rank) = view.rank_of(me) else { return };
-        let mut ledger = Ledger::new(&view, rank).with(self.group.seeded());
+        let bounds = self.group.bounds;
+        let mut ledger = Ledger::new(&view, rank).with(self.group.seeded()).within(bounds);
         if self.node.agreement.is_frozen() {
             // Installed late, only to decide the View before.
             ledger.freeze();
@@ -244,9 +267,10 @@ impl<'a> Turn<'a> {
             self.deeds.push(Deed::Runs(id));
         }
         self.node.ledger = Some(ledger);
+        self.view_has_a_plan(&view);
         self.node.view = Some(view);
         if self.group.calls == super::Calls::AtInstall {
-            self.begin_everywhere();
+            self.group.lanes().for_each(|lane| self.begin_everywhere(lane));
         }
     }
 
@@ -258,18 +282,40 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, lane: Lane) {
         let Some(ledger) = &mut self.node.ledger else { return };
-        if let Ok(op) = ledger.call(Lane::MAIN, Turn::next_call(ledger)) {
+        let call = Turn::next_call(ledger);
+        if let Ok(op) = ledger.call(lane, call) {
+            // A sync is announced before its plan is known.
+            if let Kind::Sync { .. } = call.kind {
+                ledger.describe(op);
+            }
+            self.node.held.push(op);
+            self.start_held();
+        }
+    }
+
+    /// Begins the calls whose plan is known.
+    fn start_held(&mut self) {
+        let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
+        if ledger.is_frozen() {
+            return;
+        }
+        let is_known = |op: &mut OpId| ledger.revision_of(*op).is_some();
+        let known: Vec<OpId> = self.node.held.extract_if(.., is_known).collect();
+        for op in known {
             ledger.describe(op);
+            if let Some(revision) = ledger.revision_of(op).filter(|_| self.group.has_plans) {
+                self.deeds.push(Deed::RunsUnder((view.id(), op), revision));
+            }
         }
     }
 
     /// Begins the View's one operation, and records that all other members have begun it.
-    fn begin_everywhere(&mut self) {
-        self.begin();
+    fn begin_everywhere(&mut self, lane: Lane) {
+        self.begin(lane);
         let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
-        let op = OpId { lane: Lane::MAIN, number: 0 };
+        let op = OpId { lane, number: 0 };
         let call = if view.in_sync() {
             SUM
         } else {
@@ -292,7 +338,8 @@ impl<'a> Turn<'a> {
         let Some(rank) = view.rank_of(from).filter(|_| ledger.view() == message.view) else {
             return;
         };
-        ledger.hear(rank, message);
+        let is_honest = ledger.hear(rank, message).is_ok();
+        self.expect(Claim::Honest, is_honest);
     }
 
     /// Carries out the effects of the ledger.
@@ -360,7 +407,7 @@ impl<'a> Turn<'a> {
         self.expect(Claim::FrozenStays, unchanged);
     }
 
-    fn expect(&mut self, claim: Claim, holds: bool) {
+    pub(super) fn expect(&mut self, claim: Claim, holds: bool) {
         if !holds {
             self.deeds.push(Deed::Breaks(claim));
         }

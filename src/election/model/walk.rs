@@ -7,7 +7,7 @@
 //! proposes a View of all.
 
 use super::state::{Left, State, place};
-use super::{Action, Calls, Group, Partition};
+use super::{Action, Calls, Group, LedgerBounds, Partition};
 use crate::defect::Defect;
 use crate::election::claims::Claim;
 
@@ -27,7 +27,7 @@ pub(super) struct Walked {
 pub(super) fn walk(
     seed: u64,
     nodes: Option<u8>,
-    partition: Partition,
+    (partition, manner): (Partition, Manner),
     defect: Option<Defect>,
     trace: &mut Vec<String>,
 ) -> Walked {
@@ -44,10 +44,15 @@ pub(super) fn walk(
         crashes: 6,
         aborts: if chance.below(2) == 0 { 0 } else { 6 },
         cut_offs,
+        calls: 300,
+        ..Left::default()
     };
     let slow_disks = chance.below(2) == 0;
-    let group =
-        Group { nodes, partition, left, calls, slow_disks, defect, memo: super::Memo::default() };
+    let plain = Group { nodes, calls, slow_disks, defect, ..Group::of(partition, left) };
+    let group = match manner {
+        Manner::Plain => plain,
+        Manner::Rich => enrich(plain, &mut chance),
+    };
     let mut state = group.first();
     let mut walked = Walked::default();
     let mut sides = vec![0; usize::from(nodes)];
@@ -60,7 +65,7 @@ pub(super) fn walk(
         let Some(action) = pick(&group, &state, &sides, &mut chance) else { continue };
         state = group.told(&state, &action, trace);
         walked.steps += 1;
-        if chance.below(40) == 0 && !state.packets.is_empty() {
+        if !group.answers && chance.below(40) == 0 && !state.packets.is_empty() {
             state.packets.remove(chance.below(state.packets.len() as u64) as usize);
         }
         if broken(&group, &state).next().is_some() {
@@ -74,6 +79,32 @@ pub(super) fn walk(
     walked
 }
 
+/// How much happens in a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Calls in one lane, and single messages are lost.
+    Plain,
+    /// Calls in several lanes, small limits, changes of the plan, nodes that tell each other of
+    /// their Views; messages are lost with their links, which are made anew.
+    Rich,
+}
+
+fn enrich(group: Group, chance: &mut Chance) -> Group {
+    let lanes = 1 + chance.below(3) as u32;
+    let bounds = LedgerBounds { in_flight: 2, listed: 2, uncalled: super::runs::UNCALLED };
+    let has_plans = chance.below(2) == 0;
+    Group {
+        calls: if lanes > 1 { Calls::ByPrograms(4) } else { group.calls },
+        lanes,
+        bounds: if chance.below(2) == 0 { bounds } else { LedgerBounds::default() },
+        has_plans,
+        keeps_together: group.partition == Partition::Continue && chance.below(2) == 0,
+        answers: true,
+        left: Left { losses: 20, plans: if has_plans { 10 } else { 0 }, ..group.left },
+        ..group
+    }
+}
+
 fn broken<'a>(group: &'a Group, state: &'a State) -> impl Iterator<Item = Claim> {
     group.claims().filter(|claim| !group.holds(*claim, state))
 }
@@ -83,15 +114,37 @@ fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Opt
     let other = chance.below(u64::from(group.nodes)) as u8;
     let apart = |a: usize, b: usize| sides[a] != sides[b];
     let mut some = Vec::new();
+    if group.answers && chance.below(8) == 0 {
+        match chance.below(4) {
+            0 if state.left.losses > 0 && n != other => some.push(Action::Redial(n, other)),
+            1 if state.left.plans > 0 && state.nodes[usize::from(n)].may_lead() => {
+                some.push(Action::HoldAll(n));
+            }
+            2 => {
+                group.tell(n, state, &mut some);
+                some.retain(|tell| !matches!(tell, Action::Tell(from, _) if apart(usize::from(n), usize::from(*from))));
+            }
+            _ => {
+                group.progress(state, &mut some);
+                some.retain(|action| !matches!(action, Action::Deliver(_)));
+            }
+        }
+        return (!some.is_empty())
+            .then(|| some.swap_remove(chance.below(some.len() as u64) as usize));
+    }
     match chance.below(100) {
         0..12 if state.left.proposals > 0 => {
             // Mostly all reachable nodes, as an election would.
             let reach: Vec<u8> =
                 (0..group.nodes).filter(|m| !apart(usize::from(n), usize::from(*m))).collect();
-            if chance.below(2) == 0 && reach.len() >= group.least() {
+            if chance.below(2) == 0
+                && reach.len() >= group.least()
+                && group.may_propose(state, n, &reach)
+            {
                 return Some(Action::Propose(n, reach));
             }
-            some.extend(group.proposals(n).map(|members| Action::Propose(n, members)));
+            let may = group.proposals(n).filter(|members| group.may_propose(state, n, members));
+            some.extend(may.map(|members| Action::Propose(n, members)));
         }
         12..14 if state.left.crashes > 0 => some.push(Action::Crash(n)),
         14..18 if n != other && !apart(usize::from(n), usize::from(other)) => {

@@ -128,7 +128,8 @@ impl World {
         let Some(ledger) = node.book.ledger.as_mut().filter(|l| l.view() == message.view) else {
             return;
         };
-        ledger.hear(rank, message);
+        let is_honest = ledger.hear(rank, message).is_ok();
+        self.history.expect(Claim::Honest, is_honest);
         self.spread(n);
     }
 
@@ -234,7 +235,7 @@ impl World {
             })
         };
         let messages: Vec<Message> = bodies.into_iter().map(message).collect();
-        messages.iter().for_each(|message| self.send(n, to, message));
+        messages.iter().for_each(|message| self.send_again(n, to, message));
     }
 
     pub(super) fn ended(

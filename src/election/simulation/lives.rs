@@ -47,6 +47,11 @@ impl World {
         self.disks.slow.insert(n, ms);
     }
 
+    /// The writes of this node fail for so long; each is tried again until it succeeds.
+    pub(in crate::election) fn fail_disk(&mut self, n: u8, ms: u64) {
+        self.disks.failing.insert(n, self.now.saturating_add(ms));
+    }
+
     pub(in crate::election) fn start(&mut self, n: u8) {
         let (key, boot) = self.nodes.get(&n).map_or((n, 1), |old| (old.key, old.boot + 1));
         self.start_as(n, key, boot);
@@ -71,7 +76,7 @@ impl World {
             stateless: false,
             engines: Engines::NATIVE,
         };
-        let election = Election::new(applicant, self.disks.held(n), config);
+        let election = Election::new(applicant, self.disks.held(n), config).with(self.seeded);
         self.nodes.insert(
             n,
             Node {

@@ -26,6 +26,8 @@ pub(super) struct Network {
     pub(super) resends: bool,
     /// (From, to): messages in this direction are lost silently.
     muted: BTreeSet<(u8, u8)>,
+    /// (From, to): the link has refused a message in this direction.
+    overrun: BTreeSet<(u8, u8)>,
     pub(super) weather: Weather,
 }
 
@@ -37,6 +39,8 @@ pub(super) struct Weather {
     pub(super) lost: u64,
     pub(super) repeated: u64,
     pub(super) overtaking: u64,
+    /// Refused by a full queue.
+    pub(super) refused: u64,
 }
 
 /// The disturbances drawn for one message.
@@ -143,8 +147,19 @@ impl Network {
     pub(super) fn unlink(&mut self, a: u8, b: u8) -> bool {
         self.wires.remove(&(a, b));
         self.wires.remove(&(b, a));
+        self.overrun.remove(&(a, b));
+        self.overrun.remove(&(b, a));
         let was_relayed = self.relayed.remove(&pair(a, b)).is_some();
         self.linked.remove(&pair(a, b)) || was_relayed
+    }
+
+    /// The link refuses a message from the one to the other, and all that would follow it.
+    pub(super) fn overrun(&mut self, from: u8, to: u8) {
+        self.overrun.insert((from, to));
+    }
+
+    pub(super) fn overrun_links(&self) -> Vec<(u8, u8)> {
+        self.overrun.iter().copied().collect()
     }
 
     pub(super) fn links(&self) -> Vec<(u8, u8)> {
@@ -186,7 +201,7 @@ impl Network {
     }
 
     pub(super) fn send(&mut self, now: u64, from: u8, to: u8, message: Message, fate: Fate) {
-        if fate.lost {
+        if fate.lost || self.overrun.contains(&(from, to)) {
             return;
         }
         let wire = self.wires.entry((from, to)).or_default();

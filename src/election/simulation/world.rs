@@ -4,15 +4,17 @@
 
 use super::book::Book;
 use super::disks::{Disks, Write};
+use super::hangs::Hangs;
 use super::histories::Histories;
 use super::lives::Node;
 use super::network::{Fate, Network};
 use crate::collective::{Ledger, LedgerEffect};
+use crate::defect::Seeded;
 use crate::election::claims::{Claim, Deed, Ending, History};
 use crate::election::{Decides, Durable, Effect, Input, Message, Notice};
 use crate::identity::{MemberId, NodeId};
 use crate::partition::Partition;
-use crate::view::{OpId, View};
+use crate::view::View;
 use crate::wire::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,6 +41,9 @@ pub(in crate::election) struct World {
     pub(super) is_told: bool,
     pub(super) history: History,
     pub(super) histories: Histories,
+    pub(super) hangs: Hangs,
+    /// The rule that all nodes break.
+    pub(super) seeded: Seeded,
     /// Longest time until two nodes that can reach each other have a link.
     pub(super) dial_ms: u64,
     /// When the links that are being made will be up.
@@ -64,6 +69,8 @@ impl World {
             is_told: true,
             history: History::default(),
             histories: Histories::default(),
+            hangs: Hangs::default(),
+            seeded: Seeded::NONE,
             dial_ms: 0,
             dials: BTreeMap::new(),
             committed: 0,
@@ -112,6 +119,7 @@ impl World {
             self.resume_due();
             let is_tick = self.now.is_multiple_of(TICK_MS);
             if is_tick {
+                self.close_overrun();
                 self.relink();
                 self.watch_reach();
             }
@@ -122,6 +130,7 @@ impl World {
                 for n in self.living() {
                     self.feed(n, Input::Tick);
                 }
+                self.watch_calls();
             }
         }
     }
@@ -174,29 +183,6 @@ impl World {
     /// Number of called operations without an answer.
     pub(super) fn unanswered(&self) -> usize {
         let open = |n: &u8| self.nodes[n].book.ledger.as_ref().map_or(0, Ledger::in_flight);
-        self.living().iter().map(open).sum()
-    }
-
-    /// Number of calls without an answer that all members of their View have made.
-    pub(super) fn forsaken(&self) -> usize {
-        let has_called = |n: &u8, op: OpId, view: &Arc<View>| {
-            let book = &self.nodes[n].book;
-            book.view.as_ref() == Some(view)
-                && book.ledger.as_ref().is_some_and(|ledger| ledger.has_called(op))
-        };
-        let takes_part = |n: &u8, op: OpId, view: &View| {
-            let rank = view.rank_of(self.nodes[n].id());
-            rank.is_some_and(|rank| op.lane.participants(view.size()) >> rank.0 & 1 == 1)
-        };
-        let open = |n: &u8| {
-            let book = &self.nodes[n].book;
-            let (Some(ledger), Some(view)) = (&book.ledger, &book.view) else { return 0 };
-            let by_all = |op: &OpId| {
-                let with = self.living().into_iter().filter(|n| takes_part(n, *op, view));
-                with.collect::<Vec<_>>().iter().all(|n| has_called(n, *op, view))
-            };
-            ledger.undecided().filter(by_all).count()
-        };
         self.living().iter().map(open).sum()
     }
 
@@ -262,6 +248,18 @@ impl World {
     }
 
     pub(super) fn send(&mut self, n: u8, to: MemberId, message: &Message) {
+        let peer = self.whose(to).filter(|peer| self.network.is_linked(n, *peer));
+        if let Some(peer) = peer
+            && self.happens(self.network.weather.refused)
+        {
+            // The queue of the link is full. It carries nothing more, and the next tick closes it.
+            self.network.overrun(n, peer);
+        }
+        self.send_again(n, to, message);
+    }
+
+    /// Sends a message for which the queue of a new link has room.
+    pub(super) fn send_again(&mut self, n: u8, to: MemberId, message: &Message) {
         if let Message::Accepted(id) = message {
             let who = self.nodes[&n].id();
             self.history.note(who, &Deed::Accepted(*id));
@@ -278,13 +276,22 @@ impl World {
             repeated: self.happens(weather.repeated),
             overtaking: self.happens(weather.overtaking),
         };
-        // Encoded and decoded, as on a real link.
-        let decoded = if self.is_told {
-            Message::from_bytes(&message.to_bytes()).expect("own messages decode")
+        // Encoded and decoded, as on a real link; always a View, which a receiver would refuse.
+        let decoded = if self.is_told || matches!(message, Message::Accept(_)) {
+            Message::from_bytes(&message.to_bytes())
+                .unwrap_or_else(|why| panic!("own messages decode, {why:?}: {message:?}"))
         } else {
             message.clone()
         };
         self.network.send(self.now, n, peer, decoded, fate);
+    }
+
+    /// Closes the links that have refused a message, with all that is on its way.
+    fn close_overrun(&mut self) {
+        for (a, b) in self.network.overrun_links() {
+            self.tell_story(a, || format!("closes its link to {}: the queue is full", letter(b)));
+            self.unlink(a, b);
+        }
     }
 
     /// The living node with this identity and boot.
@@ -323,7 +330,9 @@ impl World {
             if !self.nodes[&write.node].alive {
                 continue;
             }
-            if self.happens(self.deadly_writes) {
+            if self.disks.refuses(self.now, &write) {
+                self.disks.try_again(self.now, write);
+            } else if self.happens(self.deadly_writes) {
                 self.die_writing(&write);
             } else {
                 self.disks.keep(&write);
@@ -421,6 +430,7 @@ impl World {
     }
 
     pub(super) fn install(&mut self, n: u8, view: &Arc<View>, decides: Decides) {
+        let seeded = self.seeded;
         let Some(node) = self.nodes.get_mut(&n) else { return };
         let id = node.id();
         let old = std::mem::take(&mut node.book);
@@ -452,7 +462,7 @@ impl World {
         }
         self.history.note(id, &Deed::Installed { before, view: Arc::clone(view) });
         let (Some(node), Some(rank)) = (self.nodes.get_mut(&n), view.rank_of(id)) else { return };
-        node.book = Book::of(view, Ledger::new(view, rank));
+        node.book = Book::of(view, Ledger::new(view, rank).with(seeded));
         if node.election.is_frozen() {
             // Installed late, only to decide the View before.
             crate::election::Operations::freeze(&mut node.book, view.digest());

@@ -124,6 +124,22 @@ fn calls_that_wait_for_a_third_members_word_are_no_misbehaviour() {
 }
 
 #[test]
+fn answers_to_calls_that_a_third_member_has_given_up_are_no_misbehaviour() {
+    let mut ledger = Ledger::new(&view_of(3), Rank(1));
+    let given_up = Vote::Abort(AbortCause { reason: AbortReason::Deadline, by: Rank(2) });
+    let op = |lane, number| OpId { lane, number };
+    // Rank 2 lists as many, rank 0 has answered them all, and rank 2's own votes are late.
+    for number in 0..OPS_LISTED_MAX as u64 {
+        let heard = ledger.on_vote(Rank(0), op(Lane::tagged(7), number), given_up);
+        assert!(heard.is_ok(), "answer {number}");
+    }
+    for number in 0..OPS_LISTED_MAX as u64 {
+        let begun = Descriptor { op: op(Lane::MAIN, number), call: SUM, plan_revision: 0 };
+        assert!(ledger.on_descriptor(Rank(0), begun).is_ok(), "call {number}");
+    }
+}
+
+#[test]
 fn a_message_concerns_its_two_ends() {
     let mut g = Group::of(3);
     let op = begin_message(&mut g);
@@ -338,4 +354,26 @@ fn best_effort_given_up_is_over_at_once_but_not_where_it_is_done() {
     assert_eq!(g.resolved, [[(op, Outcome::Committed)], [(op, aborted)], [(op, aborted)]]);
     g.deliver_all();
     assert!(g.resolved.iter().all(|r| r.len() == 1), "an outcome is final");
+}
+
+/// Each of two members has given up a call that the other one has never made, and a link that broke
+/// has lost both reports. Their own calls fill their lists.
+#[test]
+fn two_who_wait_for_each_others_reports_both_get_them() {
+    let mut g = Group::of(2);
+    let small = LedgerBounds { in_flight: 1, listed: 1, ..LedgerBounds::default() };
+    g.ledgers = g.ledgers.into_iter().map(|ledger| ledger.within(small)).collect();
+    for (i, lane) in [Lane::MAIN, Lane::tagged(7)].into_iter().enumerate() {
+        let op = g.ledgers[i].call(lane, SUM).expect("it may be called");
+        g.ledgers[i].describe(op);
+        g.ledgers[i].abort(op, AbortReason::Deadline);
+        g.deliver_all();
+    }
+    g.ledgers.iter_mut().for_each(|ledger| _ = ledger.report_resolved(u32::MAX));
+    (0..2).for_each(|i| _ = g.ledgers[i].replay(Rank(1 - i as u8)));
+    pass_reports(&mut g);
+    pass_reports(&mut g);
+    for (i, lane) in [Lane::MAIN, Lane::tagged(7)].into_iter().enumerate() {
+        assert!(g.ledgers[i].call(lane, SUM).is_ok(), "{i} is refused for ever");
+    }
 }

@@ -1,0 +1,27 @@
+//! Layer: Core.
+//!
+//! The most that a ledger holds.
+
+use crate::view::{OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX};
+
+/// The limits of one ledger. All members of a View have the same; only tests make them smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Bounds {
+    /// Most undecided operations that this member has called.
+    pub(crate) in_flight: usize,
+    /// Most operations on its list: those, and decided ones that some member has not reported.
+    pub(crate) listed: usize,
+    /// Most entries kept for operations that the others aborted before this member's program called
+    /// them.
+    pub(crate) uncalled: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds {
+            in_flight: OPS_IN_FLIGHT_MAX,
+            listed: OPS_LISTED_MAX,
+            uncalled: if cfg!(potluck_tight) { 32 } else { 1024 },
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Layer: Core.
+//!
+//! Views that run elsewhere, as a node knows them from the reports of its peers, and whether a View
+//! would begin a second history beside one of them. When a report counts is a matter of time and of
+//! links, which [`Election`](super::Election) knows.
+
+use crate::identity::MemberId;
+use crate::view::ViewId;
+use std::collections::BTreeSet;
+
+/// The report of a peer that answers and has a View, other than this node's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Report {
+    pub(super) from: MemberId,
+    pub(super) view: ViewId,
+    /// A single report is believed: it is fresh, and this node does not keep its sender out.
+    pub(super) is_believed: bool,
+    /// Its sender keeps this node out of new Views.
+    pub(super) keeps_out: bool,
+    /// Its sender was in this node's View, and is in a later one without this node.
+    pub(super) has_gone_on: bool,
+}
+
+/// The running Views that a node has to join before it makes one with others:
+///
+/// | the node | Views |
+/// | --- | --- |
+/// | has a View | those to which members of its View have gone on |
+/// | has none | the newest, of those that do not keep it out if there are any |
+pub(super) fn to_join(has_view: bool, reports: &[Report]) -> BTreeSet<ViewId> {
+    let running = || reports.iter().filter(|r| r.is_believed || reporters(reports, r.view) > 1);
+    if has_view {
+        return running().filter(|r| r.has_gone_on).map(|r| r.view).collect();
+    }
+    let newest = running().filter(|r| !r.keeps_out).map(|r| r.view).max();
+    newest.or_else(|| running().map(|r| r.view).max()).into_iter().collect()
+}
+
+/// Number of peers that report this View.
+pub(super) fn reporters(reports: &[Report], view: ViewId) -> usize {
+    reports.iter().filter(|r| r.view == view).count()
+}
+
+/// Whether one of these members is in one of these Views, as far as a node knows.
+pub(super) fn joins_one(
+    members: &BTreeSet<MemberId>,
+    views: &BTreeSet<ViewId>,
+    view_of: impl Fn(MemberId) -> Option<ViewId>,
+) -> bool {
+    members.iter().any(|id| view_of(*id).is_some_and(|view| views.contains(&view)))
+}
