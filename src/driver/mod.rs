@@ -38,6 +38,8 @@ mod wires;
 pub use asleep::{MachineSleep, Sleep};
 pub use disk::{Disk, Store};
 pub use node::{Doors, NodeConfig, engine_reason, peer_at};
+#[cfg(test)]
+pub(crate) use voice::full_by_chance;
 pub use wires::{Unchanging, Wires, Wiring};
 
 use crate::collective::{Envelope, Meter};
@@ -167,7 +169,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     };
     let mut node = Node::new(config, listener.port(), means, told);
     if let Err(problem) = discovery.announce(&node.advert()).await {
-        tracing::warn!(%problem, "this node cannot be discovered by others");
+        crate::trace::warn!(%problem, "this node cannot be discovered by others");
     }
     let mut listens = true;
     loop {
@@ -191,7 +193,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
             accepted = listener.accept(), if listens => match accepted {
                 Ok((stream, from)) => node.on_accepted(stream, from),
                 Err(error) => {
-                    tracing::error!(%error, "this node takes no connections any more; it dials as before");
+                    crate::trace::error!(%error, "this node takes no connections any more; it dials as before");
                     listens = false;
                 }
             },
