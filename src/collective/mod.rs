@@ -69,6 +69,8 @@ pub use half::{Bf16, F16};
 pub use input::Input;
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use meter::{Measured, Meter};
+#[cfg(test)]
+pub(crate) use native::NativeBackend;
 pub use native::NativeEngine;
 pub use reference::reference;
 pub use rejection::{FeedbackProblem, GradientProblem, Rejection};
