@@ -36,8 +36,8 @@ gloo-generations: ## the Gloo engine against other generations of Gloo (ARGS="DI
 fuzz: ## every fuzz target for FUZZ_SECONDS (60); ARGS names targets
 	@scripts/fuzz.sh $(ARGS)
 
-sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, or the run SEED=n
-	@scripts/sim.sh
+sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, or the run SEED=n (LOGS=folder, DEFECT=)
+	@SEEDS="$(SEEDS)" SEED="$(SEED)" LOGS="$(LOGS)" DEFECT="$(DEFECT)" scripts/sim.sh
 
 faults: ## every fault in every phase, with real processes: a table (ARGS="--fault kill --n 3" chooses)
 	@scripts/faults.sh $(ARGS)

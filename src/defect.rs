@@ -107,9 +107,9 @@ impl From<Option<Defect>> for Seeded {
     }
 }
 
-#[cfg(potluck_defects)]
+#[cfg(any(test, potluck_defects))]
 impl Defect {
-    /// The defect with this name on the command line of the soak.
+    /// The defect with this name on the command line of the soak, or of the simulation.
     pub(crate) fn named(name: &str) -> Option<Defect> {
         match name {
             "engine" => Some(Defect::DropsContributions),

@@ -182,6 +182,10 @@ mod view;
 mod wire;
 mod wires;
 
+/// The programs of the simulation are those of `tests/soak`, which name this crate.
+#[cfg(test)]
+extern crate self as potluck;
+
 // The public interface is:
 pub use calls::{
     AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather,

@@ -40,7 +40,7 @@ pub const MESSAGES_IN_FLIGHT_MAX: usize = if cfg!(potluck_tight) { 2 } else { 32
 /// that some other member has not reported as decided. A call beyond it is refused with
 /// `TooManyInFlight`, but a member is at most 64 operations ahead of the slowest, so
 /// `OPS_IN_FLIGHT_MAX` is reached first.
-pub const OPS_LISTED_MAX: usize = if cfg!(potluck_tight) { 8 } else { 256 };
+pub const OPS_LISTED_MAX: usize = if cfg!(potluck_tight) { 4 } else { 256 };
 
 /// Most operations of its parent that a View names, as committed or as disputed: those that all
 /// members list, messages in flight at one end, and such messages that an adopted successor has

@@ -75,6 +75,8 @@ pub use input::Input;
 pub(crate) use ledger::LedgerBounds;
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use meter::{Measured, Meter};
+#[cfg(test)]
+pub(crate) use native::NativeBackend;
 pub use native::NativeEngine;
 pub use out_of_memory::{OutOfMemory, listed};
 pub use reference::reference;

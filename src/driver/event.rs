@@ -11,7 +11,7 @@ use crate::view::{Rank, ViewDigest};
 use std::net::SocketAddr;
 
 /// Capacity of the event queue. When it is full, the readers of control links stop reading.
-pub(super) const QUEUE: usize = 1024;
+pub(super) const QUEUE: usize = if cfg!(potluck_tight) { 8 } else { 1024 };
 
 /// Most events taken in one turn, so that ticks and sightings are not starved.
 pub(super) const BATCH: usize = 256;

@@ -45,6 +45,8 @@ mod wires;
 pub use asleep::{MachineSleep, Sleep};
 pub use disk::{Disk, Store};
 pub use node::{Doors, NodeConfig, engine_reason, peer_at};
+#[cfg(test)]
+pub(crate) use voice::full_by_chance;
 pub use wires::{Unchanging, Wires, Wiring};
 
 use crate::collective::{Envelope, Meter};

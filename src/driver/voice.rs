@@ -208,7 +208,7 @@ impl State {
             return false;
         }
         if said == Said::New {
-            if self.new >= WAITING_MAX {
+            if self.new >= WAITING_MAX || is_full_by_chance() {
                 self.overrun = true;
                 return false;
             }
@@ -252,6 +252,37 @@ impl State {
             None => Turn::Wait,
         }
     }
+}
+
+/// Whether a simulation wants the queue to be full.
+#[cfg(not(test))]
+const fn is_full_by_chance() -> bool {
+    false
+}
+
+#[cfg(test)]
+fn is_full_by_chance() -> bool {
+    let (state, one_in) = FULL.get();
+    if one_in == 0 {
+        return false;
+    }
+    // A linear congruential generator (Knuth, MMIX).
+    let state =
+        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    FULL.set((state, one_in));
+    (state >> 33) % one_in == 0
+}
+
+/// From now on queues are full for one new message of this thread in `one_in`, by chance.
+#[cfg(test)]
+pub(crate) fn full_by_chance(seed: u64, one_in: u64) {
+    FULL.set((seed, one_in));
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The state of the generator, and one in how many messages is refused; 0 for none.
+    static FULL: std::cell::Cell<(u64, u64)> = const { std::cell::Cell::new((0, 0)) };
 }
 
 impl<'a> Loan<'a> {

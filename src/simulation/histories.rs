@@ -3,10 +3,7 @@
 //! Whether a whole network has one history: no two Views go on beside each other while all their
 //! members could have met.
 
-use super::host::identity_of;
-use crate::identity::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Time for hosts that can reach each other to meet and to form one View: they are heard of, dials
@@ -17,13 +14,13 @@ const TO_MEET: Duration = Duration::from_secs(20);
 /// after its successor has begun elsewhere.
 const BESIDE: Duration = Duration::from_secs(2);
 
-/// Since when hosts could reach each other, and when Views have completed steps.
+/// Since when hosts could reach each other, and when Views have committed results.
 #[derive(Default)]
 pub struct Histories {
     /// Pairs of hosts, the smaller first.
     since: BTreeMap<(usize, usize), Duration>,
-    /// The members of each View, and the times of its first and last step.
-    views: BTreeMap<String, (Vec<NodeId>, Duration, Duration)>,
+    /// The members of each View, and the times of its first and last result.
+    views: BTreeMap<String, (Vec<usize>, Duration, Duration)>,
 }
 
 /// The parts of a network: hosts that reach each other, directly or over others.
@@ -58,14 +55,14 @@ impl Histories {
         }
     }
 
-    /// A step was completed in a View. Returns another View that goes on beside it, if there is one
-    /// and all members of both could have met before.
-    pub fn committed(&mut self, view: &str, members: &[NodeId], at: Duration) -> Option<String> {
+    /// A result was committed in a View of these hosts. Returns another View that goes on beside it,
+    /// if there is one and all members of both could have met before.
+    pub fn committed(&mut self, view: &str, members: &[usize], at: Duration) -> Option<String> {
         let entry = self.views.entry(view.to_owned()).or_insert((members.to_vec(), at, at));
         entry.2 = at;
         let (members, first, _) = entry.clone();
         let overlaps = |began: Duration, last: Duration| first.max(began) + BESIDE <= last;
-        let beside = |theirs: &[NodeId], last: Duration| {
+        let beside = |theirs: &[usize], last: Duration| {
             let met = self.all_met(members.iter().chain(theirs));
             met.is_some_and(|met| met + TO_MEET + BESIDE <= last)
         };
@@ -77,20 +74,11 @@ impl Histories {
     }
 
     /// Since when all these can reach each other.
-    fn all_met<'a>(&self, nodes: impl Iterator<Item = &'a NodeId>) -> Option<Duration> {
-        let hosts: BTreeSet<usize> = nodes.filter_map(|node| host_of(*node)).collect();
+    fn all_met<'a>(&self, hosts: impl Iterator<Item = &'a usize>) -> Option<Duration> {
+        let hosts: BTreeSet<usize> = hosts.copied().collect();
         let pairs = hosts.iter().flat_map(|a| hosts.range(a + 1..).map(|b| (*a, *b)));
         pairs
             .map(|pair| self.since.get(&pair).copied())
             .try_fold(Duration::ZERO, |met, since| since.map(|since| met.max(since)))
     }
 }
-
-/// The host with this identity.
-fn host_of(node: NodeId) -> Option<usize> {
-    IDENTITIES.iter().position(|id| *id == node)
-}
-
-/// The identities of the hosts, more than any run has.
-static IDENTITIES: LazyLock<Vec<NodeId>> =
-    LazyLock::new(|| (0..8).map(|number| identity_of(number).id()).collect());

@@ -1,122 +1,134 @@
 //! Layer: Face.
 //!
-//! One host: a node with the real driver, and the program that uses it.
+//! One host: a node with the real driver, and the program of the soak that uses it.
 
-use super::engine::{Bus, SimEngine};
+use super::disk::{Drive, SimDisk};
+use super::engine::SimEngine;
 use super::net::SimNet;
-use super::sides;
+use super::node::log::Log;
+use super::node::{Node, Pace, Program, leave};
 use super::weather::Weather;
-use super::witness::{End, Witness};
+use super::witness::Witness;
 use crate::cluster::Cluster;
-use crate::context::Context;
+use crate::collective::{NativeEngine, Pool};
+use crate::defect::Seeded;
 use crate::discovery::Medium;
-use crate::driver::{self, Doors, NodeConfig, Sleep, Store, Unchanging, Wiring};
+use crate::driver::{self, Doors, NodeConfig, Sleep, Unchanging, Wiring};
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
-use crate::error::{Cause, Error, Result};
-use crate::identity::{
-    Boot, ClusterKey, Identity, MemberId, Name, Namespace, NamespaceName, NodeId,
-};
+use crate::error::{ConfigProblem, Error, Result};
+use crate::identity::{Boot, ClusterKey, Identity, MemberId, Name, Namespace, NamespaceName};
 use crate::link::{Hello, Local, Net, Suite, Wire};
 use crate::partition::Partition;
 use crate::wire::Decode;
+use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
-use xxhash_rust::xxh3::xxh3_64;
 use zeroize::Zeroizing;
 
 /// The parts of a host that survive its process, and those shared by all hosts.
 #[derive(Clone)]
 pub struct Host {
     pub number: usize,
+    pub seed: u64,
     pub weather: Weather,
     pub medium: Medium,
-    pub bus: Bus,
     pub witness: Witness,
-    /// The contents of its disk.
-    pub disk: Arc<Mutex<Option<Vec<u8>>>>,
+    pub drive: Drive,
     /// Number of starts.
     pub lives: Arc<AtomicU64>,
     /// The host is to leave the group, and to come back a little later.
     pub leave: Arc<AtomicBool>,
+    /// Its program is leaving, or has left and not started again.
+    pub is_away: Arc<AtomicBool>,
+    /// All programs are to end together.
+    pub finish: Arc<AtomicBool>,
     /// How long it was suspended since the last question, in milliseconds.
     pub slept: Arc<AtomicU64>,
-    /// The programs call in lanes beside the main one, too. Such a call may be committed without
-    /// their knowledge.
-    pub has_sides: bool,
-    /// Its disk answers nothing.
-    pub disk_is_stuck: Arc<AtomicBool>,
     /// The policy on which parts of a partitioned group continue.
     pub partition: Partition,
+    /// A rule that its node breaks.
+    pub seeded: Seeded,
 }
 
 /// The suspend time as its clocks report it.
 struct Slept(Arc<AtomicU64>);
 
-/// A disk with random delays.
-struct SimDisk {
-    jobs: mpsc::UnboundedSender<Write>,
-}
+/// So that a run takes seconds: mostly short buffers, and a few calls per second in each lane.
+const PACE: Pace = Pace { shorter: 16, slower: 20 };
 
-/// The state to write, and the callback when it is durable.
-type Write = (Vec<u8>, Box<dyn FnOnce() + Send>);
-
-/// The program's state: the number of steps, a digest of all their results, and the number of calls
-/// that led to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct State {
-    steps: u64,
-    digest: u64,
-    calls: u64,
-}
-
-/// Counts the attempts at a step in one View.
-#[derive(Default)]
-struct Attempts {
-    view: String,
-    step: u64,
-    count: u32,
-}
+/// Interval between two looks at what the host is to do.
+const LOOK: Duration = Duration::from_millis(50);
 
 impl Host {
     /// Runs until it is crashed.
     pub async fn run(self) -> turmoil::Result {
         loop {
-            let cluster = self.start().await.map_err(|error| format!("{error:?}"))?;
-            let left = self.program(&cluster).await;
-            match left {
-                Ok(()) => cluster.leave().await,
-                Err(error) => self.witness.wrong(format!("host {}: {error:?}", self.number)),
+            let (name, life) = (name_of(self.number), self.lives.fetch_add(1, Ordering::Relaxed));
+            let log = self.log();
+            log.tell(json!({"e": "start", "node": name, "life": life}));
+            let cluster = self.start(life).await.map_err(|error| format!("{error:?}"))?;
+            log.tell(json!({"e": "joined", "id": cluster.status().node.to_string()}));
+            let program = Program { seed: self.seed, name, life, pace: PACE };
+            let node = Arc::new(Node::new(cluster, log, program));
+            let (watches, mut lanes) = (node.watches(), node.lanes());
+            self.is_away.store(false, Ordering::Relaxed);
+            self.until_told(&node, &mut lanes).await;
+            self.is_away.store(true, Ordering::Relaxed);
+            if let Err(error) = leave(&node, &mut lanes).await {
+                self.witness.wrong(format!("host {}: {error:#}", self.number));
+            }
+            watches.iter().for_each(|watch| watch.abort());
+            drop(node);
+            if self.finish.load(Ordering::Relaxed) {
+                return std::future::pending().await;
             }
             sleep(Duration::from_millis(500 + self.weather.below(2500))).await;
         }
     }
 
-    async fn start(&self) -> Result<Cluster> {
+    fn log(&self) -> Log {
+        let (witness, number) = (self.witness.clone(), self.number);
+        Log::new(move |mut event| {
+            let now = turmoil::sim_elapsed().expect("a program runs on a host");
+            event["t"] = (now.as_micros() as u64).into();
+            witness.hear(number, &event);
+        })
+    }
+
+    /// Until the host is to leave, or all lanes have ended.
+    async fn until_told(&self, node: &Node, lanes: &mut JoinSet<()>) {
+        while !self.leave.swap(false, Ordering::Relaxed) && !lanes.is_empty() {
+            if self.finish.load(Ordering::Relaxed) {
+                node.ask();
+            }
+            while let Some(ended) = lanes.try_join_next() {
+                if let Err(error) = ended {
+                    self.witness.wrong(format!("host {}: a lane: {error}", self.number));
+                }
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn start(&self, life: u64) -> Result<Cluster> {
         let ip = turmoil::lookup(name_of(self.number));
-        let net: Arc<dyn Net> = Arc::new(SimNet(self.weather.clone()));
-        let listener = net
-            .listen(&[])
-            .await
-            .map_err(|e| Error::Config(crate::error::ConfigProblem::NoPort(e.kind())))?;
-        let life = self.lives.fetch_add(1, Ordering::Relaxed);
+        let net: Arc<dyn Net> = Arc::new(SimNet { weather: self.weather.clone(), ip });
+        let listener =
+            net.listen(&[]).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
         let config = self.config(ip, listener.port(), life);
-        self.weather.lives(config.local.hello.id, ip);
-        let engines =
-            vec![Arc::new(SimEngine { bus: self.bus.clone(), weather: self.weather.clone() })
-                as Arc<_>];
-        let store = Box::new(SimDisk::start(self));
+        let engine = SimEngine(NativeEngine::new(Pool::new()).with(self.seeded));
         let doors = Doors {
             net,
             listener,
             discovery: Box::new(self.medium.node()),
             wires: Box::new(Unchanging),
-            store,
-            engines,
+            store: Box::new(SimDisk::start(self.drive.clone(), self.weather.clone())),
+            engines: vec![Arc::new(engine) as Arc<_>],
             sleep: Box::new(Slept(Arc::clone(&self.slept))),
         };
         let (handles, outlets) = driver::channels(config.first_status(doors.listener.port()));
@@ -142,8 +154,7 @@ impl Host {
         };
         let mut private = [self.number as u8 + 1; 32];
         private[..8].copy_from_slice(&boot.0.to_le_bytes());
-        let durable = self.disk.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let durable = durable.map_or_else(Durable::default, |bytes| {
+        let durable = self.drive.contents().map_or_else(Durable::default, |bytes| {
             Durable::from_bytes(&bytes).expect("what was saved")
         });
         NodeConfig {
@@ -161,193 +172,9 @@ impl Host {
             advertised: vec![SocketAddr::new(ip, port)],
             known: Vec::new(),
             min_members: 2,
-            seeded: crate::defect::Seeded::NONE,
+            seeded: self.seeded,
         }
     }
-
-    /// Runs steps until the host is told to leave.
-    async fn program(&self, cluster: &Cluster) -> Result<()> {
-        let (mut state, mut attempts) = (State::default(), Attempts::default());
-        let mut ctx = self.context(cluster).await?;
-        while !self.leave.swap(false, Ordering::Relaxed) {
-            self.witness.keeps_out(self.number, !cluster.status().quarantined.is_empty());
-            match self.step(&mut ctx, &mut state, &mut attempts).await {
-                Ok(()) => {}
-                Err(error) if error.is_retryable() || matches!(error, Error::Indeterminate) => {
-                    self.witness.failed();
-                    ctx = self.context(cluster).await?;
-                }
-                Err(Error::Aborted { cause: Cause::Deadline { of: None } }) => {
-                    self.witness.failed();
-                }
-                Err(error) => return Err(error),
-            }
-            // Alternates between full speed and single steps.
-            let pace = if self.weather.below(2) == 0 { 3 } else { 300 };
-            sleep(Duration::from_millis(self.weather.below(pace))).await;
-        }
-        Ok(())
-    }
-
-    async fn context(&self, cluster: &Cluster) -> Result<Context> {
-        let ctx = cluster.context().await?;
-        let members: Vec<NodeId> = ctx.members().iter().map(|m| m.node).collect();
-        self.witness.joined(self.number, &ctx.view(), &members);
-        Ok(ctx)
-    }
-
-    async fn step(
-        &self,
-        ctx: &mut Context,
-        state: &mut State,
-        attempts: &mut Attempts,
-    ) -> Result<()> {
-        let mut bytes = state.to_bytes();
-        let was_out_of_step = !ctx.is_in_sync();
-        self.begins("sync");
-        let done = ctx.sync(state.steps, &mut bytes).await;
-        self.witness.returns(self.number);
-        if done.is_err() && bytes != state.to_bytes() {
-            self.witness
-                .wrong(format!("host {}: a sync that failed changed the state", self.number));
-        }
-        done?;
-        let synced = State::from_bytes(&bytes);
-        if synced != *state {
-            self.witness.synced();
-        }
-        // A history that is longer by such calls may win.
-        if synced.calls < state.calls && !self.has_sides {
-            let (before, after) = (state.calls, synced.calls);
-            self.witness.wrong(format!(
-                "host {}: a sync took it from {before} calls to {after}",
-                self.number
-            ));
-        }
-        // The sync itself is a call.
-        *state = State { calls: synced.calls + u64::from(was_out_of_step), ..synced };
-        let own = [1, token(ctx.members()[ctx.rank()].node, state.steps)];
-        let mut numbers = own;
-        self.begins("all_reduce");
-        let attempt = attempts.next(&ctx.view(), state.steps);
-        let sides = if self.has_sides { sides::beside(self, ctx, state.steps) } else { Vec::new() };
-        let added = sides::together(self.add(ctx, &mut numbers), sides).await;
-        self.witness.returns(self.number);
-        if added.is_err() && numbers != own {
-            self.witness
-                .wrong(format!("host {}: a call that failed changed the buffer", self.number));
-        }
-        match &added {
-            Ok(()) => self.witness.ended(self.number, &ctx.view(), state.steps, attempt, End::Ok),
-            Err(Error::Aborted { .. }) => {
-                self.witness.ended(self.number, &ctx.view(), state.steps, attempt, End::Aborted);
-            }
-            Err(_) => {}
-        }
-        added?;
-        let tokens =
-            ctx.members().iter().fold(0_u64, |sum, m| sum.wrapping_add(token(m.node, state.steps)));
-        if numbers != [ctx.size() as u64, tokens] {
-            self.witness.wrong(format!(
-                "host {}: {numbers:?} is not the sum of step {}",
-                self.number, state.steps
-            ));
-        }
-        let digest = xxh3_64(
-            &[state.digest.to_le_bytes(), numbers[0].to_le_bytes(), numbers[1].to_le_bytes()]
-                .concat(),
-        );
-        *state = State { steps: state.steps + 1, digest, calls: state.calls + 1 };
-        self.witness.committed(
-            self.number,
-            &ctx.view(),
-            state.steps,
-            state.digest,
-            turmoil::sim_elapsed().unwrap_or_default(),
-        );
-        Ok(())
-    }
-
-    /// The main call of a step. Some have a short deadline, so that operations are given up at any
-    /// stage.
-    async fn add(&self, ctx: &mut Context, numbers: &mut [u64; 2]) -> Result<()> {
-        loop {
-            let call = ctx.all_reduce(numbers);
-            let added = match self.weather.below(8) {
-                0 => call.deadline(Duration::from_millis(self.weather.below(400))).await,
-                _ => call.await,
-            };
-            match added {
-                Err(Error::TooManyInFlight) => sleep(sides::ROOM).await,
-                added => return added,
-            }
-        }
-    }
-
-    fn begins(&self, what: &'static str) {
-        let now = turmoil::sim_elapsed().unwrap_or_default();
-        self.witness.begins(self.number, what, now);
-    }
-}
-
-impl SimDisk {
-    fn start(host: &Host) -> SimDisk {
-        let (kept, weather) = (Arc::clone(&host.disk), host.weather.clone());
-        let is_stuck = Arc::clone(&host.disk_is_stuck);
-        let (jobs, mut queue) = mpsc::unbounded_channel::<Write>();
-        tokio::spawn(async move {
-            while let Some((bytes, done)) = queue.recv().await {
-                while is_stuck.load(Ordering::Relaxed) {
-                    sleep(Duration::from_millis(10)).await;
-                }
-                // Now and then the disk is busy with something else.
-                let busy = if weather.below(50) == 0 { weather.below(2000) } else { 0 };
-                sleep(Duration::from_millis(1 + weather.below(5) + busy)).await;
-                *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
-                // A crash may come between writing and reporting; the ballots must tolerate that.
-                sleep(Duration::from_millis(weather.below(2))).await;
-                done();
-            }
-        });
-        SimDisk { jobs }
-    }
-}
-
-impl Store for SimDisk {
-    fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
-        // The task ends after this sender is dropped.
-        let _ = self.jobs.send((state, done));
-    }
-
-    fn remember(&mut self, _peers: Vec<SocketAddr>) {}
-}
-
-impl Attempts {
-    /// Counts one more attempt at this step in this View.
-    fn next(&mut self, view: &str, step: u64) -> u32 {
-        if (self.view.as_str(), self.step) != (view, step) {
-            *self = Attempts { view: view.to_owned(), step, count: 0 };
-        }
-        self.count += 1;
-        self.count
-    }
-}
-
-impl State {
-    fn to_bytes(self) -> Vec<u8> {
-        [self.steps.to_le_bytes(), self.digest.to_le_bytes(), self.calls.to_le_bytes()].concat()
-    }
-
-    fn from_bytes(bytes: &[u8]) -> State {
-        let number =
-            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        State { steps: number(0), digest: number(8), calls: number(16) }
-    }
-}
-
-/// The value that a node contributes to a step.
-fn token(node: NodeId, step: u64) -> u64 {
-    xxh3_64(&[node.0.as_slice(), &step.to_le_bytes()].concat())
 }
 
 impl Sleep for Slept {

@@ -4,26 +4,30 @@
 //!
 //! turmoil does not retransmit, so a dropped segment would silently break a connection. A lost
 //! segment of real TCP is late and delays everything behind it; the pump of each stream does the
-//! same.
+//! same, and it breaks the stream after as much time as a data link on Linux does.
 
+use super::link::SimLink;
 use super::weather::Weather;
-use crate::link::{
-    DataHeader, DataLink, DataReceiver, DataSender, Listener, Net, Shutdown, Stream,
-};
+use crate::link::{DataLink, Listener, Net, Stream};
 use async_trait::async_trait;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 use turmoil::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use turmoil::net::{TcpListener, TcpStream};
 
 /// The network of one host.
-pub struct SimNet(pub Weather);
+pub struct SimNet {
+    pub weather: Weather,
+    pub ip: IpAddr,
+}
 
 struct SimPort {
     listener: TcpListener,
@@ -36,33 +40,43 @@ struct SimStream {
     halves: Option<(OwnedReadHalf, DuplexStream)>,
     local: SocketAddr,
     peer: SocketAddr,
+    is_broken: Arc<AtomicBool>,
 }
 
-/// A data link without data, because contributions take another way (see [`super::engine`]). It
-/// only shows that either end has closed.
-struct SimLink {
-    ended: Arc<AtomicBool>,
-    /// Dropping it closes both ends.
-    open: Arc<Mutex<Option<DuplexStream>>>,
+/// What carries the segments of one direction of a stream.
+struct Pump {
+    from: DuplexStream,
+    to: OwnedWriteHalf,
+    weather: Weather,
+    /// The addresses of the sender and the receiver.
+    ends: (IpAddr, IpAddr),
+    reset: Arc<Notify>,
+    is_broken: Arc<AtomicBool>,
 }
 
 const PORT: u16 = 47_474;
 const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// As much as a socket buffer holds.
 const UNSENT_BYTES: usize = 64 * 1024;
+/// A stream breaks when a segment has not passed for so long.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 
 #[async_trait]
 impl Net for SimNet {
     async fn listen(&self, _ports: &[u16]) -> io::Result<Box<dyn Listener>> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await?;
-        Ok(Box::new(SimPort { listener, port: PORT, weather: self.0.clone() }))
+        Ok(Box::new(SimPort { listener, port: PORT, weather: self.weather.clone() }))
     }
 
     async fn dial(&self, to: SocketAddr) -> io::Result<Box<dyn Stream>> {
-        let stream = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(to))
-            .await
-            .map_err(|_| io::ErrorKind::TimedOut)??;
-        Ok(Box::new(SimStream::new(stream, self.0.clone())?))
+        let connected = async {
+            self.weather.passing(self.ip, to.ip()).await;
+            self.weather.passing(to.ip(), self.ip).await;
+            TcpStream::connect(to).await
+        };
+        let stream =
+            timeout(DIAL_TIMEOUT, connected).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        Ok(Box::new(SimStream::new(stream, self.weather.clone())?))
     }
 }
 
@@ -83,24 +97,45 @@ impl SimStream {
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
         let (reads, to) = stream.into_split();
         let (writes, from) = tokio::io::duplex(UNSENT_BYTES);
-        tokio::spawn(pump(from, to, weather));
-        Ok(SimStream { halves: Some((reads, writes)), local, peer })
+        let is_broken = Arc::new(AtomicBool::new(false));
+        let ends = (local.ip(), peer.ip());
+        let reset = weather.streams(ends.0, ends.1);
+        let pump = Pump { from, to, weather, ends, reset, is_broken: Arc::clone(&is_broken) };
+        tokio::spawn(pump.run());
+        Ok(SimStream { halves: Some((reads, writes)), local, peer, is_broken })
     }
 }
 
-async fn pump(mut from: DuplexStream, mut to: OwnedWriteHalf, weather: Weather) {
-    let mut segment = vec![0; 1448];
-    // Zero bytes or an error mean that either end has closed.
-    while let Ok(n @ 1..) = from.read(&mut segment).await {
-        let delay = weather.delay();
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
+impl Pump {
+    async fn run(mut self) {
+        let mut segment = vec![0; 1448];
+        loop {
+            let read = tokio::select! {
+                biased;
+                () = self.reset.notified() => break,
+                read = self.from.read(&mut segment) => read,
+            };
+            // Zero bytes or an error mean that either end has closed.
+            let Ok(n @ 1..) = read else { break };
+            let delay = self.weather.delay();
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            if !self.passes().await || self.to.write_all(&segment[..n]).await.is_err() {
+                break;
+            }
         }
-        if to.write_all(&segment[..n]).await.is_err() {
-            return;
-        }
+        self.is_broken.store(true, Ordering::Relaxed);
+        // The end of the stream takes the same way.
+        self.passes().await;
+        let _ = self.to.shutdown().await;
     }
-    let _ = to.shutdown().await;
+
+    /// Waits until segments pass; false if they do not for too long.
+    async fn passes(&self) -> bool {
+        let passing = self.weather.passing(self.ends.0, self.ends.1);
+        timeout(GIVEN_UP_AFTER, passing).await.is_ok()
+    }
 }
 
 impl Stream for SimStream {
@@ -117,9 +152,8 @@ impl Stream for SimStream {
     }
 
     fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
-        self.halves
-            .take()
-            .map(|(reads, writes)| Box::new(SimLink::new(reads, writes)) as Box<dyn DataLink>)
+        let (reads, writes) = self.halves.take()?;
+        Some(Box::new(SimLink::new(reads, writes, Arc::clone(&self.is_broken))))
     }
 }
 
@@ -160,57 +194,5 @@ impl AsyncWrite for SimStream {
             Some((_, writes)) => Pin::new(writes).poll_shutdown(cx),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
-    }
-}
-
-impl SimLink {
-    fn new(mut reads: OwnedReadHalf, writes: DuplexStream) -> SimLink {
-        let ended = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&ended);
-        tokio::spawn(async move {
-            let mut nothing = [0; 1];
-            // No data is sent, so the first result is the end.
-            let _ = reads.read(&mut nothing).await;
-            seen.store(true, Ordering::Relaxed);
-        });
-        SimLink { ended, open: Arc::new(Mutex::new(Some(writes))) }
-    }
-
-    fn same(&self) -> SimLink {
-        SimLink { ended: Arc::clone(&self.ended), open: Arc::clone(&self.open) }
-    }
-}
-
-impl DataLink for SimLink {
-    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
-        (Box::new(self.same()), Box::new(self.same()), Arc::new(*self))
-    }
-}
-
-impl DataSender for SimLink {
-    fn send(&mut self, _: &DataHeader, _: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-/// Never blocks.
-impl DataReceiver for SimLink {
-    fn header(&mut self) -> io::Result<DataHeader> {
-        let ended = self.ended.load(Ordering::Relaxed);
-        Err(if ended { io::ErrorKind::ConnectionReset } else { io::ErrorKind::WouldBlock }.into())
-    }
-
-    fn payload(&mut self, _: &mut [u8]) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn skip(&mut self, _: usize) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-impl Shutdown for SimLink {
-    fn shutdown(&self) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }

@@ -4,41 +4,109 @@
 //! host depends on names that the process has given out before, and a seed must always give the
 //! same run.
 
-use super::{CALM, Outcome, Run, TROUBLE};
-use crate::simulation::witness::Counts;
+use super::node::calls;
+use super::{CALM, Outcome, Run, TROUBLE, sinks};
+use crate::defect::Defect;
+use potluck_harness::history::Report;
+use potluck_harness::history::claims::CLAIMS;
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Marks a run's last line, which its parent process reads.
 const SAYS: &str = "sim-run:";
 
+/// Marks the line with the claims that do not hold.
+const BREAKS: &str = "sim-breaks:";
+
+/// Seeds in which a defect must be found.
+const FOUND_IN: u64 = 20;
+
+/// Totals over all programs of a run, or of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Calls that took a number.
+    calls: u64,
+    /// Calls that succeeded.
+    succeeded: u64,
+    /// Views that were used.
+    views: u64,
+    faults: u64,
+    /// The digest of the logs.
+    digest: u64,
+}
+
 /// `POTLUCK_SIM_SEED` selects one seed, `POTLUCK_SIM_SEEDS` a number of seeds; the default is four.
+/// `POTLUCK_SIM_DEFECT` names a rule that the nodes break; then the test passes once that is found.
 #[test]
 fn groups_in_virtual_time_never_differ_and_find_together() {
     let number =
         |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    match (number("POTLUCK_SIM_SEED"), number("POTLUCK_SIM_SEEDS")) {
-        (Some(seed), _) => run_one(seed),
-        (None, seeds) => run_all(0..seeds.unwrap_or(4)),
+    let defect = std::env::var("POTLUCK_SIM_DEFECT").ok();
+    match (number("POTLUCK_SIM_SEED"), number("POTLUCK_SIM_SEEDS"), defect) {
+        (Some(seed), _, defect) => run_one(seed, defect.as_deref()),
+        (None, _, Some(defect)) => find(&defect),
+        (None, seeds, None) => run_all(0..seeds.unwrap_or(4)),
     }
 }
 
 /// Runs this seed in this process.
-fn run_one(seed: u64) {
-    let Outcome { counts, faults } = Run::new(seed).go();
-    let Counts { steps, failed, views, syncs } = counts;
-    if !faults.is_empty() {
-        println!("seed {seed}:\n{}", faults.join("\n"));
+fn run_one(seed: u64, defect: Option<&str>) {
+    calls::silence();
+    sinks::install(seed);
+    let defect = defect.map(|name| Defect::named(name).expect("a defect that has a name"));
+    let Outcome { report, wrong, digest, witness } = Run::new(seed, defect).go();
+    if !wrong.is_empty() {
+        println!("seed {seed}:\n{}", wrong.join("\n"));
+        println!(
+            "{BREAKS} {}",
+            broken(&report, wrong.len()).into_iter().collect::<Vec<_>>().join(" ")
+        );
     }
-    println!("{SAYS} {steps} {failed} {views} {syncs}");
+    if let Some(folder) = std::env::var_os("POTLUCK_SIM_LOGS") {
+        witness.keep(Path::new(&folder)).expect("the logs can be written");
+    }
+    let faults: usize = report.faults.values().sum();
+    println!("{SAYS} {} {} {} {faults} {digest}", report.calls, report.succeeded, report.views);
     println!(
-        "sim: seed {seed}: {steps} steps done, {failed} calls with an error, {views} Views taken, {} things wrong",
-        faults.len()
+        "sim: seed {seed}: {} calls ({} succeeded), {} Views, {faults} faults, longest wait {:.1} s, {} things wrong, logs {digest:016x}",
+        report.calls,
+        report.succeeded,
+        report.views,
+        report.longest_us as f64 / 1e6,
+        wrong.len()
     );
-    // A run without steps has shown nothing.
-    assert!(steps > 0 && faults.is_empty(), "seed {seed}; SEED={seed} make sim repeats it");
+    // A run in which nothing succeeds has shown nothing.
+    assert!(
+        report.succeeded > 0 && wrong.is_empty(),
+        "seed {seed}; SEED={seed} make sim repeats it"
+    );
+}
+
+/// The claims that do not hold, and `simulation` if only that has found something.
+fn broken(report: &Report, wrong: usize) -> BTreeSet<&'static str> {
+    let is_broken = |claim: &str| report.violations.iter().any(|v| v.claim == claim);
+    let names = CLAIMS.iter().map(|(name, _)| *name).filter(|name| is_broken(name));
+    // The story is the first one.
+    let by_itself = wrong > report.violations.len().min(20) + 1;
+    names.chain(by_itself.then_some("simulation")).collect()
+}
+
+/// Runs seeds with a defect until it is found.
+fn find(defect: &str) {
+    for seed in 0..FOUND_IN {
+        if let Err(story) = in_a_process_of_its_own(seed) {
+            println!("{story}");
+            let breaks = story.lines().find_map(|line| line.split_once(BREAKS));
+            let (_, claims) = breaks.expect("the run ended by something else");
+            println!("sim: the defect {defect} is found by seed {seed}: {}", claims.trim());
+            return;
+        }
+    }
+    panic!("the defect {defect} is not found in {FOUND_IN} seeds");
 }
 
 /// Runs `seeds`, several at a time, and reports the failures.
@@ -46,6 +114,7 @@ fn run_all(seeds: Range<u64>) {
     let (next, counts, failed) =
         (AtomicU64::new(seeds.start), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let is_repeated = AtomicBool::new(true);
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -55,7 +124,12 @@ fn run_all(seeds: Range<u64>) {
                         return;
                     }
                     match in_a_process_of_its_own(seed) {
-                        Ok(more) => *counts.lock().expect("no panic") += more,
+                        Ok(more) => {
+                            *counts.lock().expect("no panic") += more;
+                            if seed == seeds.start {
+                                is_repeated.store(gives_it_again(seed, more), Ordering::Relaxed);
+                            }
+                        }
                         Err(story) => {
                             println!("{story}");
                             failed.lock().expect("no panic").push(seed);
@@ -69,12 +143,20 @@ fn run_all(seeds: Range<u64>) {
         (failed.into_inner().expect("no panic"), counts.into_inner().expect("no panic"));
     failed.sort_unstable();
     let (minutes, runs) = ((TROUBLE + CALM).as_secs() / 60, seeds.end - seeds.start);
-    let Counts { steps, failed: errors, views, syncs } = counts;
+    let Counts { calls, succeeded, views, faults, .. } = counts;
     println!(
-        "{steps} steps done, {errors} calls with an error, {views} Views taken, {syncs} states brought by a sync"
+        "sim: {runs} seeds of at least {minutes} simulated minutes, {calls} calls ({succeeded} succeeded), {views} Views, {faults} faults, {} failed",
+        failed.len()
     );
-    println!("sim: {runs} seeds of at least {minutes} simulated minutes, {} failed", failed.len());
     assert!(failed.is_empty(), "seeds {failed:?}; SEED=n make sim repeats one");
+    assert!(is_repeated.into_inner(), "seed {} gives another run", seeds.start);
+}
+
+/// Whether a seed gives the same run once more. Only in the build of `make
+/// sim` tokio's own choices are seeded too.
+fn gives_it_again(seed: u64, first: Counts) -> bool {
+    let again = || in_a_process_of_its_own(seed).map(|again| again.digest);
+    !cfg!(potluck_tight) || again() == Ok(first.digest)
 }
 
 /// The counts of a run, or all its output if it failed.
@@ -100,6 +182,17 @@ fn in_a_process_of_its_own(seed: u64) -> Result<Counts, String> {
 fn read(counts: &str) -> Option<Counts> {
     let numbers: Vec<u64> =
         counts.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
-    let [steps, failed, views, syncs] = numbers[..] else { return None };
-    Some(Counts { steps, failed, views, syncs })
+    let [calls, succeeded, views, faults, digest] = numbers[..] else { return None };
+    Some(Counts { calls, succeeded, views, faults, digest })
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Counts) {
+        self.calls += more.calls;
+        self.succeeded += more.succeeded;
+        self.views += more.views;
+        self.faults += more.faults;
+        // Of several runs there is none.
+        self.digest = 0;
+    }
 }

@@ -27,7 +27,7 @@ use crate::collective::{
     Backend, Block, Enclosed, EngineFault, Input, Job, OutOfMemory, Pool, Traffic,
 };
 use crate::defect::Seeded;
-use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase};
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::locks::{AtomicU64, Mutex};
 use crate::view::{OpId, Rank};
 use std::io;
@@ -91,23 +91,25 @@ impl NativeBackend {
     pub fn has(&self, op: OpId) -> bool {
         self.core.outboxes.iter().any(|outbox| outbox.has(op))
     }
+
+    /// Takes over a data link as [`attach`](Backend::attach) does, but without threads: the caller
+    /// moves its frames by [`LinkEnd::turn`].
+    #[cfg(test)]
+    pub(crate) fn attach_without_threads(
+        &self,
+        peer: Rank,
+        shutdown: Arc<dyn Shutdown>,
+    ) -> Option<LinkEnd> {
+        let generation = self.core.connect(peer, shutdown)?;
+        Some(LinkEnd::new(&self.core, peer, generation))
+    }
 }
 
 impl Backend for NativeBackend {
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
         let (sender, receiver, shutdown) = link.split();
         let core = &self.core;
-        let Some(outbox) = core.outboxes.get(peer.index()).filter(|_| peer != core.me) else {
-            shutdown.shutdown();
-            return;
-        };
-        if let Some(former) = outbox.generation() {
-            core.lose(peer, former, EngineFault::LinkLost(peer));
-        }
-        let generation = core.generations.fetch_add(1, Ordering::Relaxed);
-        if !outbox.connect(generation, shutdown) {
-            return;
-        }
+        let Some(generation) = core.connect(peer, shutdown) else { return };
         let (tx, rx) = (LinkEnd::new(core, peer, generation), LinkEnd::new(core, peer, generation));
         // If the system cannot create a thread, the closure and its `LinkEnd` are dropped, which
         // ends the link.
@@ -181,6 +183,20 @@ impl Carried {
 }
 
 impl Core {
+    /// Starts to use a link, in place of an earlier one; `None` if there is no such peer or the
+    /// backend is closed, and then the link has ended.
+    fn connect(&self, peer: Rank, shutdown: Arc<dyn Shutdown>) -> Option<Generation> {
+        let Some(outbox) = self.outboxes.get(peer.index()).filter(|_| peer != self.me) else {
+            shutdown.shutdown();
+            return None;
+        };
+        if let Some(former) = outbox.generation() {
+            self.lose(peer, former, EngineFault::LinkLost(peer));
+        }
+        let generation = self.generations.fetch_add(1, Ordering::Relaxed);
+        outbox.connect(generation, shutdown).then_some(generation)
+    }
+
     fn start(&self, job: Job) {
         let Job { op, call, plan, sync_root, model, done } = job;
         let size = self.outboxes.len();
@@ -516,13 +532,41 @@ impl Core {
 }
 
 /// A thread's handle on its link. Dropping it, for any reason, ends the link.
-struct LinkEnd {
+pub(crate) struct LinkEnd {
     core: Arc<Core>,
     peer: Rank,
     generation: Generation,
 }
 
 impl LinkEnd {
+    /// Moves all frames that can be moved without waiting, for a simulation without threads, whose
+    /// links never block: `WouldBlock` from the receiver means that no whole frame is there.
+    /// Returns false once the link is over.
+    #[cfg(test)]
+    pub(crate) fn turn(
+        &self,
+        sender: &mut dyn DataSender,
+        receiver: &mut dyn DataReceiver,
+    ) -> bool {
+        let outbox = &self.core.outboxes[self.peer.index()];
+        while let Some(frame) = outbox.try_next(self.generation) {
+            if sender.send(&frame.parcel.header, frame.parcel.payload.bytes()).is_err() {
+                return false;
+            }
+            self.core.has_sent(&frame.of, &frame.parcel);
+        }
+        let mut out = Vec::new();
+        loop {
+            match self.core.take_frame(self.peer, self.generation, receiver, &mut out) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return outbox.generation() == Some(self.generation);
+                }
+                Err(_) => return false,
+            }
+        }
+    }
+
     fn new(core: &Arc<Core>, peer: Rank, generation: Generation) -> LinkEnd {
         LinkEnd { core: Arc::clone(core), peer, generation }
     }

@@ -53,7 +53,7 @@ use super::{Backend, Board, Engine, Pool};
 use crate::defect::Seeded;
 use crate::engine::EngineKind;
 use crate::view::{Rank, View};
-use backend::NativeBackend;
+pub(crate) use backend::NativeBackend;
 use std::sync::Arc;
 #[cfg(test)]
 use std::time::Duration;
@@ -75,6 +75,12 @@ impl NativeEngine {
     /// The same with one of its rules broken, as a test wants it.
     pub(crate) fn with(self, seeded: Seeded) -> NativeEngine {
         NativeEngine { seeded, ..self }
+    }
+
+    /// The backend of one View.
+    pub(crate) fn backend(&self, view: &View, me: Rank) -> NativeBackend {
+        let (pool, threads) = (self.pool.clone(), Arc::clone(&self.threads));
+        NativeBackend::new(me, view.size(), pool, threads, self.seeded)
     }
 
     /// The number of running threads of all its backends.
@@ -108,7 +114,6 @@ impl Engine for NativeEngine {
     }
 
     fn open(&self, view: &Arc<View>, me: Rank, _board: Arc<dyn Board>) -> Arc<dyn Backend> {
-        let (pool, threads) = (self.pool.clone(), Arc::clone(&self.threads));
-        Arc::new(NativeBackend::new(me, view.size(), pool, threads, self.seeded))
+        Arc::new(self.backend(view, me))
     }
 }

@@ -162,6 +162,14 @@ impl Outbox {
             || state.queue.iter().any(|frame| frame.of.run().op() == op)
     }
 
+    /// The next frame for the link `generation`, if one is queued.
+    #[cfg(test)]
+    pub fn try_next(&self, generation: Generation) -> Option<Frame> {
+        let mut state = lock(&self.state);
+        state.line.as_ref().filter(|line| line.0 == generation)?;
+        state.queue.pop_front()
+    }
+
     /// Starts to use a link. If the outbox is closed or has a link, shuts the new one down instead
     /// and returns `false`.
     pub fn connect(&self, generation: Generation, link: Arc<dyn Shutdown>) -> bool {
