@@ -95,6 +95,11 @@ impl DataReceiver for SimLink {
             .into())
     }
 
+    fn skip(&mut self, len: usize) -> io::Result<()> {
+        let payload = std::mem::take(&mut self.payload);
+        if payload.len() == len { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    }
+
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
         let payload = std::mem::take(&mut self.payload);
         if payload.len() != into.len() {
