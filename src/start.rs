@@ -8,7 +8,9 @@ use crate::config::{Admission, Config, Engine as Choice, Network};
 use crate::defect::Defect;
 use crate::defect::Seeded;
 use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
-use crate::driver::{Disk, Doors, MachineSleep, NodeConfig, Store, Unchanging, Wiring};
+use crate::driver::{
+    Disk, Doors, MachineSleep, NodeConfig, RENEW_AFTER, Store, Unchanging, Wiring,
+};
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
 use crate::error::{ConfigProblem, Error, Result};
@@ -150,6 +152,7 @@ fn node_config(
         wiring,
         known,
         advertised: Vec::new(),
+        renew_after: RENEW_AFTER,
         seeded: seeded(),
     }
 }

@@ -32,6 +32,8 @@ mod proposals;
 #[cfg(test)]
 mod proposals_tests;
 #[cfg(test)]
+mod renewal_tests;
+#[cfg(test)]
 mod row_tests;
 mod speaker;
 #[cfg(test)]
@@ -44,7 +46,7 @@ mod wires;
 
 pub use asleep::{MachineSleep, Sleep};
 pub use disk::{Disk, Store};
-pub use node::{Doors, NodeConfig, engine_reason, peer_at};
+pub use node::{Doors, NodeConfig, RENEW_AFTER, engine_reason, peer_at};
 #[cfg(test)]
 pub(crate) use voice::full_by_chance;
 pub use wires::{Unchanging, Wires, Wiring};

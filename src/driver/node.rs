@@ -9,12 +9,14 @@ mod places;
 mod plans;
 mod rates;
 mod relays;
+mod renewal;
 mod report;
 mod room;
 mod telling;
 mod views;
 mod wiring;
 
+pub use renewal::RENEW_AFTER;
 pub use report::{engine_reason, peer_at};
 
 use super::datalinks::DataLinks;
@@ -41,6 +43,7 @@ use crate::wire::{Encode, PROTOCOL_VERSION};
 use paths::Ways;
 use plans::Planning;
 use relays::Relays;
+use renewal::Renewals;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
@@ -86,6 +89,8 @@ pub struct NodeConfig {
     pub known: Vec<(SocketAddr, Origin)>,
     /// A View with fewer members is not shown to callers.
     pub min_members: usize,
+    /// When a link gets fresh keys.
+    pub(crate) renew_after: Duration,
     /// What a test breaks in this node.
     pub(crate) seeded: Seeded,
 }
@@ -146,6 +151,7 @@ pub(super) struct Node {
     waiting: Option<(OpId, Instant, bool)>,
     planning: Planning,
     ways: Ways,
+    renewals: Renewals,
     proposals: Proposals,
     relays: Relays,
     /// Number of failures of the engine in the installed View on this node.
@@ -278,6 +284,7 @@ impl Node {
             waiting: None,
             planning: Planning::of(None, 0),
             ways: Ways::default(),
+            renewals: Renewals::new(),
             proposals: Proposals::default(),
             wiring,
             wires_at: now,
@@ -402,6 +409,7 @@ impl Node {
                 self.interfaces = discovery.report();
                 self.report_resolved();
                 self.wish_for_trials();
+                self.renew_links();
                 self.meter.report();
             }
             self.seek();

@@ -368,6 +368,11 @@ impl Link {
         self.is_direct() && self.path.is_proven()
     }
 
+    /// How long it has stood.
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     /// The member has answered a ping that was sent then.
     pub(super) fn has_answered(&mut self, sent: Instant) {
         self.answered = self.answered.max(Some(sent));

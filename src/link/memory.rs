@@ -64,8 +64,18 @@ impl MemoryWorld {
     /// Data links continue.
     pub fn sever(&self, a: IpAddr, b: IpAddr) {
         let world = self.lock();
-        let between = world.wires.iter().filter(|(ends, ..)| *ends == pair(a, b));
-        between.filter_map(|(_, wire, _)| wire.upgrade()).for_each(|wire| wire.end());
+        let between = world.wires.iter().filter(|it| it.between == pair(a, b));
+        between.filter_map(|it| it.wire.upgrade()).for_each(|wire| wire.end());
+    }
+
+    /// The numbers of the oldest living connection between two hosts and of the newest one.
+    #[cfg(test)]
+    pub(crate) fn connections(&self, a: IpAddr, b: IpAddr) -> Option<(u64, u64)> {
+        let world = self.lock();
+        let lives = |wire: &&Connection| wire.between == pair(a, b) && wire.lives();
+        let mut numbers = world.wires.iter().filter(lives).map(|wire| wire.number);
+        let first = numbers.next()?;
+        Some((first, numbers.next_back().unwrap_or(first)))
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
@@ -104,8 +114,22 @@ impl Net for MemoryNet {
 struct World {
     ports: BTreeMap<SocketAddr, mpsc::Sender<(MemoryStream, SocketAddr)>>,
     cuts: BTreeSet<Pair>,
-    wires: Vec<(Pair, Weak<Wire>, Weak<Cable>)>,
-    dialled: u16,
+    wires: Vec<Connection>,
+    dialled: u64,
+}
+
+/// A connection that has been made.
+struct Connection {
+    number: u64,
+    between: Pair,
+    wire: Weak<Wire>,
+    cable: Weak<Cable>,
+}
+
+impl Connection {
+    fn lives(&self) -> bool {
+        self.wire.strong_count() + self.cable.strong_count() > 0
+    }
 }
 
 type Pair = (IpAddr, IpAddr);
@@ -119,15 +143,16 @@ impl World {
         let Some(knock) = self.ports.get(&to).cloned() else {
             return Some(Err(io::ErrorKind::ConnectionRefused.into()));
         };
-        self.dialled = self.dialled.wrapping_add(1);
-        let from = SocketAddr::new(ip, EPHEMERAL | self.dialled);
+        self.dialled += 1;
+        let from = SocketAddr::new(ip, EPHEMERAL | self.dialled as u16);
         let (near, far) = MemoryStream::pair(from, to);
-        self.wires.retain(|(_, wire, cable)| wire.strong_count() + cable.strong_count() > 0);
-        self.wires.push((
-            pair(ip, to.ip()),
-            Arc::downgrade(&near.wire),
-            Arc::downgrade(&near.cable),
-        ));
+        self.wires.retain(Connection::lives);
+        self.wires.push(Connection {
+            number: self.dialled,
+            between: pair(ip, to.ip()),
+            wire: Arc::downgrade(&near.wire),
+            cable: Arc::downgrade(&near.cable),
+        });
         match knock.try_send((far, from)) {
             Ok(()) => Some(Ok(near)),
             Err(_) => Some(Err(io::ErrorKind::ConnectionRefused.into())),
@@ -135,7 +160,7 @@ impl World {
     }
 
     fn set(&self, between: Pair, passage: Passage) {
-        for (_, wire, cable) in self.wires.iter().filter(|(pair, ..)| *pair == between) {
+        for Connection { wire, cable, .. } in self.wires.iter().filter(|it| it.between == between) {
             if let Some(wire) = wire.upgrade() {
                 wire.set(passage);
             }

@@ -170,6 +170,7 @@ impl Host {
             },
             wiring: Wiring::none(),
             advertised: vec![SocketAddr::new(ip, port)],
+            renew_after: driver::RENEW_AFTER,
             known: Vec::new(),
             min_members: 2,
             seeded: self.seeded,

@@ -35,6 +35,8 @@ use crate::view::{Rank, View, ViewDigest};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The known paths to other members, and the trials and redials in progress.
 #[derive(Default)]
@@ -61,6 +63,7 @@ struct Track {
     ours: Option<SocketAddr>,
     theirs: SocketAddr,
     path: PathProof,
+    since: Instant,
     /// The path to which it may be moved.
     offered: Option<Candidate>,
 }
@@ -71,7 +74,17 @@ struct Candidate {
     by: By,
     to: SocketAddr,
     ours: Option<SocketAddr>,
+    path: PathProof,
     bursts: Bursts,
+}
+
+/// What a move of a data link has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moved {
+    /// The connection, and with it the keys.
+    InPlace,
+    /// The path.
+    Elsewhere,
 }
 
 /// An end of a data link.
@@ -88,7 +101,9 @@ enum By {
 ///    |                            |                        |                             next path
 ///    `----------------------------+------------------------+-- else: drop, next path
 /// ```
-struct Round {
+pub(super) struct Round {
+    /// Why the links shall move.
+    aim: Aim,
     peer: Rank,
     member: MemberId,
     /// The rate of the path in use.
@@ -97,6 +112,15 @@ struct Round {
     rest: VecDeque<SocketAddr>,
     /// When the present trial times out, in milliseconds.
     until: u64,
+}
+
+/// The reason for trying paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim {
+    /// A path may carry more than the present one.
+    Better,
+    /// The links are old: they move to new ones over the same path, and nothing is measured.
+    FreshKeys,
 }
 
 /// The stage of a trial.
@@ -144,6 +168,22 @@ impl Ways {
         self.awaited.clear();
     }
 
+    /// Whether links are being moved or redialled.
+    pub(super) fn is_busy(&self) -> bool {
+        self.round.is_some() || !self.redials.is_empty()
+    }
+
+    /// The member of this rank, if links with it are getting fresh keys from this node.
+    fn renewed(&self, peer: Rank) -> Option<MemberId> {
+        let round = self.round.as_ref()?;
+        (round.peer == peer && round.aim == Aim::FreshKeys).then_some(round.member)
+    }
+
+    /// How long the data link with a peer has stood.
+    pub(super) fn age_of(&self, peer: Rank) -> Option<Duration> {
+        self.tracks.get(&peer).map(|track| track.since.elapsed())
+    }
+
     /// Makes all paths due for a trial.
     pub(super) fn network_changed(&mut self) {
         self.paths.forget_all();
@@ -152,6 +192,28 @@ impl Ways {
     /// Records that the peer has redialled because this path is broken.
     pub(super) fn is_broken(&mut self, now: u64, member: MemberId, way: SocketAddr) {
         self.paths.tried(now, member.node, way, Trial::Failed);
+    }
+}
+
+impl Round {
+    /// Trials of the paths `rest`; the present one carries `kbps`.
+    pub(super) fn of(
+        aim: Aim,
+        peer: Rank,
+        member: MemberId,
+        kbps: u32,
+        rest: VecDeque<SocketAddr>,
+    ) -> Round {
+        Round { aim, peer, member, kbps, on_trial: None, rest, until: 0 }
+    }
+}
+
+impl Track {
+    /// Whether a link over this path may take over. One over an unproven path only replaces another
+    /// one there.
+    fn may_move_over(&self, laid: &Laid) -> bool {
+        let is_same = !self.path.is_proven() && is_same_place(self.theirs, laid.theirs);
+        laid.path.is_proven() || is_same
     }
 }
 
@@ -165,7 +227,8 @@ impl Node {
             movable(link, Box::new(move || _ = events.try_send(Event::Moved { view, peer })));
         self.planning.rates.measure_over(peer, bursts);
         let Laid { ours, theirs, path, .. } = laid;
-        self.ways.tracks.insert(peer, Track { moves, ours, theirs, path, offered: None });
+        let since = Instant::now();
+        self.ways.tracks.insert(peer, Track { moves, ours, theirs, path, since, offered: None });
         link
     }
 
@@ -219,7 +282,8 @@ impl Node {
     /// Handles the rate of a burst to this peer: judges the trial, or tries the other paths, or
     /// reports the rate to all members.
     pub(super) fn timed(&mut self, peer: Rank, kbps: u32) {
-        if self.ways.round.as_ref().is_some_and(|round| round.peer == peer) {
+        let is_trial = |round: &Round| round.peer == peer && round.aim == Aim::Better;
+        if self.ways.round.as_ref().is_some_and(is_trial) {
             return self.judge(kbps);
         }
         let is_single = kbps > 0 && !self.is_exchange(peer);
@@ -233,12 +297,15 @@ impl Node {
         let member = self.envelope.as_ref().and_then(|e| e.view().member(peer)).map(|m| m.id);
         match member.filter(|_| !rest.is_empty()) {
             Some(member) => {
-                self.ways.round =
-                    Some(Round { peer, member, kbps, on_trial: None, rest: rest.into(), until: 0 });
-                self.try_next();
+                self.begin_round(Round::of(Aim::Better, peer, member, kbps, rest.into()));
             }
             None => self.path_rated(peer, kbps),
         }
+    }
+
+    pub(super) fn begin_round(&mut self, round: Round) {
+        self.ways.round = Some(round);
+        self.try_next();
     }
 
     fn path_rated(&mut self, peer: Rank, kbps: u32) {
@@ -254,9 +321,12 @@ impl Node {
         let Some(view) = self.envelope.as_ref().map(|e| (e.digest(), e.me())) else { return };
         let Some(round) = &mut self.ways.round else { return };
         let Some(to) = round.rest.pop_front() else {
-            let (peer, kbps) = (round.peer, round.kbps);
+            let (aim, peer, kbps) = (round.aim, round.peer, round.kbps);
             self.ways.round = None;
-            return self.path_rated(peer, kbps);
+            if aim == Aim::Better {
+                self.path_rated(peer, kbps);
+            }
+            return;
         };
         round.on_trial = Some((to, Stage::Dialled));
         round.until = now + TRIAL_MS;
@@ -281,8 +351,11 @@ impl Node {
         let now = self.now();
         let Some(round) = &mut self.ways.round else { return };
         if let Some((to, _)) = round.on_trial.take() {
-            trace::debug!(peer = %round.member, %to, ?trial, "another path was tried");
-            self.ways.paths.tried(now, round.member.node, to, trial);
+            let aim = round.aim;
+            trace::debug!(peer = %round.member, %to, ?trial, ?aim, "another path was tried");
+            if aim == Aim::Better {
+                self.ways.paths.tried(now, round.member.node, to, trial);
+            }
         }
         if let Some(track) = self.ways.tracks.get_mut(&round.peer) {
             track.moves.withdraw();
@@ -321,7 +394,7 @@ impl Node {
             return;
         }
         let Some(laid) = link else { return self.drop_trial(Trial::Failed) };
-        if !laid.path.is_proven() {
+        if !self.may_move_over(peer, &laid) {
             self.drop_trial(Trial::Unproven);
         } else if !self.offer(view, peer, laid, By::Me) {
             self.drop_trial(Trial::Failed);
@@ -339,29 +412,47 @@ impl Node {
     ) {
         let is_current =
             self.envelope.as_ref().is_some_and(|e| e.digest() == view && !e.is_frozen());
-        let is_wanted = is_current && session.path.is_proven();
-        let Some(laid) = laid(stream, session, from).filter(|_| is_wanted) else { return };
+        let Some(laid) = laid(stream, session, from).filter(|_| is_current) else { return };
+        if !self.may_move_over(src, &laid) {
+            return;
+        }
+        if let Some(member) = self.ways.renewed(src) {
+            // Both ends want fresh keys at once: the one with the smaller node id goes on.
+            if self.me.node < member.node {
+                return;
+            }
+            self.drop_trial(Trial::Failed);
+        }
         if self.offer(view, src, laid, By::Peer) {
             self.tell_rate(src, RateStep::Ready);
         }
     }
 
+    fn may_move_over(&self, peer: Rank, laid: &Laid) -> bool {
+        self.ways.tracks.get(&peer).is_some_and(|track| track.may_move_over(laid))
+    }
+
     fn offer(&mut self, view: ViewDigest, peer: Rank, laid: Laid, by: By) -> bool {
-        let (link, bursts) = self.with_bursts(view, peer, laid.link);
+        let Laid { link, ours, theirs: to, path } = laid;
+        let (link, bursts) = self.with_bursts(view, peer, link);
         let Some(track) = self.ways.tracks.get_mut(&peer).filter(|track| track.moves.offer(link))
         else {
             return false;
         };
-        track.offered = Some(Candidate { by, to: laid.theirs, ours: laid.ours, bursts });
+        track.offered = Some(Candidate { by, to, ours, path, bursts });
         true
     }
 
     /// The peer confirms the link over the path on trial.
     pub(super) fn on_path_ready(&mut self, peer: Rank) {
+        let aim = self.ways.round.as_ref().map(|round| round.aim);
         let Some(trial) = self.stage(peer).filter(|trial| trial.1 == Stage::Dialled) else {
             return;
         };
         trial.1 = Stage::Measured;
+        if aim == Some(Aim::FreshKeys) {
+            return self.prefer(0);
+        }
         if let Some(offered) = self.ways.tracks.get(&peer).and_then(|track| track.offered.as_ref())
         {
             offered.bursts.begin(false);
@@ -370,14 +461,21 @@ impl Node {
 
     /// Judges the path on trial by its rate.
     fn judge(&mut self, kbps: u32) {
-        let Some(round) = &mut self.ways.round else { return };
-        let Some((to, stage @ Stage::Measured)) = &mut round.on_trial else { return };
+        let Some(round) = &self.ways.round else { return };
+        let Some((_, Stage::Measured)) = &round.on_trial else { return };
         let is_detour = |track: &Track| !track.path.is_proven();
         let is_better = self.ways.tracks.get(&round.peer).is_some_and(is_detour)
             || u64::from(kbps) * 100 >= u64::from(round.kbps) * BETTER_PERCENT;
         if kbps == 0 || !is_better {
             return self.drop_trial(if kbps == 0 { Trial::Disturbed } else { Trial::Slower });
         }
+        self.prefer(kbps);
+    }
+
+    /// The links take the path on trial, which carries `kbps`: first the control link is redialled.
+    fn prefer(&mut self, kbps: u32) {
+        let Some(round) = &mut self.ways.round else { return };
+        let Some((to, stage @ Stage::Measured)) = &mut round.on_trial else { return };
         *stage = Stage::Taken(kbps);
         let (member, to) = (round.member, *to);
         if !self.redial(member, vec![to]) {
@@ -390,12 +488,13 @@ impl Node {
         let now = self.now();
         let Some(round) = &mut self.ways.round else { return };
         let Some((to, Stage::Taken(kbps))) = round.on_trial.take() else { return };
-        let (peer, member) = (round.peer, round.member);
+        let (aim, peer, member) = (round.aim, round.peer, round.member);
         round.kbps = kbps;
-        if let Some(before) = self.ways.tracks.get(&peer).map(|track| track.theirs) {
+        let before = self.ways.tracks.get(&peer).map(|track| track.theirs);
+        if let Some(before) = before.filter(|_| aim == Aim::Better) {
             self.ways.paths.tried(now, member.node, before, Trial::Slower);
+            self.ways.paths.tried(now, member.node, to, Trial::Taken);
         }
-        self.ways.paths.tried(now, member.node, to, Trial::Taken);
         self.move_track(peer);
         self.try_next();
     }
@@ -408,20 +507,27 @@ impl Node {
         let offered = self.ways.tracks.get(&peer).and_then(|track| track.offered.as_ref());
         let follows = offered.is_some_and(|candidate| candidate.by == By::Peer);
         if let Some(member) = envelope.view().member(peer).filter(|_| follows) {
-            // This node's direction was measured over the previous path.
-            self.ways.changed.insert(member.id);
-            self.move_track(peer);
+            let id = member.id;
+            if self.move_track(peer) == Some(Moved::Elsewhere) {
+                // This node's direction was measured over the previous path.
+                self.ways.changed.insert(id);
+            }
         }
     }
 
-    fn move_track(&mut self, peer: Rank) {
-        let Some(track) = self.ways.tracks.get_mut(&peer) else { return };
-        let Some(candidate) = track.offered.take() else { return };
+    fn move_track(&mut self, peer: Rank) -> Option<Moved> {
+        let track = self.ways.tracks.get_mut(&peer)?;
+        let Candidate { to, ours, path, bursts, .. } = track.offered.take()?;
         track.moves.go();
-        (track.ours, track.theirs) = (candidate.ours, candidate.to);
-        track.path = PathProof::Proven;
-        self.planning.rates.measure_over(peer, candidate.bursts);
+        let ip = |at: Option<SocketAddr>| at.map(|at| at.ip());
+        let stays = ip(ours) == ip(track.ours) && is_same_place(to, track.theirs);
+        (track.ours, track.theirs, track.path, track.since) = (ours, to, path, Instant::now());
+        self.planning.rates.measure_over(peer, bursts);
+        if stays {
+            return Some(Moved::InPlace);
+        }
         self.tell_path(peer);
+        Some(Moved::Elsewhere)
     }
 
     /// Reports the new path of the links with a member.

@@ -1,0 +1,81 @@
+//! Layer: Host.
+//!
+//! Fresh keys for links that live long.
+//!
+//! The keys of a link come from its handshake. Inside the link they only go forward, so whoever
+//! reads the memory of a node once could decrypt all that the link carries afterwards. Therefore a
+//! link that is a day old is replaced by a new one over the same path, with a new key exchange: the
+//! control link is redialled, and the data link moves as to another path. No call notices.
+
+use super::Node;
+use super::paths::{Aim, Round};
+use crate::identity::MemberId;
+use crate::trace;
+use crate::view::Rank;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// When a link gets fresh keys.
+pub const RENEW_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// When this node last tried to renew the links with a member, in milliseconds.
+pub(super) type Renewals = BTreeMap<MemberId, u64>;
+
+/// A link to be renewed.
+struct Old {
+    member: MemberId,
+    /// The listening address of the peer.
+    to: SocketAddr,
+    /// The rank of a member whose data link is old, too.
+    data: Option<Rank>,
+}
+
+impl Node {
+    /// Renews the links with one member, if they are old. The member of the two with the smaller
+    /// node id does this; if it cannot dial, the other one does when they are twice as old.
+    pub(super) fn renew_links(&mut self) {
+        let now = self.now();
+        if self.ways.is_busy() || self.envelope.as_ref().is_some_and(|e| e.is_frozen()) {
+            return;
+        }
+        let linked = &self.peers;
+        self.renewals.retain(|member, _| linked.get(*member).is_some());
+        let Some(Old { member, to, data }) = self.oldest_link(now) else { return };
+        self.renewals.insert(member, now);
+        let moves_data = data.is_some();
+        trace::debug!(peer = %member, moves_data, "the links with a member get fresh keys");
+        match data {
+            None => _ = self.redial(member, vec![to]),
+            Some(peer) => {
+                let rest = VecDeque::from([to]);
+                self.begin_round(Round::of(Aim::FreshKeys, peer, member, 0, rest));
+            }
+        }
+    }
+
+    fn oldest_link(&self, now: u64) -> Option<Old> {
+        let view = self.envelope.as_ref().map(|e| e.view());
+        let old =
+            self.peers.iter().filter(|(_, link)| link.is_direct()).filter_map(|(id, link)| {
+                let limit = self.age_max(*id);
+                let rank = view.and_then(|view| view.rank_of(*id));
+                let data =
+                    rank.filter(|rank| self.ways.age_of(*rank).is_some_and(|age| age >= limit));
+                let is_old = data.is_some() || link.age() >= limit;
+                is_old.then_some(Old { member: *id, to: link.address, data })
+            });
+        let pause = self.config.renew_after / RETRIES;
+        let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let is_due = |old: &Old| self.renewals.get(&old.member).is_none_or(|at| now >= at + pause);
+        old.filter(is_due).min_by_key(|old| self.renewals.get(&old.member).copied())
+    }
+
+    fn age_max(&self, member: MemberId) -> Duration {
+        let after = self.config.renew_after;
+        if self.me.node < member.node { after } else { 2 * after }
+    }
+}
+
+/// Tries per [`RENEW_AFTER`]: one every half hour.
+const RETRIES: u32 = 48;
