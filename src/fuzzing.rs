@@ -463,7 +463,7 @@ fn local(n: u8) -> Local {
         endpoints: None,
     };
     let identity = Arc::new(Identity::from_seed(&[n; 32]));
-    Local::new(identity, hello, Zeroizing::new([n; 32]), Zeroizing::new([7; 32]))
+    Local::new(identity, hello, Zeroizing::new([n; 32]), vec![Zeroizing::new([7; 32])])
 }
 
 fn member(n: u8) -> Member {

@@ -2,16 +2,16 @@
 //!
 //! Lets other machines into the cluster by a short code.
 
-use crate::config::{Admission, Config, Network};
+use crate::admissions::cluster_keys;
+use crate::config::{Config, Network};
 use crate::discovery::{Advert, Discovery, Medium};
 use crate::driver::Wires;
 use crate::error::{ConfigProblem, Error, Result};
-use crate::identity::cluster_key_file::find_cluster_key;
 use crate::identity::keystore::new_boot;
 use crate::identity::{ClusterKey, IdentityProblem, Name};
 use crate::link::{Bind, Net, TcpNet};
 use crate::pairing::{Doors, InvitationEnd, PairingCode, Terms, Visit, Welcome, Window, invite};
-use crate::start::{choose, discover, home_of, lookup, name_of, namespace_of};
+use crate::start::{choose, discover, home_of, name_of, namespace_of};
 use crate::topology::Interface;
 use crate::topology::interfaces::inventory;
 use crate::trace;
@@ -217,14 +217,11 @@ async fn prepare(config: &Config, machines: usize, lasts: Duration) -> Result<Pr
     Ok(Prepared { doors, advert, terms, addresses })
 }
 
-/// The cluster key of the configuration. A namespace without one has nothing to give.
+/// The cluster key of the configuration, while it is being changed the next one. A namespace without
+/// one has nothing to give.
 fn key_of(config: &Config) -> Result<ClusterKey> {
-    let found = match &config.admission {
-        Admission::Key(key) => Some(key.clone()),
-        Admission::Found => find_cluster_key(&namespace_of(config)?, &home_of(config)?, lookup)?,
-        Admission::Open => None,
-    };
-    found.ok_or(Error::Config(ConfigProblem::NoClusterKey))
+    let keys = cluster_keys(config, &config.admission, &home_of(config)?)?;
+    Ok(keys.lasting().clone())
 }
 
 /// What is announced: an instance and a boot of its own, and no tag, so that nothing connects the

@@ -6,7 +6,9 @@ use crate::config::{Config, Network};
 use crate::discovery::{AddressPolicy, FixedPeer};
 use crate::driver::Wires;
 use crate::error::{ConfigProblem, Error, Result};
-use crate::identity::cluster_key_file::{NAMESPACE_VARIABLE, Stored, store_cluster_key};
+use crate::identity::cluster_key_file::{
+    NAMESPACE_VARIABLE, Stored, store_cluster_key, store_next_key,
+};
 use crate::identity::home::Home;
 use crate::identity::{ClusterKey, IdentityProblem, Name, NamespaceName};
 use crate::link::{Bind, TcpNet};
@@ -27,6 +29,9 @@ pub enum OtherKey {
     Keep,
     /// Replace it: this machine leaves the other cluster for good.
     Replace,
+    /// Keep it, and store the new one as the next key of the same cluster, whose key is being
+    /// changed.
+    Follow,
 }
 
 /// The cluster that has let this machine in.
@@ -54,6 +59,8 @@ pub enum KeyBefore {
     SameKey,
     /// Another key, which was replaced.
     AnotherKey,
+    /// The current key, beside which the next one now stands.
+    CurrentKey,
 }
 
 /// Takes the cluster key from the machine that shows `code`, and stores it. Ends within half a
@@ -160,6 +167,10 @@ fn store(
         Err(IdentityProblem::OtherKeyStored { .. }) if other == OtherKey::Replace => {
             store_cluster_key(namespace, home, key, Stored::Replace)?;
             Ok(KeyBefore::AnotherKey)
+        }
+        Err(IdentityProblem::OtherKeyStored { .. }) if other == OtherKey::Follow => {
+            store_next_key(namespace, home, key)?;
+            Ok(KeyBefore::CurrentKey)
         }
         Err(problem) => Err(problem.into()),
     }

@@ -3,15 +3,17 @@
 //! Access to this machine's key files for programs that manage them without running a node.
 
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{ConfigProblem, Error, Result};
 use crate::identity::cluster_key_file::{
-    KEY_VARIABLE, Stored, create_cluster_key, find_cluster_key, random_cluster_key,
-    store_cluster_key,
+    KEY_VARIABLE, Stored, create_cluster_key, find_cluster_keys, random_cluster_key,
+    replace_cluster_keys, store_cluster_key, store_next_key, stored_cluster_keys,
 };
+use crate::identity::denied_file::{denied_nodes, store_denied};
 use crate::identity::home::{Home, Slot};
 use crate::identity::keystore::first_identity;
-use crate::identity::{ClusterKey, Name, NamespaceName, NodeId};
+use crate::identity::{ClusterKey, ClusterKeys, Name, NamespaceName, NodeId};
 use crate::start::{home_of, lookup, name_of, namespace_of};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The key files of one namespace in one home directory. Creating this value reads and writes
@@ -77,11 +79,115 @@ impl Keys {
     /// [`Error::Identity`](crate::Error::Identity) if the variable or the file exists and cannot be
     /// used.
     pub fn cluster_key(&self) -> Result<Option<StoredKey>> {
-        let found = find_cluster_key(&self.namespace, &self.home, lookup)?;
+        let found = find_cluster_keys(&self.namespace, &self.home, lookup)?;
         let from_variable = lookup(KEY_VARIABLE).is_some_and(|value| !value.is_empty());
-        Ok(found.map(|key| {
+        Ok(found.map(|keys| {
+            let key = keys.current;
             if from_variable { StoredKey::Environment(key) } else { StoredKey::File(key) }
         }))
+    }
+
+    /// The cluster key in the key file, even if the environment has one, which takes precedence.
+    ///
+    /// # Errors
+    /// [`Error::Identity`](crate::Error::Identity) if the file exists and cannot be used.
+    pub fn stored_cluster_key(&self) -> Result<Option<ClusterKey>> {
+        Ok(stored_cluster_keys(&self.namespace, &self.home)?.map(|keys| keys.current))
+    }
+
+    /// The next cluster key, while the stored one is being changed.
+    ///
+    /// # Errors
+    /// [`Error::Identity`](crate::Error::Identity) if the file exists and cannot be used.
+    pub fn next_cluster_key(&self) -> Result<Option<ClusterKey>> {
+        Ok(stored_cluster_keys(&self.namespace, &self.home)?.and_then(|keys| keys.next))
+    }
+
+    /// Begins a change of the stored cluster key: creates the next one from the operating system's
+    /// randomness and stores it beside the current one. Nodes of this machine, running ones too,
+    /// accept both and still show the current one. If there is a next key already, returns that.
+    ///
+    /// # Errors
+    /// [`ConfigProblem::NoClusterKey`](crate::ConfigProblem::NoClusterKey) if no key is stored,
+    /// [`Error::Identity`](crate::Error::Identity) if the operating system has no randomness or the
+    /// file cannot be used.
+    pub fn rotate_cluster_key(&self) -> Result<ClusterKey> {
+        let keys = self.stored()?;
+        if let Some(next) = keys.next {
+            return Ok(next);
+        }
+        let next = random_cluster_key()?;
+        self.store_next_cluster_key(&next)?;
+        Ok(next)
+    }
+
+    /// Follows a change that was begun on another machine: stores its next cluster key beside the
+    /// current one, in place of any other next key. A key that is the current one already changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`rotate_cluster_key`](Keys::rotate_cluster_key).
+    pub fn store_next_cluster_key(&self, next: &ClusterKey) -> Result<()> {
+        if store_next_key(&self.namespace, &self.home, next)? {
+            Ok(())
+        } else {
+            Err(Error::Config(ConfigProblem::NoClusterKey))
+        }
+    }
+
+    /// Ends a change of the stored cluster key: from now on the next key is the only one. Nodes of
+    /// this machine, running ones too, renew their links with it, and within ten seconds part from
+    /// nodes that do not hold it. Returns whether there was a next key.
+    ///
+    /// # Errors
+    /// As [`rotate_cluster_key`](Keys::rotate_cluster_key).
+    pub fn finish_rotation(&self) -> Result<bool> {
+        let Some(next) = self.stored()?.next else { return Ok(false) };
+        replace_cluster_keys(&self.namespace, &self.home, &ClusterKeys::only(next))?;
+        Ok(true)
+    }
+
+    fn stored(&self) -> Result<ClusterKeys> {
+        stored_cluster_keys(&self.namespace, &self.home)?
+            .ok_or(Error::Config(ConfigProblem::NoClusterKey))
+    }
+
+    /// The path of the list of denied nodes, whether or not it exists.
+    pub fn denied_file(&self) -> PathBuf {
+        self.home.denied_path()
+    }
+
+    /// The nodes that this machine refuses, whatever key they hold, each with a name for people.
+    ///
+    /// # Errors
+    /// [`Error::Identity`](crate::Error::Identity) if the list cannot be read.
+    pub fn denied(&self) -> Result<BTreeMap<NodeId, String>> {
+        Ok(denied_nodes(&self.home)?)
+    }
+
+    /// Refuses a node, in all namespaces. Running nodes of this machine part from it within a
+    /// second. It stays out of a group only if all machines deny it, and whoever holds the cluster
+    /// key can come back with another identity: change the key as well.
+    ///
+    /// # Errors
+    /// [`Error::Identity`](crate::Error::Identity) if the list cannot be read or written.
+    pub fn deny(&self, node: NodeId, name: &str) -> Result<()> {
+        let mut denied = self.denied()?;
+        denied.insert(node, name.to_owned());
+        Ok(store_denied(&self.home, &denied)?)
+    }
+
+    /// Takes a node off the list; returns whether it was on it.
+    ///
+    /// # Errors
+    /// [`Error::Identity`](crate::Error::Identity) if the list cannot be read or written.
+    pub fn allow(&self, node: NodeId) -> Result<bool> {
+        let mut denied = self.denied()?;
+        let was_denied = denied.remove(&node).is_some();
+        if was_denied {
+            store_denied(&self.home, &denied)?;
+        }
+        Ok(was_denied)
     }
 
     /// Creates a cluster key from the operating system's randomness and stores it, readable only by

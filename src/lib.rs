@@ -134,6 +134,7 @@
 //! At most 16 members; no mean of integers; Linux, with macOS untested. docs/limits.md in the
 //! repository lists what is missing or untested, SECURITY.md what is not defended.
 
+mod admissions;
 pub mod blocking;
 mod calls;
 mod cluster;

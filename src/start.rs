@@ -2,21 +2,23 @@
 //!
 //! Builds a running node from a configuration: keys, files, port, discovery.
 
+use crate::admissions::MachineAdmissions;
 use crate::collective::{Engine, NativeEngine, Pool};
-use crate::config::{Admission, Config, Engine as Choice, Network};
+use crate::config::{Admission as Wanted, Config, Engine as Choice, Network};
 #[cfg(potluck_defects)]
 use crate::defect::Defect;
 use crate::defect::Seeded;
 use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
 use crate::driver::{
-    Disk, Doors, MachineSleep, NodeConfig, RENEW_AFTER, Store, Unchanging, Wiring,
+    Admission, Disk, Doors, GRACE, MachineSleep, NodeConfig, RENEW_AFTER, Settled, Store,
+    Unchanging, Wiring,
 };
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
 use crate::error::{ConfigProblem, Error, Result};
 #[cfg(feature = "gloo")]
 use crate::gloo_ffi::{GlooEngine, GlooOrNative};
-use crate::identity::cluster_key_file::{find_cluster_key, namespace_name};
+use crate::identity::cluster_key_file::namespace_name;
 use crate::identity::home::Home;
 use crate::identity::keystore::{HeldIdentity, load_or_create_identity, new_boot};
 use crate::identity::peers_file::PeersFile;
@@ -28,7 +30,7 @@ use crate::topology::{Interface, InterfaceFilter};
 use crate::trace;
 use crate::wire::Decode;
 use crate::wires::MachineWires;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -45,7 +47,8 @@ pub(crate) async fn open(config: Config) -> Result<(NodeConfig, Doors)> {
 
 async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let home = home_of(config)?;
-    let namespace = namespace(config, &home)?;
+    let admissions = MachineAdmissions::of(config, home.clone())?;
+    let namespace = &admissions.admission().namespace;
     let interfaces = inventory().unwrap_or_default();
     // If the filter leaves no interface, joining fails. If all links go down later, the node waits.
     let chosen = choose(config, &interfaces)?;
@@ -80,11 +83,13 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
 
     let identity = Arc::new(Identity::from_seed(&held.identity().seed()));
     let (offered, engines) = engines(config)?;
-    let local = local(config, identity, boot, listener.port(), &namespace, offered)?;
-    let node = node_config(config.partition()?, local, namespace, boot, durable, wiring, known);
+    let local = local(config, identity, boot, listener.port(), namespace, offered)?;
+    let admission = admissions.admission().clone();
+    let node = node_config(config.partition()?, local, admission, boot, durable, wiring, known);
     let store = Box::new(Held { disk, _identity: held });
     let (wires, sleep) = (Box::new(wires), Box::new(MachineSleep::start()));
-    Ok((node, Doors { net, listener, discovery, wires, store, sleep, engines }))
+    let admissions = Box::new(admissions);
+    Ok((node, Doors { net, listener, discovery, wires, admissions, store, sleep, engines }))
 }
 
 /// All in memory: the nodes of one namespace in one process share a simulated network.
@@ -93,7 +98,7 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     static HOSTS: AtomicU32 = AtomicU32::new(1);
     let name = namespace_of(config)?;
     let namespace = match &config.admission {
-        Admission::Key(key) => Namespace::keyed(name.clone(), key.clone()),
+        Wanted::Key(key) => Namespace::keyed(name.clone(), key.clone()),
         _ => Namespace::open(name.clone()),
     };
     let (world, medium) = {
@@ -114,7 +119,7 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     let mut node = node_config(
         config.partition()?,
         local,
-        namespace,
+        Admission { namespace, denied: BTreeSet::new() },
         boot,
         Durable::default(),
         Wiring::none(),
@@ -123,16 +128,14 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     node.advertised = vec![SocketAddr::new(ip, listener.port())];
     let (discovery, store, sleep) =
         (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
-    Ok((
-        node,
-        Doors { net, listener, discovery, wires: Box::new(Unchanging), store, sleep, engines },
-    ))
+    let (wires, admissions) = (Box::new(Unchanging), Box::new(Settled));
+    Ok((node, Doors { net, listener, discovery, wires, admissions, store, sleep, engines }))
 }
 
 fn node_config(
     partition: Partition,
     local: Local,
-    namespace: Namespace,
+    admission: Admission,
     boot: Boot,
     durable: Durable,
     wiring: Wiring,
@@ -144,7 +147,7 @@ fn node_config(
     let alone = if partition.members_wanted() == 1 { Alone::Forms } else { Alone::Waits };
     NodeConfig {
         local: Arc::new(local),
-        namespace,
+        admission,
         instance: Advert::instance_of(random),
         durable,
         min_members: partition.members_wanted(),
@@ -153,6 +156,7 @@ fn node_config(
         known,
         advertised: Vec::new(),
         renew_after: RENEW_AFTER,
+        grace: GRACE,
         seeded: seeded(),
     }
 }
@@ -227,7 +231,7 @@ fn local(
         suite: quick_suite(),
         endpoints: None,
     };
-    Ok(Local::new(identity, hello, random_32()?, namespace.psk()))
+    Ok(Local::new(identity, hello, random_32()?, namespace.psks()))
 }
 
 pub(crate) fn home_of(config: &Config) -> Result<Home> {
@@ -251,18 +255,6 @@ pub(crate) fn namespace_of(config: &Config) -> Result<NamespaceName> {
         None => namespace_name(lookup),
     };
     parsed.map_err(|why| Error::Config(ConfigProblem::BadNamespace(why.to_string())))
-}
-
-pub(crate) fn namespace(config: &Config, home: &Home) -> Result<Namespace> {
-    let name = namespace_of(config)?;
-    match &config.admission {
-        Admission::Open => Ok(Namespace::open(name)),
-        Admission::Key(key) => Ok(Namespace::keyed(name, key.clone())),
-        Admission::Found => match find_cluster_key(&name, home, lookup)? {
-            Some(key) => Ok(Namespace::keyed(name, key)),
-            None => Err(Error::Config(ConfigProblem::NoClusterKey)),
-        },
-    }
 }
 
 /// The interfaces to announce on.

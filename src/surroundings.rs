@@ -2,11 +2,12 @@
 //!
 //! A passive scan of the local network for other nodes.
 
+use crate::admissions::namespace;
 use crate::config::{Admission, Config, Network};
 use crate::discovery::{Advert, Discovery, InterfaceReport, Sighting};
 use crate::error::{ConfigProblem, Error, Result};
 use crate::identity::Namespace;
-use crate::start::{choose, discover, home_of, namespace};
+use crate::start::{choose, discover, home_of};
 use crate::topology::interfaces::inventory;
 use crate::wire::PROTOCOL_VERSION;
 use std::collections::BTreeMap;
@@ -127,7 +128,7 @@ fn neighbour(advert: Advert, ours: Option<&Namespace>) -> Neighbour {
         _ if advert.version != PROTOCOL_VERSION => Kinship::OtherVersion,
         _ if advert.pairing.is_some() => Kinship::Invitation,
         None => Kinship::None,
-        Some(tag) if ours.is_some_and(|namespace| namespace.tag(advert.boot) == tag) => {
+        Some(tag) if ours.is_some_and(|namespace| namespace.knows(advert.boot, tag)) => {
             Kinship::Ours
         }
         Some(_) => Kinship::Other,

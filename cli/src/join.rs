@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 /// and takes the key from it. Without a code, the code or the key is read from a prompt, a pipe or
 /// a file; `potluck key --show` prints the key. A key is never taken from the command line, where
 /// others could see it; a code is of no use any more after it. JSON: {ok, namespace, file, stored:
-/// "new" | "same" | "replaced", inviter, address}, the last two null without a code.
+/// "new" | "same" | "replaced" | "next", inviter, address}, the last two null without a code.
 #[derive(Args, Debug)]
 pub struct Join {
     /// The code, as 42-1234-5678; blanks and dashes do not matter
@@ -36,6 +36,9 @@ pub struct Join {
     /// Put the key in place of a different one: this machine leaves that cluster for good
     #[arg(long)]
     replace: bool,
+    /// The cluster changes its key: keep the present one and put this one beside it
+    #[arg(long, conflicts_with = "replace")]
+    next: bool,
     /// The machine that shows the code, as host or host:port, instead of looking for it
     #[arg(long, value_name = "ADDRESS")]
     peer: Option<String>,
@@ -80,7 +83,11 @@ impl Join {
         let mut config = self.place.config(&self.which);
         config.peers.extend(self.peer.clone());
         config.name.clone_from(&self.name);
-        let other = if self.replace { OtherKey::Replace } else { OtherKey::Keep };
+        let other = match (self.replace, self.next) {
+            (true, _) => OtherKey::Replace,
+            (_, true) => OtherKey::Follow,
+            _ => OtherKey::Keep,
+        };
         output.say("Looking for the machine that shows this code ...");
         let paired = tokio::select! {
             paired = join_by_code(config.clone(), code, other) => paired.map_err(refused)?,
@@ -101,9 +108,8 @@ impl Join {
             format!("{inviter} has let this machine in. {} {}.", what(before), file.display())
         })?;
         config.namespace = Some(namespace.clone());
-        let key = ClusterKey::parse(&prompt::secret_of(&file)?)?;
         let named = if namespace == "default" { None } else { Some(namespace) };
-        next(&Keys::of(&config)?, &key, &Which { namespace: named }, output);
+        next(&Keys::of(&config)?, &Which { namespace: named }, output);
         Ok(Exit::Done)
     }
 
@@ -122,7 +128,7 @@ impl Join {
             "address": null,
         });
         output.result(&document, || format!("{} {}.", what(before), file.display()))?;
-        next(&keys, &key, &self.which, output);
+        next(&keys, &self.which, output);
         Ok(Exit::Done)
     }
 
@@ -133,6 +139,10 @@ impl Join {
             Err(Error::Identity(IdentityProblem::OtherKeyStored { .. })) if self.replace => {
                 keys.replace_cluster_key(key)?;
                 Ok(KeyBefore::AnotherKey)
+            }
+            Err(Error::Identity(IdentityProblem::OtherKeyStored { .. })) if self.next => {
+                keys.store_next_cluster_key(key)?;
+                Ok(KeyBefore::CurrentKey)
             }
             Err(other) => Err(refused(other)),
         }
@@ -146,8 +156,9 @@ fn refused(error: Error) -> anyhow::Error {
             Exit::Key,
             "other-key-stored",
             format!(
-                "{}: a different cluster key is stored here. Keep both with --namespace NAME, or \
-                 leave that cluster with --replace",
+                "{}: a different cluster key is stored here. Keep both with --namespace NAME, leave \
+                 that cluster with --replace, or, if its key is being changed, take this one as \
+                 the next with --next",
                 path.display()
             ),
         ),
@@ -160,6 +171,7 @@ fn stored(before: KeyBefore) -> &'static str {
         KeyBefore::Nothing => "new",
         KeyBefore::SameKey => "same",
         KeyBefore::AnotherKey => "replaced",
+        KeyBefore::CurrentKey => "next",
     }
 }
 
@@ -168,12 +180,15 @@ fn what(before: KeyBefore) -> &'static str {
         KeyBefore::Nothing => "The key is in",
         KeyBefore::SameKey => "This key is already in",
         KeyBefore::AnotherKey => "The key has replaced another one in",
+        KeyBefore::CurrentKey => "The next key is now beside the current one in",
     }
 }
 
 /// Says what to do next, and what hinders it.
-fn next(keys: &Keys, key: &ClusterKey, which: &Which, output: &Output) {
-    if matches!(keys.cluster_key(), Ok(Some(StoredKey::Environment(other))) if other != *key) {
+fn next(keys: &Keys, which: &Which, output: &Output) {
+    let stored = keys.stored_cluster_key().ok().flatten();
+    let used = keys.cluster_key().ok().flatten();
+    if matches!(&used, Some(StoredKey::Environment(other)) if stored.as_ref() != Some(other)) {
         output.say(
             "Another key is in POTLUCK_KEY, which comes before the file: unset it to use this one.",
         );

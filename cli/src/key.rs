@@ -11,8 +11,8 @@ use serde_json::json;
 
 /// Say where the cluster key lies; with --show print it, for `potluck join` on another machine
 ///
-/// The key admits to the cluster. JSON: {ok, namespace, source, file, key}, where key is
-/// null without --show.
+/// The key admits to the cluster. While it is being changed, this is the next one. JSON: {ok,
+/// namespace, source, file, changing, key}, where key is null without --show.
 #[derive(Args, Debug)]
 pub struct Show {
     #[command(flatten)]
@@ -29,7 +29,13 @@ impl Show {
         let found = keys.cluster_key()?.ok_or(Error::Config(ConfigProblem::NoClusterKey))?;
         let source = key_source(&found);
         let file = matches!(found, StoredKey::File(_)).then(|| keys.cluster_key_file());
-        let (StoredKey::Environment(key) | StoredKey::File(key)) = found;
+        let (key, changing) = match found {
+            StoredKey::Environment(key) => (key, false),
+            StoredKey::File(key) => match keys.next_cluster_key()? {
+                Some(next) => (next, true),
+                None => (key, false),
+            },
+        };
         let shown = self.show.then(|| key.to_text());
         let shown = shown.as_ref().map(|text| text.as_str());
         let document = json!({
@@ -37,6 +43,7 @@ impl Show {
             "namespace": keys.namespace(),
             "source": source,
             "file": file,
+            "changing": changing,
             "key": shown,
         });
         output.result(&document, || match (shown, &file) {

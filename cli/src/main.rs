@@ -6,6 +6,7 @@
 mod args;
 mod core_dump;
 mod demo;
+mod deny;
 mod document;
 mod exit;
 mod graph_document;
@@ -13,6 +14,7 @@ mod identity;
 mod invite;
 mod join;
 mod key;
+mod keys;
 mod output;
 mod peer;
 mod picture;
@@ -49,6 +51,8 @@ enum Verb {
     Status(status::Ask),
     Identity(identity::Show),
     Key(key::Show),
+    Keys(keys::Change),
+    Deny(deny::Deny),
     Demo(demo::Demo),
     /// A node that does what JSON lines on its input say, for tests and demonstrations.
     #[command(hide = true)]
@@ -85,6 +89,8 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Status(status) => status.run(output).await,
         Verb::Identity(identity) => identity.run(output),
         Verb::Key(key) => key.run(output),
+        Verb::Keys(keys) => keys.run(output),
+        Verb::Deny(deny) => deny.run(output).await,
         Verb::Demo(demo) => demo.run(output).await,
         Verb::Peer(_) => Ok(exit::Exit::Done), // taken by main
     }

@@ -129,7 +129,8 @@ async fn other_namespaces_are_visible_and_never_due(mut stage: impl Stage) {
     let (mut a, mut friend, mut stranger) = (stage.node(), stage.node(), stage.node());
     announce(&mut *stranger, &advert(61, Some([0xee; 8]))).await;
     announce(&mut *friend, &advert(62, Some(tag_of(Boot(62))))).await;
-    let mut roster = Roster::new(Limits::default(), AddressPolicy::Loopback, Boot(63), tag_of);
+    let knows = |boot, tag| tag == tag_of(boot);
+    let mut roster = Roster::new(Limits::default(), AddressPolicy::Loopback, Boot(63), knows);
     let both = async {
         while roster.others().count() == 0 || roster.entries().is_empty() {
             roster.sighted(a.next().await, 0);

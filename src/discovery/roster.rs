@@ -122,7 +122,7 @@ pub struct Roster {
     limits: Limits,
     policy: AddressPolicy,
     me: Boot,
-    tag_of: Box<dyn Fn(Boot) -> Tag + Send>,
+    knows: Box<dyn Fn(Boot, Tag) -> bool + Send>,
     rate: DialRate,
     candidates: BTreeMap<SocketAddr, Candidate>,
     /// Adverts of our namespace, by instance.
@@ -144,19 +144,19 @@ struct Seen {
 }
 
 impl Roster {
-    /// An empty roster. `tag_of` returns the tag of our namespace for a boot.
+    /// An empty roster. `knows` tells whether the tag in the advert of a boot is one of ours.
     pub fn new(
         limits: Limits,
         policy: AddressPolicy,
         me: Boot,
-        tag_of: impl Fn(Boot) -> Tag + Send + 'static,
+        knows: impl Fn(Boot, Tag) -> bool + Send + 'static,
     ) -> Roster {
         Roster {
             rate: DialRate::new(limits.dials_per_second, limits.dial_burst),
             limits,
             policy,
             me,
-            tag_of: Box::new(tag_of),
+            knows: Box::new(knows),
             candidates: BTreeMap::new(),
             adverts: BTreeMap::new(),
             others: BTreeMap::new(),
@@ -176,6 +176,18 @@ impl Roster {
             Sighting::Appeared(advert) => self.other_appeared(advert, now_ms),
             Sighting::Vanished { instance } => self.vanished(&instance),
         }
+    }
+
+    /// Replaces the rule for the tags that are ours, and applies it to all adverts.
+    pub fn set_knows(&mut self, knows: impl Fn(Boot, Tag) -> bool + Send + 'static, now_ms: u64) {
+        self.knows = Box::new(knows);
+        let seen = [&self.adverts, &self.others].into_iter().flat_map(BTreeMap::values);
+        let adverts: Vec<Advert> = seen.map(|seen| seen.advert.clone()).collect();
+        for advert in adverts {
+            self.sighted(Sighting::Appeared(advert), now_ms);
+        }
+        let refused = |c: &&mut Candidate| c.verdict == Some(DialOutcome::OtherNamespace);
+        self.candidates.values_mut().filter(refused).for_each(|c| c.refresh(now_ms));
     }
 
     /// Adds an address of another origin. Ignores addresses that the policy forbids; for fixed
@@ -410,7 +422,7 @@ impl Roster {
 
     fn is_ours(&self, advert: &Advert) -> bool {
         advert.version == PROTOCOL_VERSION
-            && advert.tag.is_some_and(|tag| tag == (self.tag_of)(advert.boot))
+            && advert.tag.is_some_and(|tag| (self.knows)(advert.boot, tag))
     }
 
     fn appeared(&mut self, mut advert: Advert, now_ms: u64) {

@@ -10,12 +10,16 @@ use proptest::prelude::*;
 const TAG: Tag = [7; 8];
 const ME: Boot = Boot(9999);
 
+fn knows(boot: Boot, tag: Tag) -> bool {
+    tag == tag_of(boot)
+}
+
 fn tag_of(boot: Boot) -> Tag {
     (boot.0 ^ u64::from_be_bytes(TAG)).to_be_bytes()
 }
 
 fn roster() -> Roster {
-    Roster::new(Limits::default(), AddressPolicy::Loopback, ME, tag_of)
+    Roster::new(Limits::default(), AddressPolicy::Loopback, ME, knows)
 }
 
 fn ours(n: u16) -> Advert {
@@ -213,7 +217,7 @@ fn a_member_behind_a_detour_is_dialled_where_it_says_it_is() {
 #[test]
 fn a_link_local_address_is_told_without_its_scope() {
     let lan = AddressPolicy::Lan(Vec::new());
-    let mut roster = Roster::new(Limits::default(), lan, ME, tag_of);
+    let mut roster = Roster::new(Limits::default(), lan, ME, knows);
     let at = |text: &str| text.parse::<SocketAddr>().expect("an address of this test");
     appeared(&mut roster, Advert { addresses: vec![at("[fe80::9%4]:47474")], ..ours(1) }, 0);
     roster.tells(member(1), &[at("[fe80::9]:47474"), at("[fe80::8]:47474")], 0);
@@ -351,7 +355,7 @@ fn hints_are_held_to_the_policy() {
 
 #[test]
 fn a_flood_stays_bounded_and_does_not_displace_the_proven() {
-    let mut roster = Roster::new(Limits::default(), AddressPolicy::everywhere(), ME, tag_of);
+    let mut roster = Roster::new(Limits::default(), AddressPolicy::everywhere(), ME, knows);
     let real = SocketAddr::from(([10, 0, 0, 1], 47_474));
     appeared(&mut roster, Advert { addresses: vec![real], ..ours(1) }, 0);
     assert_eq!(due(&mut roster, 0), [real]);
@@ -436,7 +440,7 @@ proptest! {
         (ways, shuffled) in proptest::collection::vec(way(), 0..12).prop_flat_map(|ways| (Just(ways.clone()), Just(ways).prop_shuffle())),
     ) {
         let no_limit = Limits { per_boot: 100, ..Limits::default() };
-        let make = || Roster::new(no_limit.clone(), AddressPolicy::Loopback, ME, tag_of);
+        let make = || Roster::new(no_limit.clone(), AddressPolicy::Loopback, ME, knows);
         let (mut one, mut two) = (make(), make());
         take_in(&mut one, &ways);
         take_in(&mut two, &shuffled);

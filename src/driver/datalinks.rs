@@ -7,8 +7,8 @@
 use super::event::{Event, LinkEnd};
 use crate::identity::MemberId;
 use crate::link::{
-    DataHeader, DataLink, DataReceiver, DataSender, Local, Net, PathProof, Purpose, Shutdown,
-    initiate, into_data_link,
+    DataHeader, DataLink, DataReceiver, DataSender, Local, Net, PathProof, PskNumber, Purpose,
+    Shutdown, into_data_link, reach,
 };
 use crate::view::{Rank, ViewDigest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +46,8 @@ pub(super) struct Laid {
     pub(super) theirs: SocketAddr,
     /// Whether both ends see the same addresses.
     pub(super) path: PathProof,
+    /// The pre-shared key that admitted the peer.
+    pub(super) psk: PskNumber,
 }
 
 /// The dials for the installed View.
@@ -211,11 +213,11 @@ async fn stands(
 ) -> Result<Laid, Missed> {
     let connected = tokio::time::timeout(CONNECT_PATIENCE, net.dial(to)).await;
     let stream = connected.ok().and_then(Result::ok).ok_or(Missed::Nobody)?;
-    let (stream, session) =
-        initiate(stream, local, purpose, Some(expect)).await.map_err(|_| Missed::Refused)?;
-    let (ours, path) = (stream.local_addr().ok(), session.path);
+    let linked = reach(stream, || net.dial(to), local, purpose, Some(expect)).await;
+    let (stream, session) = linked.map_err(|_| Missed::Refused)?;
+    let (ours, path, psk) = (stream.local_addr().ok(), session.path, session.psk);
     let link = into_data_link(stream, session).map_err(|_| Missed::Refused)?;
-    Ok(Laid { link, ours, theirs: to, path })
+    Ok(Laid { link, ours, theirs: to, path, psk })
 }
 
 /// Wraps a link so that its end is sent to `ends`.

@@ -8,6 +8,9 @@
 //! of the loop takes one input by `select!`, adds the inputs that are ready, and then drains every
 //! output.
 
+mod admission;
+#[cfg(test)]
+mod admitting_tests;
 mod asleep;
 mod bursts;
 mod claim;
@@ -44,9 +47,10 @@ mod unanswered_tests;
 mod voice;
 mod wires;
 
+pub use admission::{Admission, Admissions, Settled};
 pub use asleep::{MachineSleep, Sleep};
 pub use disk::{Disk, Store};
-pub use node::{Doors, NodeConfig, RENEW_AFTER, engine_reason, peer_at};
+pub use node::{Doors, GRACE, NodeConfig, RENEW_AFTER, engine_reason, peer_at};
 #[cfg(test)]
 pub(crate) use voice::full_by_chance;
 pub use wires::{Unchanging, Wires, Wiring};
@@ -158,7 +162,8 @@ where
 
 /// Runs the control plane of one node until it leaves.
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
-    let Doors { net, mut listener, mut discovery, wires, store, engines, sleep } = doors;
+    let Doors { net, mut listener, mut discovery, wires, admissions, store, engines, sleep } =
+        doors;
     let Outlets { mut commands, told } = outlets;
     let (events_tx, mut events) = mpsc::channel(event::QUEUE);
     // Unbounded, because the disk must not wait for the driver. The disk sends at most one ticket
@@ -169,6 +174,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     let means = Means {
         net,
         wires,
+        admissions,
         store,
         engines,
         sleep,
@@ -225,6 +231,11 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
             node.on_outgoing(outgoing);
         }
         node.turn(discovery.as_mut());
+        if node.has_new_advert()
+            && let Err(problem) = discovery.announce(&node.advert()).await
+        {
+            trace::warn!(%problem, "this node cannot be discovered by others");
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! One node: its election, control links, data links, installed View, and the dispatch between
 //! them.
 
+mod admitting;
 mod links;
 mod paths;
 mod places;
@@ -16,6 +17,7 @@ mod telling;
 mod views;
 mod wiring;
 
+pub use admitting::GRACE;
 pub use renewal::RENEW_AFTER;
 pub use report::{engine_reason, peer_at};
 
@@ -25,7 +27,7 @@ use super::event::{Event, LinkEnd};
 use super::peers::Peers;
 use super::proposals::Proposals;
 use super::unanswered::Unanswered;
-use super::{Sleep, Store, Told, Wires, Wiring};
+use super::{Admission, Admissions, Sleep, Store, Told, Wires, Wiring};
 use crate::collective::{Closing, Engine, Envelope, LostResults, Meter, Outgoing};
 use crate::defect::Seeded;
 use crate::discovery::{Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
@@ -33,13 +35,14 @@ use crate::election::{
     Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE,
 };
 use crate::engine::EngineChoice;
-use crate::identity::{MemberId, Name, Namespace, NodeId};
+use crate::identity::{MemberId, Name, NodeId};
 use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
 use crate::relay::Tunnels;
 use crate::status::{Counters, State, Status};
 use crate::trace;
 use crate::view::{OpId, Rank, View, ViewDigest};
 use crate::wire::{Encode, PROTOCOL_VERSION};
+use admitting::Admitting;
 use paths::Ways;
 use plans::Planning;
 use relays::Relays;
@@ -61,6 +64,8 @@ pub struct Doors {
     pub discovery: Box<dyn Discovery>,
     /// Network interfaces of this machine.
     pub wires: Box<dyn Wires>,
+    /// Who is admitted.
+    pub admissions: Box<dyn Admissions>,
     /// Durable state.
     pub store: Box<dyn Store>,
     /// Detects that this machine was suspended.
@@ -73,8 +78,8 @@ pub struct Doors {
 pub struct NodeConfig {
     /// Its keys and the hello it sends in handshakes.
     pub local: Arc<Local>,
-    /// Its cluster.
-    pub namespace: Namespace,
+    /// Its cluster, and who is denied, when the node starts.
+    pub admission: Admission,
     /// The instance name of its announcement.
     pub instance: String,
     /// Durable state of the node's previous run.
@@ -91,6 +96,8 @@ pub struct NodeConfig {
     pub min_members: usize,
     /// When a link gets fresh keys.
     pub(crate) renew_after: Duration,
+    /// How long links by a key that is not accepted any more stand while they are renewed.
+    pub(crate) grace: Duration,
     /// What a test breaks in this node.
     pub(crate) seeded: Seeded,
 }
@@ -118,6 +125,7 @@ pub(super) struct Node {
     store: Box<dyn Store>,
     engines: Vec<Arc<dyn Engine>>,
     sleep: Box<dyn Sleep>,
+    admitting: Admitting,
     events: mpsc::Sender<Event>,
     ends: mpsc::UnboundedSender<LinkEnd>,
     durable: mpsc::UnboundedSender<u64>,
@@ -171,6 +179,7 @@ pub(super) struct Node {
 pub(super) struct Means {
     pub(super) net: Arc<dyn Net>,
     pub(super) wires: Box<dyn Wires>,
+    pub(super) admissions: Box<dyn Admissions>,
     pub(super) store: Box<dyn Store>,
     pub(super) engines: Vec<Arc<dyn Engine>>,
     pub(super) sleep: Box<dyn Sleep>,
@@ -211,8 +220,8 @@ impl NodeConfig {
         Status {
             node: self.local.hello.id.node,
             name: self.local.hello.name.clone(),
-            namespace: self.namespace.name().as_str().to_owned(),
-            open: self.namespace.is_open(),
+            namespace: self.admission.namespace.name().as_str().to_owned(),
+            open: self.admission.namespace.is_open(),
             port,
             state: State::Alone { interfaces: Vec::new() },
             view: None,
@@ -230,7 +239,8 @@ impl NodeConfig {
 
 impl Node {
     pub(super) fn new(config: NodeConfig, port: u16, means: Means, told: Told) -> Node {
-        let Means { net, wires, store, engines, sleep, tunnels, events, ends, durable } = means;
+        let Means { net, wires, admissions, store, engines, sleep, tunnels, events, ends, durable } =
+            means;
         let Told { views, status, meter, happened } = told;
         let hello = &config.local.hello;
         let me = hello.id;
@@ -238,12 +248,13 @@ impl Node {
             (hello.name.clone(), hello.stateless, hello.engines);
         let applicant = Applicant { id: me, name, stateless, engines: engines_offered };
         let election = Election::new(applicant, config.durable.clone(), config.election.clone());
-        let namespace = config.namespace.clone();
+        let namespace = config.admission.namespace.clone();
         let wiring = config.wiring.clone();
         config.local.set_trusted(wiring.trusted.clone());
+        config.local.set_denied(config.admission.denied.clone());
         let mut roster =
-            Roster::new(Limits::default(), wiring.policy.clone(), me.boot, move |boot| {
-                namespace.tag(boot)
+            Roster::new(Limits::default(), wiring.policy.clone(), me.boot, move |boot, tag| {
+                namespace.knows(boot, tag)
             });
         config.known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
         let now = Instant::now();
@@ -255,6 +266,7 @@ impl Node {
             store,
             engines,
             sleep,
+            admitting: Admitting::new(admissions),
             views,
             status,
             meter,
@@ -303,7 +315,7 @@ impl Node {
         Advert {
             instance: self.config.instance.clone(),
             boot: self.me.boot,
-            tag: Some(self.config.namespace.tag(self.me.boot)),
+            tag: Some(self.config.admission.namespace.tag(self.me.boot)),
             version: PROTOCOL_VERSION,
             suites: 1,
             pairing: None,
@@ -414,6 +426,7 @@ impl Node {
             }
             self.seek();
             self.look_at_wires(now, discovery);
+            self.look_at_admission(now);
             self.watch_paths();
             self.watch_waiting(now);
             self.go_on_planning();

@@ -10,7 +10,9 @@ use super::voice::{Line, Voice, WAITING_MAX};
 use crate::collective::Envelope;
 use crate::election::Message;
 use crate::identity::{MemberId, NodeId};
-use crate::link::{ControlReceiver, Hello, PathProof, Purpose, Session, Stream, into_control};
+use crate::link::{
+    ControlReceiver, Hello, PathProof, PskNumber, Purpose, Session, Stream, into_control,
+};
 use crate::topology::RoundTrip;
 use crate::view::Rank;
 use crate::wire::Decode;
@@ -74,6 +76,8 @@ pub(super) struct Link {
     /// When the last ping was sent that the member has answered over this link.
     answered: Option<Instant>,
     since: Instant,
+    /// The pre-shared key that admitted the peer.
+    psk: PskNumber,
     generation: u64,
     claim: Claim,
     line: Line,
@@ -120,7 +124,7 @@ impl Peers {
     pub(super) fn take(&mut self, arrival: Arrival, direct: Direct) -> Taken {
         let Arrival { stream, session, address, over, dialler } = arrival;
         let hello = session.peer.clone();
-        let (id, path) = (hello.id, session.path);
+        let (id, path, psk) = (hello.id, session.path, session.psk);
         let smaller = self.me.min(id.node);
         let claim =
             Claim { dialler, relinks: session.purpose == Purpose::Relink, number: session.number };
@@ -173,6 +177,7 @@ impl Peers {
             round_trip,
             answered: None,
             since,
+            psk,
             generation,
             claim,
             line,
@@ -366,6 +371,11 @@ impl Link {
     /// be the member's.
     pub(super) fn is_proven(&self) -> bool {
         self.is_direct() && self.path.is_proven()
+    }
+
+    /// The pre-shared key that admitted the peer.
+    pub(super) fn psk(&self) -> PskNumber {
+        self.psk
     }
 
     /// How long it has stood.

@@ -1,12 +1,13 @@
 //! Layer: Shells.
 //!
-//! Finds the cluster key: in the environment, else in the key file of the namespace.
+//! Finds the cluster key: in the environment, else in the key file of the namespace. While the key is
+//! being changed, the next one stands in the second line.
 
 use super::home::{Home, make_private_dir};
 use super::keystore::random_seed;
 use super::{
-    ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, NamespaceName, NamespaceNameError,
-    private_file,
+    ClusterKey, ClusterKeys, FileAction, IdentityProblem, Kept, KeyTextError, NamespaceName,
+    NamespaceNameError, private_file,
 };
 use std::ffi::OsString;
 use std::io;
@@ -39,17 +40,25 @@ pub fn namespace_name(
     }
 }
 
-/// The key of the namespace: `POTLUCK_KEY`, else its key file, else `None`. A variable or file that
-/// exists but holds no valid key is an error; the search does not continue.
-pub fn find_cluster_key(
+/// The keys of the namespace: those of `POTLUCK_KEY`, else those of its key file, else `None`. A
+/// variable or file that exists but holds no valid key is an error; the search does not continue.
+pub fn find_cluster_keys(
     name: &NamespaceName,
     home: &Home,
     lookup: impl Fn(&str) -> Option<OsString>,
-) -> Result<Option<ClusterKey>, IdentityProblem> {
+) -> Result<Option<ClusterKeys>, IdentityProblem> {
     match lookup(KEY_VARIABLE).filter(|value| !value.is_empty()) {
-        Some(value) => key_of_variable(value).map(Some),
-        None => load(&home.cluster_key_path(name)),
+        Some(value) => keys_of_variable(value).map(Some),
+        None => stored_cluster_keys(name, home),
     }
+}
+
+/// The keys in the key file of the namespace, if it exists.
+pub fn stored_cluster_keys(
+    name: &NamespaceName,
+    home: &Home,
+) -> Result<Option<ClusterKeys>, IdentityProblem> {
+    load(&home.cluster_key_path(name))
 }
 
 /// Creates a key from the operating system's randomness and stores it. Fails if any key is stored
@@ -68,7 +77,7 @@ pub fn random_cluster_key() -> Result<ClusterKey, IdentityProblem> {
     Ok(ClusterKey::from_bytes(&*random_seed()?))
 }
 
-/// Stores a key. Storing the stored key again changes nothing.
+/// Stores a key. Storing the stored key again, or the next one, changes nothing.
 ///
 /// With [`Stored::Keep`], a different key or an unreadable file is kept and is an error.
 pub fn store_cluster_key(
@@ -79,12 +88,10 @@ pub fn store_cluster_key(
 ) -> Result<(), IdentityProblem> {
     make_private_dir(home.config_dir())?;
     let path = home.cluster_key_path(name);
-    let mut line = Zeroizing::new(String::with_capacity(ClusterKey::TEXT_CHARS + 1));
-    line.push_str(&key.to_text());
-    line.push('\n');
+    let text = ClusterKeys::only(key.clone()).to_text();
     let written = match stored {
-        Stored::Keep => private_file::create(&path, line.as_bytes()),
-        Stored::Replace => private_file::replace(&path, line.as_bytes()),
+        Stored::Keep => private_file::create(&path, text.as_bytes()),
+        Stored::Replace => private_file::replace(&path, text.as_bytes()),
     };
     match written {
         Ok(()) => Ok(()),
@@ -93,29 +100,57 @@ pub fn store_cluster_key(
     }
 }
 
+/// Stores the next key of a namespace beside its current one, in place of any other next key.
+/// Changes nothing if it is the current one already. Returns false if no key is stored.
+pub fn store_next_key(
+    name: &NamespaceName,
+    home: &Home,
+    next: &ClusterKey,
+) -> Result<bool, IdentityProblem> {
+    let Some(ClusterKeys { current, .. }) = stored_cluster_keys(name, home)? else {
+        return Ok(false);
+    };
+    if current != *next {
+        replace_cluster_keys(name, home, &ClusterKeys { current, next: Some(next.clone()) })?;
+    }
+    Ok(true)
+}
+
+/// Replaces the keys of a namespace.
+pub fn replace_cluster_keys(
+    name: &NamespaceName,
+    home: &Home,
+    keys: &ClusterKeys,
+) -> Result<(), IdentityProblem> {
+    make_private_dir(home.config_dir())?;
+    let path = home.cluster_key_path(name);
+    private_file::replace(&path, keys.to_text().as_bytes())
+        .map_err(|error| private_file::refused(&path, FileAction::Write, &error))
+}
+
 fn keep_if_same(path: &Path, key: &ClusterKey) -> Result<(), IdentityProblem> {
     match load(path)? {
-        Some(there) if there == *key => Ok(()),
+        Some(there) if there.iter().any(|kept| kept == key) => Ok(()),
         _ => Err(IdentityProblem::OtherKeyStored { path: path.to_owned() }),
     }
 }
 
-fn key_of_variable(value: OsString) -> Result<ClusterKey, IdentityProblem> {
+fn keys_of_variable(value: OsString) -> Result<ClusterKeys, IdentityProblem> {
     let bad = |reason| IdentityProblem::NotAKeyVariable { variable: KEY_VARIABLE, reason };
     let text = Zeroizing::new(value.into_string().map_err(|_| bad(KeyTextError::NotText))?);
-    ClusterKey::parse(&text).map_err(bad)
+    ClusterKeys::parse(&text).map_err(bad)
 }
 
-fn load(path: &Path) -> Result<Option<ClusterKey>, IdentityProblem> {
+fn load(path: &Path) -> Result<Option<ClusterKeys>, IdentityProblem> {
     let Some(bytes) = private_file::read(path, Kept::ClusterKey, FILE_BYTES_MAX)? else {
         return Ok(None);
     };
     let text = std::str::from_utf8(&bytes).map_err(|_| KeyTextError::NotText);
-    let key = text.and_then(ClusterKey::parse);
-    key.map(Some).map_err(|reason| IdentityProblem::NotAKey { path: path.to_owned(), reason })
+    let keys = text.and_then(ClusterKeys::parse);
+    keys.map(Some).map_err(|reason| IdentityProblem::NotAKey { path: path.to_owned(), reason })
 }
 
-// A key has 60 characters; the user may have added white space.
+// Two keys have 120 characters; the user may have added white space.
 const FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]
@@ -138,9 +173,26 @@ mod tests {
         home: &Home,
         variable: Option<&str>,
     ) -> Result<Option<ClusterKey>, IdentityProblem> {
-        find_cluster_key(name, home, |asked| {
+        let found = find_cluster_keys(name, home, |asked| {
             variable.filter(|_| asked == "POTLUCK_KEY").map(OsString::from)
-        })
+        });
+        found.map(|keys| keys.map(|keys| keys.current))
+    }
+
+    #[test]
+    fn while_the_key_changes_there_are_two() {
+        let (_scratch, home, name) = scratch_home();
+        let [old, new, other] = [1, 2, 3].map(|byte| ClusterKey::from_bytes(&[byte; 32]));
+        let both = ClusterKeys { current: old.clone(), next: Some(new.clone()) };
+        replace_cluster_keys(&name, &home, &both).expect("stored");
+        assert_eq!(stored_cluster_keys(&name, &home), Ok(Some(both.clone())));
+        let text = both.to_text();
+        let found = find_cluster_keys(&name, &home, |_| Some(OsString::from(text.as_str())));
+        assert_eq!(found, Ok(Some(both)));
+        for kept in [&old, &new] {
+            store_cluster_key(&name, &home, kept, Stored::Keep).expect("it is there");
+        }
+        assert!(store_cluster_key(&name, &home, &other, Stored::Keep).is_err());
     }
 
     #[test]
@@ -185,7 +237,7 @@ mod tests {
                 reason: KeyTextError::Prefix
             }
         );
-        let not_text = find_cluster_key(&name, &home, |_| Some(OsString::from_vec(vec![0xff])))
+        let not_text = find_cluster_keys(&name, &home, |_| Some(OsString::from_vec(vec![0xff])))
             .expect_err("not text");
         assert_eq!(
             not_text,

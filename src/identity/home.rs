@@ -49,7 +49,7 @@ impl Home {
         })
     }
 
-    /// The configuration directory: `cluster-<name>.key`.
+    /// The configuration directory: `cluster-<name>.key`, `denied.toml`.
     pub fn config_dir(&self) -> &Path {
         &self.config
     }
@@ -62,6 +62,11 @@ impl Home {
     /// The key file of a namespace.
     pub fn cluster_key_path(&self, name: &NamespaceName) -> PathBuf {
         self.config.join(format!("cluster-{name}.key"))
+    }
+
+    /// The list of denied nodes.
+    pub fn denied_path(&self) -> PathBuf {
+        self.config.join("denied.toml")
     }
 
     /// The identity file of a slot.

@@ -12,12 +12,14 @@
 //! next run needs.
 
 pub mod cluster_key_file;
+pub mod denied_file;
 pub mod home;
 pub mod keystore;
 pub mod peers_file;
 pub mod state_file;
 
 mod cluster_key;
+mod cluster_keys;
 mod identity_file;
 mod keypair;
 mod name;
@@ -28,6 +30,7 @@ mod problem;
 pub(crate) mod scratch;
 
 pub use cluster_key::{ClusterKey, KeyTextError};
+pub use cluster_keys::ClusterKeys;
 pub use identity_file::{IdentityTextError, decode_identity, encode_identity};
 pub use keypair::Identity;
 pub use name::Name;

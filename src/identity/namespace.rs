@@ -3,13 +3,14 @@
 //! A [`Namespace`]: the cluster of a node, and the secrets that keep it apart from other clusters
 //! on the same network.
 //!
-//! A *keyed* namespace admits nodes by its [`ClusterKey`]; its name is only a local label. An
+//! A *keyed* namespace admits nodes by its [`ClusterKey`], or by either of two while the key is
+//! being changed; its name is only a local label. An
 //! *open* one is identified by its name alone, which gives separation but no admission control. The
 //! pre-shared key and the tag key of a keyed namespace are derived from the cluster key by
 //! HKDF-SHA256 (RFC 5869), so neither reveals the cluster key or the other one. The pre-shared key
 //! of an open namespace is a hash of its name, and its tag key is derived from that.
 
-use super::{Boot, ClusterKey};
+use super::{Boot, ClusterKey, ClusterKeys};
 use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
@@ -42,8 +43,8 @@ pub struct Namespace {
 /// The condition of admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Admission {
-    /// Knowledge of the key.
-    Key(ClusterKey),
+    /// Knowledge of one of the keys.
+    Key(ClusterKeys),
     /// Knowledge of the name.
     Open,
 }
@@ -82,7 +83,12 @@ impl Default for NamespaceName {
 impl Namespace {
     /// The cluster of all holders of `key`, called `name` on this machine.
     pub fn keyed(name: NamespaceName, key: ClusterKey) -> Namespace {
-        Namespace { name, admission: Admission::Key(key) }
+        Namespace::with_keys(name, ClusterKeys::only(key))
+    }
+
+    /// The same, while its key may be changing.
+    pub fn with_keys(name: NamespaceName, keys: ClusterKeys) -> Namespace {
+        Namespace { name, admission: Admission::Key(keys) }
     }
 
     /// The cluster of all nodes on the network that use `name`. Its links are encrypted, but every
@@ -101,28 +107,31 @@ impl Namespace {
         matches!(self.admission, Admission::Open)
     }
 
-    /// The pre-shared key of the handshake.
-    pub fn psk(&self) -> Zeroizing<[u8; 32]> {
+    /// The pre-shared keys of handshakes that are accepted. The first one is shown first.
+    pub fn psks(&self) -> Vec<Zeroizing<[u8; 32]>> {
         match &self.admission {
-            Admission::Key(key) => derived(key.bytes(), b"potluck/1/psk"),
-            Admission::Open => self.public_psk(),
+            Admission::Key(keys) => {
+                keys.iter().map(|key| derived(key.bytes(), b"potluck/1/psk")).collect()
+            }
+            Admission::Open => vec![self.public_psk()],
         }
     }
 
     /// The tag in the adverts of this boot. Members recognise it; without the key it looks random,
     /// so other nodes cannot link two boots of one node.
     pub fn tag(&self, boot: Boot) -> [u8; 8] {
-        let key = match &self.admission {
-            Admission::Key(key) => derived(key.bytes(), b"potluck/1/tag"),
-            Admission::Open => derived(&self.public_psk(), b"potluck/1/tag"),
-        };
-        // HMAC takes keys of any length, so this cannot fail.
-        let mut mac = Hmac::<Sha256>::new_from_slice(&*key).expect("HMAC takes keys of any length");
-        mac.update(&boot.0.to_le_bytes());
-        let full = mac.finalize().into_bytes();
-        let mut tag = [0; 8];
-        tag.copy_from_slice(&full[..8]);
-        tag
+        match &self.admission {
+            Admission::Key(keys) => tag(keys.current.bytes(), boot),
+            Admission::Open => tag(&self.public_psk(), boot),
+        }
+    }
+
+    /// Whether the advert of a boot with this tag is one of this cluster.
+    pub fn knows(&self, boot: Boot, of_advert: [u8; 8]) -> bool {
+        match &self.admission {
+            Admission::Key(keys) => keys.iter().any(|key| tag(key.bytes(), boot) == of_advert),
+            Admission::Open => self.tag(boot) == of_advert,
+        }
     }
 
     fn public_psk(&self) -> Zeroizing<[u8; 32]> {
@@ -171,6 +180,17 @@ impl fmt::Display for NamespaceNameError {
 
 impl std::error::Error for NamespaceNameError {}
 
+fn tag(secret: &[u8; 32], boot: Boot) -> [u8; 8] {
+    let key = derived(secret, b"potluck/1/tag");
+    // HMAC takes keys of any length, so this cannot fail.
+    let mut mac = Hmac::<Sha256>::new_from_slice(&*key).expect("HMAC takes keys of any length");
+    mac.update(&boot.0.to_le_bytes());
+    let full = mac.finalize().into_bytes();
+    let mut tag = [0; 8];
+    tag.copy_from_slice(&full[..8]);
+    tag
+}
+
 fn derived(secret: &[u8; 32], info: &[u8]) -> Zeroizing<[u8; 32]> {
     let mut key = Zeroizing::new([0; 32]);
     // HKDF-SHA256 gives up to 8160 bytes, so 32 cannot fail.
@@ -190,6 +210,25 @@ mod tests {
 
     fn keyed(name_text: &str, byte: u8) -> Namespace {
         Namespace::keyed(name(name_text), ClusterKey::from_bytes(&[byte; 32]))
+    }
+
+    impl Namespace {
+        fn psk(&self) -> Zeroizing<[u8; 32]> {
+            self.psks().swap_remove(0)
+        }
+    }
+
+    #[test]
+    fn while_the_key_changes_both_are_accepted_and_the_first_is_shown() {
+        let [old, new] = [1, 2].map(|byte| ClusterKey::from_bytes(&[byte; 32]));
+        let keys = ClusterKeys { current: old, next: Some(new) };
+        let both = Namespace::with_keys(name("a"), keys);
+        let (old, new, boot) = (keyed("a", 1), keyed("a", 2), Boot(5));
+        assert_eq!(both.psks(), [old.psk(), new.psk()]);
+        assert_eq!(both.tag(boot), old.tag(boot));
+        assert!(both.knows(boot, old.tag(boot)) && both.knows(boot, new.tag(boot)));
+        assert!(old.knows(boot, both.tag(boot)) && !new.knows(boot, both.tag(boot)));
+        assert!(!both.knows(boot, keyed("a", 3).tag(boot)));
     }
 
     #[test]

@@ -90,6 +90,11 @@ pub enum IdentityProblem {
         /// The fault in its text.
         reason: KeyTextError,
     },
+    /// The file of denied nodes is not a list of node ids.
+    NotAList {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another cluster key is stored under this name; it was not overwritten.
     OtherKeyStored {
         /// Its path.
@@ -126,6 +131,8 @@ pub enum Kept {
     State,
     /// The addresses of peers.
     Peers,
+    /// The list of denied nodes.
+    Denied,
 }
 
 /// An operation on a file.
@@ -157,6 +164,7 @@ impl IdentityProblem {
             | P::Damaged { path, .. }
             | P::UnknownVersion { path }
             | P::NotAKey { path, .. }
+            | P::NotAList { path }
             | P::OtherKeyStored { path }
             | P::AllSlotsTaken { path }
             | P::Refused { path, .. } => Some(path),
@@ -177,6 +185,7 @@ impl Kept {
             }
             Kept::State => "Move it away; the node then starts without memory of the last run",
             Kept::Peers => "Move it away; it is only a hint where to look for peers",
+            Kept::Denied => "Move it away and deny those nodes again",
         }
     }
 }
@@ -213,6 +222,7 @@ impl IdentityProblem {
                 f.write_str("this file was written by another version of potluck. Run that version, or move it away")
             }
             P::NotAKey { reason, .. } => write!(f, "{reason}"),
+            P::NotAList { .. } => f.write_str("this is not a list of denied nodes, a line like <node id> = \"name\" for each. Correct it, or move it away and deny those nodes again"),
             P::NotAKeyVariable { variable, reason } => write!(f, "{variable}: {reason}"),
             P::OtherKeyStored { .. } => {
                 f.write_str("a different cluster key is stored here. Use another namespace name, or ask for it to be replaced")

@@ -11,7 +11,7 @@ use super::gate::Replays;
 use super::handshake::{
     Initiator, MESSAGE1_BYTES, MESSAGE2_BYTES, MESSAGE3_BYTES, Responder, Terms,
 };
-use super::local::Local;
+use super::local::{Local, Psk};
 use super::preamble::{DataAsk, Preamble, Purpose};
 use super::refusal::Refusal;
 use super::session::Session;
@@ -35,8 +35,8 @@ pub struct DataTerms {
     pub expect: MemberId,
 }
 
-/// Runs the initiator's end of the handshake: proves this node's identity and learns the peer's,
-/// within [`HANDSHAKE_TIMEOUT`].
+/// Runs the initiator's end of the handshake with this node's first pre-shared key: proves this
+/// node's identity and learns the peer's, within [`HANDSHAKE_TIMEOUT`].
 ///
 /// # Errors
 /// The [`Refusal`]; the stream is then closed. [`Refusal::WrongRank`] if the peer is not `expect`.
@@ -46,10 +46,51 @@ pub async fn initiate(
     purpose: Purpose,
     expect: Option<MemberId>,
 ) -> Result<(Box<dyn Stream>, Session), Refusal> {
+    let psks = local.psks();
+    let psk = psks.first().ok_or(Refusal::WrongKey)?;
+    initiate_with(psk, stream, local, purpose, expect).await
+}
+
+/// The same with each of this node's pre-shared keys in turn: while a cluster changes its key, the
+/// peer may accept only the second one. The first attempt uses `stream`, and `dial` opens the
+/// connection for another.
+pub async fn reach<D>(
+    stream: Box<dyn Stream>,
+    dial: impl Fn() -> D,
+    local: &Local,
+    purpose: Purpose,
+    expect: Option<MemberId>,
+) -> Result<(Box<dyn Stream>, Session), Refusal>
+where
+    D: Future<Output = io::Result<Box<dyn Stream>>>,
+{
+    let (psks, mut stream) = (local.psks(), Some(stream));
+    let mut refused = Refusal::WrongKey;
+    for psk in &*psks {
+        let stream = match stream.take() {
+            Some(first) => first,
+            None => dial().await?,
+        };
+        match initiate_with(psk, stream, local, purpose, expect).await {
+            // Who does not hold this key closes the connection without an answer.
+            Err(refusal @ (Refusal::Closed | Refusal::WrongKey)) => refused = refusal,
+            result => return result,
+        }
+    }
+    Err(refused)
+}
+
+async fn initiate_with(
+    psk: &Psk,
+    stream: Box<dyn Stream>,
+    local: &Local,
+    purpose: Purpose,
+    expect: Option<MemberId>,
+) -> Result<(Box<dyn Stream>, Session), Refusal> {
     let wire = local.wire_at(stream.local_addr()?.ip());
     let endpoints = endpoints_of(&*stream)?;
     let terms = Terms { purpose, expect, wire, endpoints };
-    let handshake = initiate_unbounded(stream, local, terms);
+    let handshake = initiate_unbounded(psk, stream, local, terms);
     timeout(HANDSHAKE_TIMEOUT, handshake).await.map_err(|_| Refusal::TooSlow)?
 }
 
@@ -71,11 +112,12 @@ pub async fn respond(
 }
 
 async fn initiate_unbounded(
+    psk: &Psk,
     mut stream: Box<dyn Stream>,
     local: &Local,
     terms: Terms,
 ) -> Result<(Box<dyn Stream>, Session), Refusal> {
-    let (initiator, first) = Initiator::start(local, terms)?;
+    let (initiator, first) = Initiator::start_with(local, psk, terms)?;
     stream.write_all(&first).await?;
     let message2 = read_message::<MESSAGE2_BYTES>(&mut stream).await?;
     let done = initiator.conclude(&message2)?;

@@ -20,7 +20,7 @@
 
 use super::endpoints::Endpoints;
 use super::hello::{Binding, Hello, PROVEN_BYTES, Role, Wire};
-use super::local::{Local, contributes};
+use super::local::{Local, Psk, PskNumber, contributes};
 use super::preamble::{Preamble, Purpose};
 use super::refusal::Refusal;
 use super::session::Session;
@@ -74,18 +74,30 @@ pub struct Answered<'a> {
 
 struct End<'a> {
     noise: HandshakeState,
+    psk: PskNumber,
     local: &'a Local,
     terms: Terms,
 }
 
 impl<'a> Initiator<'a> {
-    /// Starts a handshake and returns the first message behind its preamble.
+    /// Starts a handshake with this node's first pre-shared key, and returns the first message
+    /// behind its preamble.
+    #[cfg(any(test, fuzzing))]
     pub fn start(
         local: &'a Local,
         terms: Terms,
     ) -> Result<(Initiator<'a>, [u8; Preamble::BYTES + MESSAGE1_BYTES]), Refusal> {
-        let noise = noise_of(local, &terms.purpose, Role::Initiator)?;
-        let mut end = End { noise, local, terms };
+        Initiator::start_with(local, &local.psks()[0], terms)
+    }
+
+    /// The same with one of this node's pre-shared keys.
+    pub fn start_with(
+        local: &'a Local,
+        psk: &Psk,
+        terms: Terms,
+    ) -> Result<(Initiator<'a>, [u8; Preamble::BYTES + MESSAGE1_BYTES]), Refusal> {
+        let noise = noise_of(local, psk, &terms.purpose, Role::Initiator)?;
+        let mut end = End { noise, psk: psk.number, local, terms };
         let mut first = [0; Preamble::BYTES + MESSAGE1_BYTES];
         first[..Preamble::BYTES].copy_from_slice(&terms.purpose.preamble());
         end.noise
@@ -98,16 +110,16 @@ impl<'a> Initiator<'a> {
     ///
     /// # Errors
     /// [`Refusal::WrongKey`] if the message is not authentic, [`Refusal::WeakPoint`], an error of
-    /// the peer's introduction, or [`Refusal::WrongRank`]. Then no third message exists, so a wrong
-    /// peer does not learn this node's identity.
+    /// the peer's introduction, [`Refusal::WrongRank`] or [`Refusal::Denied`]. Then no third
+    /// message exists, so a wrong peer does not learn this node's identity.
     pub fn conclude(mut self, message2: &[u8; MESSAGE2_BYTES]) -> Result<Conclusion, Refusal> {
         let peer = self.end.hear(message2, Role::Responder, Refusal::WrongKey)?;
         if !contributes(&message2[..32]) {
             return Err(Refusal::WeakPoint);
         }
         let verdict = self.end.judge(&peer);
-        if verdict == Err(Refusal::WrongRank) {
-            return Err(Refusal::WrongRank);
+        if let Err(silent @ (Refusal::WrongRank | Refusal::Denied)) = verdict {
+            return Err(silent);
         }
         let mut message3 = [0; MESSAGE3_BYTES];
         self.end.speak(Role::Initiator, &mut message3)?;
@@ -120,17 +132,25 @@ impl<'a> Responder<'a> {
     /// Reads the first message, without a key exchange.
     ///
     /// # Errors
-    /// [`Refusal::WrongKey`] if the initiator does not hold the cluster key, or means another View.
+    /// [`Refusal::WrongKey`] if the initiator holds none of this node's pre-shared keys, or means
+    /// another View.
     pub fn open(
         local: &'a Local,
         terms: Terms,
         message1: &[u8; MESSAGE1_BYTES],
     ) -> Result<Responder<'a>, Refusal> {
-        let mut noise = noise_of(local, &terms.purpose, Role::Responder)?;
-        noise.read_message(message1, &mut []).map_err(|_| Refusal::WrongKey)?;
         let mut ephemeral = [0; 32];
         ephemeral.copy_from_slice(&message1[..32]);
-        Ok(Responder { end: End { noise, local, terms }, ephemeral })
+        for psk in &*local.psks() {
+            let mut noise = noise_of(local, psk, &terms.purpose, Role::Responder)?;
+            if noise.read_message(message1, &mut []).is_ok() {
+                return Ok(Responder {
+                    end: End { noise, psk: psk.number, local, terms },
+                    ephemeral,
+                });
+            }
+        }
+        Err(Refusal::WrongKey)
     }
 
     /// The initiator's ephemeral X25519 key, which identifies a replay.
@@ -198,6 +218,8 @@ impl End<'_> {
             Err(Refusal::SelfDial)
         } else if peer.id.node == me.node {
             Err(Refusal::DuplicateIdentity)
+        } else if self.local.denies(peer.id.node) {
+            Err(Refusal::Denied)
         } else if peer.partition != self.local.hello.partition {
             Err(Refusal::OtherPartition)
         } else if self.terms.expect.is_some_and(|expected| expected != peer.id) {
@@ -208,17 +230,23 @@ impl End<'_> {
     }
 
     fn into_session(self, peer: Hello) -> Result<Session, Refusal> {
-        Session::new(self.noise, &self.local.hello_over(&self.terms), peer, self.terms.purpose)
+        let own = self.local.hello_over(&self.terms);
+        Session::new(self.noise, self.psk, &own, peer, self.terms.purpose)
     }
 }
 
-fn noise_of(local: &Local, purpose: &Purpose, role: Role) -> Result<HandshakeState, Refusal> {
+fn noise_of(
+    local: &Local,
+    psk: &Psk,
+    purpose: &Purpose,
+    role: Role,
+) -> Result<HandshakeState, Refusal> {
     // The pattern and all lengths are fixed, so only the system's randomness can be missing.
     let no_entropy = |_| Refusal::NoEntropy;
     let prologue = purpose.prologue();
     let builder = Builder::new("Noise_XXpsk0_25519_AESGCM_SHA256".parse().map_err(no_entropy)?)
         .local_private_key(local.static_private.as_slice())
-        .and_then(|b| b.psk(0, &local.psk))
+        .and_then(|b| b.psk(0, &psk.bytes))
         .and_then(|b| b.prologue(&prologue))
         .map_err(no_entropy)?;
     match role {
@@ -253,7 +281,7 @@ pub(crate) mod testing {
             endpoints: None,
         };
         let identity = Arc::new(Identity::from_seed(&[n; 32]));
-        Local::new(identity, hello, Zeroizing::new([100 + n; 32]), Zeroizing::new([key; 32]))
+        Local::new(identity, hello, Zeroizing::new([100 + n; 32]), vec![Zeroizing::new([key; 32])])
     }
 
     pub(in crate::link) fn control() -> Terms {
@@ -302,6 +330,8 @@ mod tests {
     use super::testing::{control, local, respond};
     use super::*;
     use crate::view::{Rank, ViewDigest};
+    use std::collections::BTreeSet;
+    use zeroize::Zeroizing;
 
     type Outcomes = (Result<Session, Refusal>, Result<Session, Refusal>);
 
@@ -403,6 +433,40 @@ mod tests {
                 assert_eq!(outcomes.0.is_ok(), number == 3, "byte {at} of message {number}");
             }
         }
+    }
+
+    #[test]
+    fn while_the_key_changes_either_one_admits() {
+        let keys = |of: &[u8]| of.iter().map(|key| Zeroizing::new([*key; 32])).collect();
+        let (old, new) = (local(1, 1, 7), local(2, 2, 8));
+        let both = local(3, 3, 7);
+        both.set_psks(keys(&[7, 8]));
+        for one in [&old, &new] {
+            let (at_one, at_both) = run((one, control()), (&both, control()), |_, _| ());
+            let (at_one, at_both) = (at_one.expect("a link"), at_both.expect("a link"));
+            assert_eq!(at_one.psk, at_both.psk);
+            assert!(both.accepts(at_both.psk) && one.accepts(at_both.psk));
+        }
+        // The change is over: a link by the first key could not be made any more.
+        let (_, by_old) = run((&old, control()), (&both, control()), |_, _| ());
+        both.set_psks(keys(&[8]));
+        assert!(!both.accepts(by_old.expect("a link").psk));
+        let seen = refusals(run((&old, control()), (&both, control()), |_, _| ()));
+        assert_eq!(seen, (Some(Refusal::Closed), Some(Refusal::WrongKey)));
+    }
+
+    #[test]
+    fn who_is_denied_is_refused_and_learns_nothing() {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        a.set_denied([b.hello.id.node].into());
+        let mut messages = 0;
+        let seen = refusals(run((&a, control()), (&b, control()), |_, _| messages += 1));
+        assert_eq!(seen, (Some(Refusal::Denied), Some(Refusal::Closed)));
+        assert_eq!(messages, 2, "the third message tells who this node is");
+        let seen = refusals(run((&b, control()), (&a, control()), |_, _| ()));
+        assert_eq!(seen.1, Some(Refusal::Denied));
+        a.set_denied(BTreeSet::new());
+        assert_eq!(refusals(run((&b, control()), (&a, control()), |_, _| ())), (None, None));
     }
 
     #[test]
@@ -544,12 +608,14 @@ mod tests {
         let prologue = Purpose::Control.prologue();
         let builder = Builder::with_resolver(pattern, Box::new(weak))
             .local_private_key(a.static_private.as_slice());
+        let psks = a.psks();
         let builder = builder
-            .and_then(|b| b.psk(0, &a.psk))
+            .and_then(|b| b.psk(0, &psks[0].bytes))
             .and_then(|b| b.prologue(&prologue))
             .expect("fixed sizes");
         let mut end = End {
             noise: builder.build_initiator().expect("randomness"),
+            psk: psks[0].number,
             local: &a,
             terms: control(),
         };

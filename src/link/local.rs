@@ -4,7 +4,8 @@
 
 use super::handshake::Terms;
 use super::hello::{Hello, Wire};
-use crate::identity::Identity;
+use crate::identity::{Identity, NodeId};
+use sha2::{Digest, Sha256};
 use snow::params::DHChoice;
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use std::collections::BTreeSet;
@@ -20,24 +21,66 @@ pub struct Local {
     /// The introduction; its `wire` and `endpoints` are replaced for each link.
     pub hello: Hello,
     trusted: RwLock<BTreeSet<IpAddr>>,
+    denied: RwLock<BTreeSet<NodeId>>,
+    psks: RwLock<Arc<[Psk]>>,
     pub(super) static_private: Zeroizing<[u8; 32]>,
     pub(super) static_public: [u8; 32],
-    pub(super) psk: Zeroizing<[u8; 32]>,
 }
 
+/// A pre-shared key of handshakes.
+pub struct Psk {
+    pub(super) bytes: Zeroizing<[u8; 32]>,
+    /// Tells this key from others.
+    pub number: PskNumber,
+}
+
+/// A number by which this process tells a pre-shared key from others. Not secret to it, and never
+/// sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PskNumber(u64);
+
 impl Local {
-    /// Makes the node of `identity` in the cluster of `psk`. `static_private` is 32 fresh random
-    /// bytes per process start, which are never stored. The node id of `hello` is replaced with
-    /// that of `identity`.
+    /// Makes the node of `identity` in the cluster of `psks`, which are at least one.
+    /// `static_private` is 32 fresh random bytes per process start, which are never stored. The
+    /// node id of `hello` is replaced with that of `identity`.
     pub fn new(
         identity: Arc<Identity>,
         mut hello: Hello,
         static_private: Zeroizing<[u8; 32]>,
-        psk: Zeroizing<[u8; 32]>,
+        psks: Vec<Zeroizing<[u8; 32]>>,
     ) -> Local {
         hello.id.node = identity.id();
         let static_public = public_of(&static_private);
-        Local { identity, hello, trusted: RwLock::default(), static_private, static_public, psk }
+        let psks = RwLock::new(psks.into_iter().map(Psk::of).collect());
+        let (trusted, denied) = (RwLock::default(), RwLock::default());
+        Local { identity, hello, trusted, denied, psks, static_private, static_public }
+    }
+
+    /// Replaces the pre-shared keys. Existing links do not change.
+    pub fn set_psks(&self, psks: Vec<Zeroizing<[u8; 32]>>) {
+        let psks = psks.into_iter().map(Psk::of).collect();
+        *self.psks.write().unwrap_or_else(PoisonError::into_inner) = psks;
+    }
+
+    /// The pre-shared keys: the first one is shown first, and all are accepted.
+    pub fn psks(&self) -> Arc<[Psk]> {
+        Arc::clone(&self.psks.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a link that was made with this pre-shared key could be made now.
+    pub fn accepts(&self, number: PskNumber) -> bool {
+        self.psks().iter().any(|psk| psk.number == number)
+    }
+
+    /// Replaces the set of nodes that are refused, whatever key they hold; initially empty.
+    /// Existing links do not change.
+    pub fn set_denied(&self, denied: BTreeSet<NodeId>) {
+        *self.denied.write().unwrap_or_else(PoisonError::into_inner) = denied;
+    }
+
+    /// Whether this node is refused.
+    pub fn denies(&self, node: NodeId) -> bool {
+        self.denied.read().unwrap_or_else(PoisonError::into_inner).contains(&node)
     }
 
     /// Whether this node trusts the wire of its own address `ip`.
@@ -55,6 +98,21 @@ impl Local {
     /// The introduction for a link on these terms.
     pub(super) fn hello_over(&self, terms: &Terms) -> Hello {
         Hello { wire: terms.wire, endpoints: terms.endpoints, ..self.hello.clone() }
+    }
+}
+
+impl Psk {
+    fn of(bytes: Zeroizing<[u8; 32]>) -> Psk {
+        let hash =
+            Sha256::new_with_prefix(b"potluck/1/psk number").chain_update(&*bytes).finalize();
+        let number = hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
+        Psk { bytes, number: PskNumber(number) }
+    }
+}
+
+impl fmt::Debug for Psk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Psk(hidden)")
     }
 }
 

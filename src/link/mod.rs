@@ -34,12 +34,12 @@ mod twin;
 pub use control::{ControlReceiver, ControlSender, into_control};
 pub use data::into_data_link;
 pub use endpoints::PathProof;
-pub use establish::{DataTerms, initiate, respond};
+pub use establish::{DataTerms, initiate, reach, respond};
 #[cfg(feature = "gloo")]
 pub use fork::fork;
 pub use gate::{Gate, Replays, Ticket};
 pub use hello::{Hello, Wire};
-pub use local::Local;
+pub use local::{Local, PskNumber};
 pub use memory::MemoryWorld;
 pub use preamble::{DataAsk, Preamble, Purpose};
 pub use processor::quick_suite;

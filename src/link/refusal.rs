@@ -38,6 +38,8 @@ pub enum Refusal {
     DuplicateIdentity,
     /// The peer has another rule for a network partition: another roster, or none.
     OtherPartition,
+    /// The peer is on this node's list of denied nodes.
+    Denied,
     /// The peer asked for a data link of a View, or of ranks, that this node has no part in.
     UnknownView,
     /// The peer is not the member that the link is meant for.
@@ -87,6 +89,7 @@ impl Refusal {
             Refusal::OtherPartition => {
                 "the peer has another rule for a cut network; set the same partition with the same roster on all nodes"
             }
+            Refusal::Denied => "this node is told to deny the peer",
             Refusal::UnknownView => {
                 "the peer asked for a data link of a view that this node has no part in"
             }

@@ -13,6 +13,7 @@
 use super::endpoints::PathProof;
 use super::hello::{Hello, Wire};
 use super::keys::{BothWays, Keys};
+use super::local::PskNumber;
 use super::preamble::Purpose;
 use super::refusal::Refusal;
 use super::suite::Suite;
@@ -32,6 +33,8 @@ pub struct Session {
     pub suite: Suite,
     /// Whether both ends see the same addresses.
     pub path: PathProof,
+    /// The pre-shared key that admitted the peer.
+    pub psk: PskNumber,
     /// The first 8 bytes of the handshake hash: a random number that both ends share.
     pub number: u64,
     sealer: Sealer,
@@ -75,6 +78,7 @@ impl Session {
     /// an unfinished one is refused.
     pub(super) fn new(
         mut noise: HandshakeState,
+        psk: PskNumber,
         own: &Hello,
         peer: Hello,
         purpose: Purpose,
@@ -94,7 +98,7 @@ impl Session {
         let keys = BothWays::of(&mut noise, suite);
         let (sealer, opener) =
             (Sealer { keys: keys.outgoing, next: 0 }, Opener { keys: keys.incoming, next: 0 });
-        Ok(Session { peer, purpose, wire, suite, path, number, sealer, opener })
+        Ok(Session { peer, purpose, wire, suite, path, psk, number, sealer, opener })
     }
 
     /// Splits the session into its two directions.

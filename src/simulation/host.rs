@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 use crate::collective::{NativeEngine, Pool};
 use crate::defect::Seeded;
 use crate::discovery::Medium;
-use crate::driver::{self, Doors, NodeConfig, Sleep, Unchanging, Wiring};
+use crate::driver::{self, Admission, Doors, NodeConfig, Settled, Sleep, Unchanging, Wiring};
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
 use crate::error::{ConfigProblem, Error, Result};
@@ -22,6 +22,7 @@ use crate::link::{Hello, Local, Net, Suite, Wire};
 use crate::partition::Partition;
 use crate::wire::Decode;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -127,6 +128,7 @@ impl Host {
             listener,
             discovery: Box::new(self.medium.node()),
             wires: Box::new(Unchanging),
+            admissions: Box::new(Settled),
             store: Box::new(SimDisk::start(self.drive.clone(), self.weather.clone())),
             engines: vec![Arc::new(engine) as Arc<_>],
             sleep: Box::new(Slept(Arc::clone(&self.slept))),
@@ -158,8 +160,8 @@ impl Host {
             Durable::from_bytes(&bytes).expect("what was saved")
         });
         NodeConfig {
-            local: Arc::new(Local::new(identity, hello, Zeroizing::new(private), namespace.psk())),
-            namespace,
+            local: Arc::new(Local::new(identity, hello, Zeroizing::new(private), namespace.psks())),
+            admission: Admission { namespace, denied: BTreeSet::new() },
             instance: format!("{:020x}", boot.0),
             durable,
             election: ElectionConfig {
@@ -171,6 +173,7 @@ impl Host {
             wiring: Wiring::none(),
             advertised: vec![SocketAddr::new(ip, port)],
             renew_after: driver::RENEW_AFTER,
+            grace: driver::GRACE,
             known: Vec::new(),
             min_members: 2,
             seeded: self.seeded,

@@ -5,6 +5,7 @@ mod keys;
 mod nodes;
 mod pairing;
 mod pictures;
+mod rotation;
 mod run;
 
 use potluck_harness::{Need, Suite};
@@ -21,6 +22,18 @@ fn main() {
     suite.test("key: only printed on demand", keys::show_on_demand);
     suite.test("a wrong name or number is wrong usage", keys::wrong_usage);
     pairing(&mut suite);
+    suite.test("keys: the steps of a change of the key", rotation::steps);
+    suite.test("deny: a list of nodes", rotation::denied);
+    suite.test_needing(
+        "keys: two of three that run change the key, never part, and the third is out",
+        &[Need::Lab],
+        rotation::while_nodes_run,
+    );
+    suite.test_needing(
+        "deny: a node that runs is out, and is back when it is allowed",
+        &[Need::Lab],
+        rotation::denied_while_nodes_run,
+    );
     suite.test_needing(
         "up: the first machine makes a key and says why it is alone",
         &[Need::Lab],

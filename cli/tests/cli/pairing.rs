@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(20);
 
 /// Machines of a lab, and a home directory per name.
-struct Network {
+pub struct Network {
     lab: Lab,
     scratch: Scratch,
     /// Options of each command, for the interfaces.
@@ -32,15 +32,20 @@ impl Network {
 
     /// Two machines on a switch.
     fn switch() -> Result<Network> {
-        let (lab, scratch) = (Lab::up_with("loop", 2)?, Scratch::new()?);
+        Network::machines(2)
+    }
+
+    /// So many machines on a switch.
+    pub fn machines(count: usize) -> Result<Network> {
+        let (lab, scratch) = (Lab::up_with("loop", count)?, Scratch::new()?);
         Ok(Network { lab, scratch, place: &[] })
     }
 
-    fn home(&self, name: &str) -> PathBuf {
+    pub fn home(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
-    fn command(&self, machine: &str, name: &str, arguments: &[&str]) -> Command {
+    pub fn command(&self, machine: &str, name: &str, arguments: &[&str]) -> Command {
         let mut command = self.lab.command(machine, env!("CARGO_BIN_EXE_potluck"));
         command.args(arguments);
         clean(&mut command, &self.home(name));
@@ -77,14 +82,14 @@ impl Network {
     }
 }
 
-fn event(child: &mut Child, kind: &str) -> Result<Value> {
+pub fn event(child: &mut Child, kind: &str) -> Result<Value> {
     let parsed = |line: &str| serde_json::from_str::<Value>(line).ok();
     let line = child
         .wait_for_line(|line| parsed(line).is_some_and(|event| event["event"] == kind), SOON)?;
     parsed(&line).context("it was parsed before")
 }
 
-fn ended(mut child: Child, reason: &str, code: i32) -> Result<()> {
+pub fn ended(mut child: Child, reason: &str, code: i32) -> Result<()> {
     let event = event(&mut child, "ended")?;
     let status = child.wait(SOON)?;
     ensure!(event["reason"] == reason && status.code() == Some(code), "{event}, {status}");
@@ -93,7 +98,7 @@ fn ended(mut child: Child, reason: &str, code: i32) -> Result<()> {
     Ok(())
 }
 
-fn code_of(invited: &Value) -> Result<String> {
+pub fn code_of(invited: &Value) -> Result<String> {
     Ok(invited["code"].as_str().context("a code")?.to_owned())
 }
 

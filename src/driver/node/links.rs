@@ -11,7 +11,7 @@ use crate::driver::peers::{Arrival, Direct, Taken};
 use crate::election::{Input, Message};
 use crate::identity::MemberId;
 use crate::link::{
-    DataAsk, DataTerms, Local, Net, PathProof, Purpose, Refusal, Session, Stream, initiate, respond,
+    DataAsk, DataTerms, Local, Net, PathProof, Purpose, Refusal, Session, Stream, reach, respond,
 };
 use crate::topology::{Interface, InterfaceKind, Port};
 use crate::trace;
@@ -342,7 +342,9 @@ pub(super) async fn connect_first(
         let Some(dialled) = dialled else { break };
         let Ok((to, stream)) = dialled else { continue };
         let linked = match stream {
-            Ok(stream) => initiate(stream, local, Purpose::Relink, Some(member)).await,
+            Ok(stream) => {
+                reach(stream, || net.dial(to), local, Purpose::Relink, Some(member)).await
+            }
             Err(error) => Err(error.into()),
         };
         match linked {
@@ -396,7 +398,7 @@ async fn connect(
     expect: Option<MemberId>,
 ) -> Result<(Box<dyn Stream>, Session), Refusal> {
     let stream = net.dial(to).await?;
-    initiate(stream, local, purpose, expect).await
+    reach(stream, || net.dial(to), local, purpose, expect).await
 }
 
 fn terms(open: &RwLock<Vec<OpenView>>, ask: &DataAsk) -> Option<DataTerms> {

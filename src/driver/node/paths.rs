@@ -28,7 +28,7 @@ use crate::driver::moving::{Moves, movable};
 use crate::driver::peers::Taken;
 use crate::election::Input;
 use crate::identity::MemberId;
-use crate::link::{DataLink, PathProof, Refusal, Session, Stream};
+use crate::link::{DataLink, PathProof, PskNumber, Refusal, Session, Stream};
 use crate::topology::{Port, RateStep};
 use crate::trace;
 use crate::view::{Rank, View, ViewDigest};
@@ -64,6 +64,7 @@ struct Track {
     theirs: SocketAddr,
     path: PathProof,
     since: Instant,
+    psk: PskNumber,
     /// The path to which it may be moved.
     offered: Option<Candidate>,
 }
@@ -75,6 +76,7 @@ struct Candidate {
     to: SocketAddr,
     ours: Option<SocketAddr>,
     path: PathProof,
+    psk: PskNumber,
     bursts: Bursts,
 }
 
@@ -173,6 +175,14 @@ impl Ways {
         self.round.is_some() || !self.redials.is_empty()
     }
 
+    /// Whether this peer has offered a path, to which it may be moving.
+    fn is_offered_by(&self, peer: Rank) -> bool {
+        let by_peer = |candidate: &Candidate| candidate.by == By::Peer;
+        self.tracks.get(&peer).is_some_and(|track| {
+            track.offered.as_ref().is_some_and(by_peer) && track.moves.is_offered()
+        })
+    }
+
     /// The member of this rank, if links with it are getting fresh keys from this node.
     fn renewed(&self, peer: Rank) -> Option<MemberId> {
         let round = self.round.as_ref()?;
@@ -182,6 +192,11 @@ impl Ways {
     /// How long the data link with a peer has stood.
     pub(super) fn age_of(&self, peer: Rank) -> Option<Duration> {
         self.tracks.get(&peer).map(|track| track.since.elapsed())
+    }
+
+    /// The pre-shared key that admitted a peer to its data link.
+    pub(super) fn psk_of(&self, peer: Rank) -> Option<PskNumber> {
+        self.tracks.get(&peer).map(|track| track.psk)
     }
 
     /// Makes all paths due for a trial.
@@ -226,9 +241,10 @@ impl Node {
         let (link, moves) =
             movable(link, Box::new(move || _ = events.try_send(Event::Moved { view, peer })));
         self.planning.rates.measure_over(peer, bursts);
-        let Laid { ours, theirs, path, .. } = laid;
+        let Laid { ours, theirs, path, psk, .. } = laid;
         let since = Instant::now();
-        self.ways.tracks.insert(peer, Track { moves, ours, theirs, path, since, offered: None });
+        let track = Track { moves, ours, theirs, path, since, psk, offered: None };
+        self.ways.tracks.insert(peer, track);
         link
     }
 
@@ -357,9 +373,10 @@ impl Node {
                 self.ways.paths.tried(now, round.member.node, to, trial);
             }
         }
-        if let Some(track) = self.ways.tracks.get_mut(&round.peer) {
+        if let Some(track) = self.ways.tracks.get_mut(&round.peer)
+            && track.offered.take_if(|candidate| candidate.by == By::Me).is_some()
+        {
             track.moves.withdraw();
-            track.offered = None;
         }
         self.try_next();
     }
@@ -396,7 +413,7 @@ impl Node {
         let Some(laid) = link else { return self.drop_trial(Trial::Failed) };
         if !self.may_move_over(peer, &laid) {
             self.drop_trial(Trial::Unproven);
-        } else if !self.offer(view, peer, laid, By::Me) {
+        } else if self.ways.is_offered_by(peer) || !self.offer(view, peer, laid, By::Me) {
             self.drop_trial(Trial::Failed);
         }
     }
@@ -433,13 +450,13 @@ impl Node {
     }
 
     fn offer(&mut self, view: ViewDigest, peer: Rank, laid: Laid, by: By) -> bool {
-        let Laid { link, ours, theirs: to, path } = laid;
+        let Laid { link, ours, theirs: to, path, psk } = laid;
         let (link, bursts) = self.with_bursts(view, peer, link);
         let Some(track) = self.ways.tracks.get_mut(&peer).filter(|track| track.moves.offer(link))
         else {
             return false;
         };
-        track.offered = Some(Candidate { by, to, ours, path, bursts });
+        track.offered = Some(Candidate { by, to, ours, path, psk, bursts });
         true
     }
 
@@ -517,11 +534,12 @@ impl Node {
 
     fn move_track(&mut self, peer: Rank) -> Option<Moved> {
         let track = self.ways.tracks.get_mut(&peer)?;
-        let Candidate { to, ours, path, bursts, .. } = track.offered.take()?;
+        let Candidate { to, ours, path, psk, bursts, .. } = track.offered.take()?;
         track.moves.go();
         let ip = |at: Option<SocketAddr>| at.map(|at| at.ip());
         let stays = ip(ours) == ip(track.ours) && is_same_place(to, track.theirs);
-        (track.ours, track.theirs, track.path, track.since) = (ours, to, path, Instant::now());
+        (track.ours, track.theirs, track.path) = (ours, to, path);
+        (track.since, track.psk) = (Instant::now(), psk);
         self.planning.rates.measure_over(peer, bursts);
         if stays {
             return Some(Moved::InPlace);

@@ -5,11 +5,13 @@
 //! The keys of a link come from its handshake. Inside the link they only go forward, so whoever
 //! reads the memory of a node once could decrypt all that the link carries afterwards. Therefore a
 //! link that is a day old is replaced by a new one over the same path, with a new key exchange: the
-//! control link is redialled, and the data link moves as to another path. No call notices.
+//! control link is redialled, and the data link moves as to another path. No call notices. The same
+//! is done at once with links of a cluster key that is not accepted any more.
 
 use super::Node;
 use super::paths::{Aim, Round};
 use crate::identity::MemberId;
+use crate::link::PskNumber;
 use crate::trace;
 use crate::view::Rank;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,6 +31,8 @@ struct Old {
     to: SocketAddr,
     /// The rank of a member whose data link is old, too.
     data: Option<Rank>,
+    /// Its cluster key is not accepted any more.
+    is_stale: bool,
 }
 
 impl Node {
@@ -41,7 +45,7 @@ impl Node {
         }
         let linked = &self.peers;
         self.renewals.retain(|member, _| linked.get(*member).is_some());
-        let Some(Old { member, to, data }) = self.oldest_link(now) else { return };
+        let Some(Old { member, to, data, .. }) = self.oldest_link(now) else { return };
         self.renewals.insert(member, now);
         let moves_data = data.is_some();
         trace::debug!(peer = %member, moves_data, "the links with a member get fresh keys");
@@ -56,19 +60,26 @@ impl Node {
 
     fn oldest_link(&self, now: u64) -> Option<Old> {
         let view = self.envelope.as_ref().map(|e| e.view());
+        let accepts = |psk: PskNumber| self.config.local.accepts(psk);
         let old =
             self.peers.iter().filter(|(_, link)| link.is_direct()).filter_map(|(id, link)| {
                 let limit = self.age_max(*id);
                 let rank = view.and_then(|view| view.rank_of(*id));
-                let data =
-                    rank.filter(|rank| self.ways.age_of(*rank).is_some_and(|age| age >= limit));
-                let is_old = data.is_some() || link.age() >= limit;
-                is_old.then_some(Old { member: *id, to: link.address, data })
+                let is_stale = |rank: Rank| self.ways.psk_of(rank).is_some_and(|psk| !accepts(psk));
+                let is_old = |rank: Rank| self.ways.age_of(rank).is_some_and(|age| age >= limit);
+                let data = rank.filter(|rank| is_stale(*rank) || is_old(*rank));
+                let is_stale = !accepts(link.psk()) || data.is_some_and(is_stale);
+                let is_old = data.is_some() || is_stale || link.age() >= limit;
+                is_old.then_some(Old { member: *id, to: link.address, data, is_stale })
             });
         let pause = self.config.renew_after / RETRIES;
         let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        let is_due = |old: &Old| self.renewals.get(&old.member).is_none_or(|at| now >= at + pause);
-        old.filter(is_due).min_by_key(|old| self.renewals.get(&old.member).copied())
+        let is_due = |old: &Old| {
+            let pause = if old.is_stale { pause.min(PRESSING_MS) } else { pause };
+            self.renewals.get(&old.member).is_none_or(|at| now >= at + pause)
+        };
+        old.filter(is_due)
+            .min_by_key(|old| (!old.is_stale, self.renewals.get(&old.member).copied()))
     }
 
     fn age_max(&self, member: MemberId) -> Duration {
@@ -76,6 +87,10 @@ impl Node {
         if self.me.node < member.node { after } else { 2 * after }
     }
 }
+
+/// The pause between two tries to renew a link whose cluster key is not accepted any more, in
+/// milliseconds.
+const PRESSING_MS: u64 = 500;
 
 /// Tries per [`RENEW_AFTER`]: one every half hour.
 const RETRIES: u32 = 48;

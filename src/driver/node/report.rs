@@ -57,8 +57,8 @@ impl Node {
         let status = Status {
             node: self.me.node,
             name: self.config.local.hello.name.clone(),
-            namespace: self.config.namespace.name().as_str().to_owned(),
-            open: self.config.namespace.is_open(),
+            namespace: self.config.admission.namespace.name().as_str().to_owned(),
+            open: self.config.admission.namespace.is_open(),
             port: self.port,
             state: self.state(),
             peers: self

@@ -31,10 +31,10 @@ const ENGINE_FAILURES_MAX: u32 = 2;
 
 /// An accepted data link from this address; `None` if it cannot be set up.
 pub(super) fn laid(stream: Box<dyn Stream>, session: Session, theirs: SocketAddr) -> Option<Laid> {
-    let (ours, path) = (stream.local_addr().ok(), session.path);
+    let (ours, path, psk) = (stream.local_addr().ok(), session.path, session.psk);
     let link = into_data_link(stream, session)
         .inspect_err(|error| trace::warn!(%error, "a data link could not be set up"));
-    Some(Laid { link: link.ok()?, ours, theirs, path })
+    Some(Laid { link: link.ok()?, ours, theirs, path, psk })
 }
 
 /// Logs which member of `before` holds a result that no other one has.

@@ -1,0 +1,104 @@
+//! `potluck deny`: refuses a node, whatever key it holds.
+
+use crate::args::Which;
+use crate::document::hex;
+use crate::exit::{Exit, Stop};
+use crate::output::Output;
+use crate::status_socket;
+use anyhow::Result;
+use clap::Args;
+use potluck::{Keys, NodeId};
+use serde_json::json;
+use std::str::FromStr;
+
+/// Refuse a node on this machine, whatever key it holds; without a node, list those refused
+///
+/// Programs that run part from it within a second. It stays out of a group only if all machines
+/// deny it. Whoever holds the cluster key can come back with another identity: change the key as
+/// well, with `potluck keys rotate`. JSON: {ok, file, changed, denied: [{node, name}]}.
+#[derive(Args, Debug)]
+pub struct Deny {
+    /// The node id, 64 hexadecimal digits as `potluck identity` shows it, or the name of a peer of
+    /// the running `potluck up`
+    #[arg(value_name = "NODE")]
+    node: Option<String>,
+    #[command(flatten)]
+    which: Which,
+    /// Take the node off the list
+    #[arg(long, requires = "node")]
+    undo: bool,
+}
+
+impl Deny {
+    /// Runs the command.
+    pub async fn run(self, output: &Output) -> Result<Exit> {
+        let keys = Keys::of(&self.which.config())?;
+        let changed = match &self.node {
+            None => false,
+            Some(text) => {
+                let (node, name) = self.meant(&keys, text).await?;
+                if self.undo {
+                    keys.allow(node)?
+                } else {
+                    let is_new = !keys.denied()?.contains_key(&node);
+                    keys.deny(node, &name)?;
+                    is_new
+                }
+            }
+        };
+        let (denied, file) = (keys.denied()?, keys.denied_file());
+        let listed: Vec<_> =
+            denied.iter().map(|(node, name)| json!({"node": hex(*node), "name": name})).collect();
+        let document = json!({"ok": true, "file": file, "changed": changed, "denied": listed});
+        output.result(&document, || {
+            let lines: Vec<String> =
+                denied.iter().map(|(node, name)| format!("{} {name}", hex(*node))).collect();
+            if lines.is_empty() { "No node is denied here.".to_owned() } else { lines.join("\n") }
+        })?;
+        if changed && !self.undo {
+            output.say(
+                "Next: the same on each other machine, and `potluck keys rotate`, because it holds \
+                 the key.",
+            );
+        }
+        Ok(Exit::Done)
+    }
+
+    /// The node that `text` names, and its name.
+    async fn meant(&self, keys: &Keys, text: &str) -> Result<(NodeId, String)> {
+        if let Ok(node) = NodeId::from_str(text) {
+            return Ok((node, self.name_of(keys, node).await?));
+        }
+        let by_list: Vec<(NodeId, String)> =
+            keys.denied()?.into_iter().filter(|(_, name)| name == text).collect();
+        let peers = self.peers(keys).await?;
+        let by_name = peers.into_iter().filter(|(_, name)| name == text);
+        let mut meant: Vec<(NodeId, String)> = by_list.into_iter().chain(by_name).collect();
+        meant.sort();
+        meant.dedup();
+        match meant.pop() {
+            Some(only) if meant.is_empty() => Ok(only),
+            Some(_) => Err(unknown(format!("several nodes are called {text}; give the node id"))),
+            None => Err(unknown(format!(
+                "no node called {text} is known here; give its node id, which `potluck identity` \
+                 shows there and `potluck status --json` here"
+            ))),
+        }
+    }
+
+    async fn name_of(&self, keys: &Keys, node: NodeId) -> Result<String> {
+        let known = self.peers(keys).await?.into_iter().find(|(id, _)| *id == node);
+        Ok(known.map(|(_, name)| name).unwrap_or_default())
+    }
+
+    /// The peers of the running node, if there is one.
+    async fn peers(&self, keys: &Keys) -> Result<Vec<(NodeId, String)>> {
+        let status = status_socket::ask(keys).await?;
+        let peers = status.map(|status| status.peers).unwrap_or_default();
+        Ok(peers.into_iter().filter_map(|p| Some((p.node.parse().ok()?, p.name))).collect())
+    }
+}
+
+fn unknown(sentence: String) -> anyhow::Error {
+    Stop::with(Exit::Usage, "usage", sentence)
+}

@@ -1,0 +1,154 @@
+//! `keys`, `join --next` and `deny`, on one machine and on several that run.
+
+use crate::keys::KEY;
+use crate::pairing::{Network, SOON, code_of, ended, event};
+use crate::run::{run, told};
+use anyhow::{Result, ensure};
+use potluck_harness::{Child, Scratch};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+pub fn steps() -> Result<()> {
+    let home = Scratch::new()?;
+    let keys = |arguments: &[&str]| told(home.path(), &[&["--json"], arguments].concat(), "");
+    ensure!(keys(&["keys", "rotate"])?.json(6)?["code"] == "no-cluster-key");
+    told(home.path(), &["join"], KEY)?;
+    ensure!(keys(&["keys", "finish"])?.json(0)?["finished"] == false);
+    ensure!(keys(&["key"])?.json(0)?["changing"] == false);
+    ensure!(keys(&["keys", "rotate"])?.json(0)?["next"] == "new");
+    ensure!(keys(&["keys", "rotate"])?.json(0)?["next"] == "there");
+    let file = home.path().join("cluster-default.key");
+    let both = fs::read_to_string(&file)?;
+    ensure!(both.lines().count() == 2 && both.starts_with(KEY), "not two keys");
+    ensure!(fs::metadata(&file)?.permissions().mode() & 0o777 == 0o600);
+    // The next one is shown, to be carried to the others.
+    let shown = keys(&["key", "--show"])?.json(0)?;
+    let next = shown["key"].as_str().unwrap_or_default();
+    ensure!(shown["changing"] == true && both.ends_with(&format!("{next}\n")), "{shown}");
+    let other = Scratch::new()?;
+    told(other.path(), &["join"], KEY)?;
+    let refused = told(other.path(), &["join", "--json"], next)?;
+    ensure!(refused.json(6)?["code"] == "other-key-stored", "{refused:?}");
+    ensure!(refused.err.contains("--next"), "{refused:?}");
+    for stored in ["next", "same"] {
+        let followed = told(other.path(), &["join", "--next", "--json"], next)?.json(0)?;
+        ensure!(followed["stored"] == stored, "{followed}");
+    }
+    ensure!(fs::read_to_string(other.path().join("cluster-default.key"))? == both);
+    ensure!(keys(&["keys", "finish"])?.json(0)?["finished"] == true);
+    ensure!(fs::read_to_string(&file)? == format!("{next}\n"), "the old key is still there");
+    Ok(())
+}
+
+pub fn denied() -> Result<()> {
+    let home = Scratch::new()?;
+    let deny =
+        |arguments: &[&str]| told(home.path(), &[&["deny", "--json"], arguments].concat(), "");
+    let node = "ab".repeat(32);
+    ensure!(deny(&[])?.json(0)?["denied"] == Value::Array(Vec::new()));
+    for changed in [true, false] {
+        let document = deny(&[&node])?.json(0)?;
+        ensure!(document["changed"] == changed, "{document}");
+        ensure!(document["denied"][0]["node"] == node.as_str(), "{document}");
+    }
+    for unknown in ["bob", &node[1..]] {
+        ensure!(deny(&[unknown])?.json(2)?["code"] == "usage", "{unknown}");
+    }
+    for changed in [true, false] {
+        let document = deny(&[&node, "--undo"])?.json(0)?;
+        ensure!(document["changed"] == changed, "{document}");
+    }
+    // What people write there by mistake admits nobody.
+    fs::write(home.path().join("denied.toml"), "bob")?;
+    let refused = deny(&[])?;
+    ensure!(refused.json(1)?["code"] == "identity", "{refused:?}");
+    Ok(())
+}
+
+/// The names of the members of the View that an event tells.
+fn members(line: &str) -> Vec<String> {
+    let event: Value = serde_json::from_str(line).unwrap_or_default();
+    let of_view = event["view"]["members"].as_array().into_iter().flatten();
+    let mut names: Vec<String> =
+        of_view.filter_map(|member| Some(member["name"].as_str()?.to_owned())).collect();
+    names.sort();
+    names
+}
+
+fn up(network: &Network, machine: &str, name: &str) -> Result<Child> {
+    let arguments = ["up", "--json", "--name", name];
+    Child::spawn(&mut network.command(machine, name, &arguments))
+}
+
+/// Three that run, of whom two change the key: they never part, and the third one is out.
+pub fn while_nodes_run() -> Result<()> {
+    let network = Network::machines(3)?;
+    let names = ["ada", "bob", "eve"];
+    for name in names {
+        told(&network.home(name), &["join"], KEY)?;
+    }
+    let mut nodes = Vec::new();
+    for (machine, name) in ["n1", "n2", "n3"].into_iter().zip(names) {
+        nodes.push(up(&network, machine, name)?);
+    }
+    for node in &mut nodes {
+        node.wait_for_line(|line| members(line) == names, SOON)?;
+    }
+    let on = |machine: &str, name: &str, arguments: &[&str]| {
+        run(&mut network.command(machine, name, &[&["--json"], arguments].concat()), "")
+    };
+    on("n1", "ada", &["keys", "rotate"])?.json(0)?;
+    // The invitation hands on the next key.
+    let mut invitation = Child::spawn(&mut network.command("n1", "ada", &["invite", "--json"]))?;
+    let code = code_of(&event(&mut invitation, "invited")?)?;
+    let followed = on("n2", "bob", &["join", "--next", &code])?.json(0)?;
+    ensure!(followed["stored"] == "next", "{followed}");
+    ended(invitation, "used", 0)?;
+    for (machine, name) in [("n1", "ada"), ("n2", "bob")] {
+        ensure!(on(machine, name, &["keys", "finish"])?.json(0)?["finished"] == true);
+    }
+    for node in &mut nodes[..2] {
+        node.wait_for_line(|line| members(line) == ["ada", "bob"], SOON)?;
+        let all = node.stdout();
+        let together = |line: &&String| members(line).contains(&"bob".to_owned());
+        let first = all.iter().position(|line| members(line) == names).unwrap_or(0);
+        let of_a_view = all[first..].iter().filter(|line| !members(line).is_empty());
+        let apart: Vec<&String> = of_a_view.filter(|line| !together(line)).collect();
+        ensure!(apart.is_empty(), "they have parted: {apart:?}");
+    }
+    Ok(())
+}
+
+/// Who is denied on both other machines is out, and comes back when it is not any more.
+pub fn denied_while_nodes_run() -> Result<()> {
+    let network = Network::machines(3)?;
+    let names = ["ada", "bob", "eve"];
+    let mut nodes = Vec::new();
+    for (machine, name) in ["n1", "n2", "n3"].into_iter().zip(names) {
+        told(&network.home(name), &["join"], KEY)?;
+        nodes.push(up(&network, machine, name)?);
+    }
+    for node in &mut nodes {
+        node.wait_for_line(|line| members(line) == names, SOON)?;
+    }
+    let eve = told(&network.home("eve"), &["identity", "--json"], "")?.json(0)?;
+    let eve = eve["node"].as_str().unwrap_or_default();
+    for (machine, name, whom) in [("n1", "ada", "eve"), ("n2", "bob", eve)] {
+        let deny = ["deny", "--json", whom];
+        let document = run(&mut network.command(machine, name, &deny), "")?.json(0)?;
+        ensure!(document["denied"][0]["node"] == eve, "{document}");
+        ensure!(document["denied"][0]["name"] == "eve", "{document}");
+    }
+    for node in &mut nodes[..2] {
+        node.wait_for_line(|line| members(line) == ["ada", "bob"], SOON)?;
+    }
+    for (machine, name) in [("n1", "ada"), ("n2", "bob")] {
+        let allow = ["deny", "--json", "--undo", "eve"];
+        run(&mut network.command(machine, name, &allow), "")?.json(0)?;
+    }
+    for node in &mut nodes[..2] {
+        node.wait_for_line(|line| members(line) == names, SOON)?;
+    }
+    Ok(())
+}

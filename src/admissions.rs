@@ -1,0 +1,183 @@
+//! Layer: Face.
+//!
+//! Who is admitted according to this machine's files, which people and `potluck keys` change while
+//! programs run.
+
+use crate::config::{Admission as Wanted, Config};
+use crate::driver::{Admission, Admissions};
+use crate::error::{ConfigProblem, Error, Result};
+use crate::identity::cluster_key_file::{KEY_VARIABLE, find_cluster_keys, stored_cluster_keys};
+use crate::identity::denied_file::denied_nodes;
+use crate::identity::home::Home;
+use crate::identity::{ClusterKeys, IdentityProblem, Namespace, NodeId};
+use crate::start::{lookup, namespace_of};
+use crate::trace;
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Follows the key file of a namespace and the list of denied nodes.
+pub(crate) struct MachineAdmissions {
+    home: Home,
+    /// The configuration names no key of its own, so the file decides.
+    follows_keys: bool,
+    stamps: [Option<Stamp>; 2],
+    admission: Admission,
+}
+
+/// What changes when a file is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    changed: (i64, i64),
+    bytes: u64,
+}
+
+impl MachineAdmissions {
+    /// # Errors
+    /// There is no key, or a file cannot be used.
+    pub(crate) fn of(config: &Config, home: Home) -> Result<MachineAdmissions> {
+        let by_variable = lookup(KEY_VARIABLE).is_some_and(|value| !value.is_empty());
+        let follows_keys = matches!(config.admission, Wanted::Found) && !by_variable;
+        let namespace = namespace(config, &home)?;
+        let stamps = stamps(&paths(&home, &namespace));
+        let denied = denied(&home)?;
+        let admission = Admission { namespace, denied };
+        Ok(MachineAdmissions { home, follows_keys, stamps, admission })
+    }
+
+    /// Who is admitted, as of the last look.
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    fn read(&self) -> std::result::Result<Admission, IdentityProblem> {
+        let mut admission = Admission { denied: denied(&self.home)?, ..self.admission.clone() };
+        let name = admission.namespace.name();
+        if self.follows_keys
+            && let Some(keys) = stored_cluster_keys(name, &self.home)?
+        {
+            admission.namespace = Namespace::with_keys(name.clone(), keys);
+        }
+        Ok(admission)
+    }
+}
+
+impl Admissions for MachineAdmissions {
+    fn look(&mut self) -> Option<Admission> {
+        let stamps = stamps(&paths(&self.home, &self.admission.namespace));
+        if std::mem::replace(&mut self.stamps, stamps) == stamps {
+            return None;
+        }
+        let admission = self
+            .read()
+            .inspect_err(|problem| trace::warn!(%problem, "the same nodes are admitted as before"))
+            .ok()
+            .filter(|admission| *admission != self.admission)?;
+        self.admission = admission.clone();
+        Some(admission)
+    }
+}
+
+/// The cluster of a configuration.
+pub(crate) fn namespace(config: &Config, home: &Home) -> Result<Namespace> {
+    let name = namespace_of(config)?;
+    match &config.admission {
+        Wanted::Open => Ok(Namespace::open(name)),
+        wanted => Ok(Namespace::with_keys(name, cluster_keys(config, wanted, home)?)),
+    }
+}
+
+/// The cluster keys of a configuration. An open namespace has none.
+pub(crate) fn cluster_keys(config: &Config, wanted: &Wanted, home: &Home) -> Result<ClusterKeys> {
+    let found = match wanted {
+        Wanted::Key(key) => Some(ClusterKeys::only(key.clone())),
+        Wanted::Found => find_cluster_keys(&namespace_of(config)?, home, lookup)?,
+        Wanted::Open => None,
+    };
+    found.ok_or(Error::Config(ConfigProblem::NoClusterKey))
+}
+
+fn denied(home: &Home) -> std::result::Result<BTreeSet<NodeId>, IdentityProblem> {
+    Ok(denied_nodes(home)?.into_keys().collect())
+}
+
+fn paths(home: &Home, namespace: &Namespace) -> [PathBuf; 2] {
+    [home.cluster_key_path(namespace.name()), home.denied_path()]
+}
+
+fn stamps(paths: &[PathBuf; 2]) -> [Option<Stamp>; 2] {
+    paths.each_ref().map(|path| stamp(path))
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let file = path.symlink_metadata().ok()?;
+    let changed = (file.ctime(), file.ctime_nsec());
+    Some(Stamp { inode: file.ino(), changed, bytes: file.len() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Keys;
+    use crate::identity::scratch::Scratch;
+
+    fn config(scratch: &Scratch) -> (Config, Keys) {
+        let mut config = Config::loopback();
+        config.home = Some(scratch.path().join("home"));
+        let keys = Keys::of(&config).expect("a home");
+        (config, keys)
+    }
+
+    fn open(config: &Config) -> MachineAdmissions {
+        let home = Home::at(config.home.clone().expect("given"));
+        MachineAdmissions::of(config, home).expect("a key")
+    }
+
+    #[test]
+    fn what_the_files_say_is_followed() {
+        let scratch = Scratch::new();
+        let (config, keys) = config(&scratch);
+        let first = keys.create_cluster_key().expect("a key");
+        let mut admissions = open(&config);
+        assert_eq!(admissions.look(), None, "nothing has changed");
+        let next = keys.rotate_cluster_key().expect("a next key");
+        let seen = admissions.look().expect("two keys");
+        assert_eq!(seen.namespace.psks().len(), 2);
+        assert_eq!(admissions.look(), None, "told once");
+        keys.finish_rotation().expect("the next key is the only one");
+        let seen = admissions.look().expect("one key");
+        let only = Namespace::keyed(seen.namespace.name().clone(), next.clone());
+        assert_eq!(seen.namespace, only);
+        assert_ne!(first, next);
+        let node = NodeId([7; 32]);
+        keys.deny(node, "ada").expect("stored");
+        assert_eq!(admissions.look().expect("one is denied").denied, BTreeSet::from([node]));
+        assert!(keys.allow(node).expect("stored"));
+        assert_eq!(admissions.look().expect("none is").denied, BTreeSet::new());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_changes_nothing() {
+        let scratch = Scratch::new();
+        let (config, keys) = config(&scratch);
+        keys.create_cluster_key().expect("a key");
+        let mut admissions = open(&config);
+        std::fs::write(keys.cluster_key_file(), "no key").expect("written");
+        assert_eq!(admissions.look(), None);
+        std::fs::remove_file(keys.cluster_key_file()).expect("removed");
+        assert_eq!(admissions.look(), None);
+        assert_eq!(admissions.admission().namespace.psks().len(), 1);
+    }
+
+    #[test]
+    fn a_key_of_the_program_stays() {
+        let scratch = Scratch::new();
+        let (mut config, keys) = config(&scratch);
+        keys.create_cluster_key().expect("a key");
+        config.admission = Wanted::Key(crate::ClusterKey::generate().expect("randomness"));
+        let mut admissions = open(&config);
+        keys.rotate_cluster_key().expect("a next key");
+        assert_eq!(admissions.look(), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! Layer: Host.
+//!
+//! Takes up changes of who is admitted while the node runs.
+//!
+//! When a key is not accepted any more, the links that it admitted [are renewed](super::renewal)
+//! with the other one, and no call notices. A peer that does not hold the other one loses its link
+//! when [`GRACE`] is over.
+
+use super::Node;
+use crate::driver::admission::{Admission, Admissions};
+use crate::election::Input;
+use crate::identity::{MemberId, Namespace, NodeId};
+use crate::trace;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The source of changes, and what is left to do about the last one.
+pub(super) struct Admitting {
+    door: Box<dyn Admissions>,
+    look_at: Instant,
+    has_new_advert: bool,
+    /// When links by a key that is not accepted any more end.
+    ends_at: Option<Instant>,
+}
+
+/// Interval between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How long links by a key that is not accepted any more stand while they are renewed.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// How long the addresses of a denied node are not dialled, in milliseconds.
+const ASIDE_MS: u64 = 5000;
+
+impl Admitting {
+    pub(super) fn new(door: Box<dyn Admissions>) -> Admitting {
+        Admitting { door, look_at: Instant::now(), has_new_advert: false, ends_at: None }
+    }
+}
+
+impl Node {
+    /// Whether this node's advert has changed since the last call of this method.
+    pub(in crate::driver) fn has_new_advert(&mut self) -> bool {
+        std::mem::take(&mut self.admitting.has_new_advert)
+    }
+
+    /// Looks whether somebody else is admitted now, and acts on it.
+    pub(super) fn look_at_admission(&mut self, now: Instant) {
+        if self.admitting.ends_at.take_if(|at| now >= *at).is_some() {
+            self.end_stale_links();
+        }
+        if now < self.admitting.look_at {
+            return;
+        }
+        self.admitting.look_at = now + LOOK;
+        let Some(admission) = self.admitting.door.look() else { return };
+        let before = std::mem::replace(&mut self.config.admission, admission.clone());
+        let Admission { namespace, denied } = admission;
+        if denied != before.denied {
+            self.deny(denied);
+        }
+        if namespace != before.namespace {
+            self.change_keys(namespace, &before.namespace, now);
+        }
+    }
+
+    fn deny(&mut self, denied: BTreeSet<NodeId>) {
+        trace::info!(nodes = denied.len(), "the list of denied nodes has changed");
+        let is_linked = |id: &MemberId| denied.contains(&id.node);
+        let linked: Vec<MemberId> =
+            self.peers.iter().map(|(id, _)| *id).filter(is_linked).collect();
+        self.config.local.set_denied(denied);
+        for member in linked {
+            trace::info!(peer = %member, "a denied node loses its link");
+            self.turn_away(member);
+        }
+    }
+
+    fn change_keys(&mut self, namespace: Namespace, before: &Namespace, now: Instant) {
+        let (psks, boot) = (namespace.psks(), self.me.boot);
+        trace::info!(keys = psks.len(), "the cluster key has changed");
+        self.config.local.set_psks(psks);
+        self.admitting.has_new_advert = namespace.tag(boot) != before.tag(boot);
+        self.refusals.clear();
+        self.roster.set_knows(move |boot, tag| namespace.knows(boot, tag), self.now());
+        self.admitting.ends_at = Some(now + self.config.grace);
+    }
+
+    fn end_stale_links(&mut self) {
+        let local = std::sync::Arc::clone(&self.config.local);
+        let stale: Vec<MemberId> = self
+            .peers
+            .iter()
+            .filter(|(_, link)| !local.accepts(link.psk()))
+            .map(|(id, _)| *id)
+            .collect();
+        for member in stale {
+            trace::warn!(peer = %member, "a node that does not hold the new cluster key loses its \
+                link");
+            self.turn_away(member);
+        }
+        let Some(envelope) = self.envelope.clone() else { return };
+        let is_stale = |rank| self.ways.psk_of(rank).is_some_and(|psk| !local.accepts(psk));
+        if envelope.view().ranks().any(is_stale) {
+            // The data links of the next View are made with the new key.
+            self.step(Input::DataLinkLost(envelope.digest()));
+        }
+    }
+
+    /// Ends the link of a peer that is not admitted any more, and its place in the View.
+    fn turn_away(&mut self, member: MemberId) {
+        self.drop_link(member);
+        self.roster.set_aside(member, ASIDE_MS, self.now());
+        self.step(Input::LinkDown(member));
+        self.give_up(member);
+    }
+}
