@@ -396,6 +396,11 @@ fn apart_from(r: &mut Reader<'_>) -> Result<Vec<(Rank, Rank)>, Malformed> {
 }
 
 impl View {
+    /// Whether a member that receives this View takes it for one of an honest member.
+    pub fn is_consistent(&self) -> bool {
+        self.check().is_ok()
+    }
+
     /// Checks consistency: members are distinct nodes, the proposer is one of them, the parent is
     /// older and present if its operations are decided, `apart` is sorted, and plan and engine fit
     /// the size, each other and the pairs without a link.

@@ -347,6 +347,12 @@ impl Agreement {
             return;
         }
         let view = Arc::new(proposal.draft(self.installed.as_deref(), around, self.seeded));
+        // While the promises came in, the members may have lost their direct links: no plan leads
+        // to all of them any more, and nobody would accept such a View.
+        if !view.is_consistent() {
+            self.proposal = None;
+            return;
+        }
         effects.extend(
             proposal.members.iter().map(|m| Effect::Send(*m, Message::Accept(Arc::clone(&view)))),
         );

@@ -371,10 +371,13 @@ impl Election {
                 self.on_prepare(now, from, ballot, members, ops, effects);
             }
             Message::Promise(..) => {
-                let said = effects.len();
+                let (said, running) = (effects.len(), self.agreement.proposal().is_some());
                 self.agree(Event::Message(from, message), ops, effects);
                 if effects.len() > said {
                     self.next_phase(now);
+                }
+                if running && self.agreement.proposal().is_none() {
+                    self.fail(now, self.config.turn_ms);
                 }
             }
             Message::Nack(ballot, promised) => self.on_nack(now, ballot, promised),
