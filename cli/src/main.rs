@@ -4,6 +4,7 @@
 //! for `up` one per line.
 
 mod args;
+mod core_dump;
 mod demo;
 mod document;
 mod exit;
@@ -60,9 +61,11 @@ fn main() -> ExitCode {
     let output = Output::new(cli.json);
     let verb = match cli.verb {
         // `peer` builds its own runtime, which it may block.
+        // Its key is a test's, and its crashes are worth a dump.
         Verb::Peer(options) => return peer::run(options),
         verb => verb,
     };
+    core_dump::forbid();
     let ended = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -41,6 +41,11 @@ fn main() {
         &[Need::Lab],
         nodes::two_meet,
     );
+    let dumps = match nodes::machine_dumps_core() {
+        Ok(true) => Need::Lab,
+        _ => Need::Missing("this machine writes no core dumps"),
+    };
+    suite.test_needing("up: a crash leaves no core dump", &[Need::Lab, dumps], nodes::no_core_dump);
     suite.test_needing(
         "status: asks the running node, else looks around",
         &[Need::Lab],

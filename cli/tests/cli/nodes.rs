@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -201,5 +202,36 @@ pub fn status() -> Result<()> {
     ensure!(status("ada")?.json(0)?["running"] == true);
     end(ada, Signal::TERM, 0)?;
     ensure!(!socket.exists(), "the socket is left");
+    Ok(())
+}
+
+/// Runs a program with the largest limit for core dumps that this process may set.
+const WITH_DUMPS: &str = "ulimit -c $(ulimit -Hc) && exec \"$0\" \"$@\"";
+
+/// Whether programs of this machine leave core dumps, if their limit allows it.
+pub fn machine_dumps_core() -> Result<bool> {
+    let folder = Scratch::new()?;
+    let mut command = Command::new("sh");
+    let status = command.args(["-c", WITH_DUMPS, "sh", "-c", "kill -ABRT $$"]);
+    Ok(status.current_dir(folder.path()).status()?.core_dumped())
+}
+
+pub fn no_core_dump() -> Result<()> {
+    let machine = Machine::new()?;
+    let mut command = machine.lab.command("n1", "sh");
+    command.args(["-c", WITH_DUMPS, env!("CARGO_BIN_EXE_potluck")]);
+    command.args(["up", "--loopback", "--json", "--name", "n1"]);
+    command.current_dir(machine.scratch.path());
+    clean(&mut command, &machine.home("n1"));
+    let mut child = Child::spawn(&mut command)?;
+    child.wait_for_line(|line| line.contains("event"), SOON)?;
+    kill_process(Pid::from_raw(child.id() as i32).context("a process")?, Signal::ABORT)?;
+    let status = child.wait(SOON)?;
+    ensure!(status.signal() == Some(Signal::ABORT.as_raw()), "it ended with {status}");
+    ensure!(
+        !status.core_dumped(),
+        "the keys are in a file in {}",
+        machine.scratch.path().display()
+    );
     Ok(())
 }
