@@ -260,7 +260,9 @@ fn slowed_down_in_flight() -> Result<()> {
     let view = group.meet()?[0]["view"].clone();
     until_all_paths_are_known(&mut group)?;
     group.lab.lag("n2", 300)?;
-    let order = json!({"do": "flights", "calls": CALLS, "in_flight": IN_FLIGHT, "len": (1 << 19) + 1, "seed": 3});
+    let len = (1 << 19) + 1;
+    let order =
+        json!({"do": "flights", "calls": CALLS, "in_flight": IN_FLIGHT, "len": len, "seed": 3});
     group.peers.iter_mut().try_for_each(|peer| peer.order(&order))?;
     // In the middle of the calls.
     let before = group.lab.bytes_out("n3", "eth0")?;
