@@ -51,6 +51,8 @@ struct State {
 struct Offer {
     number: u64,
     end: Arc<dyn Shutdown>,
+    /// This node's direction is about to move.
+    goes: bool,
     /// `None` once this node's direction has moved.
     sender: Option<Box<dyn DataSender>>,
     arrival: Arrival,
@@ -127,7 +129,7 @@ impl Moves {
             drop(state);
             state = self.line.state();
         }
-        if is_closed || state.offer.as_ref().is_some_and(Offer::is_in_use) {
+        if is_closed || state.offer.as_ref().is_some_and(Offer::is_chosen) {
             drop(state);
             end.shutdown();
             return false;
@@ -137,6 +139,7 @@ impl Moves {
         let before = state.offer.replace(Offer {
             number,
             end,
+            goes: false,
             sender: Some(sender),
             arrival: Arrival::Awaited,
         });
@@ -158,7 +161,7 @@ impl Moves {
 
     /// Ends the offered link, unless a direction uses it.
     pub(super) fn withdraw(&self) {
-        let offer = self.line.state().offer.take_if(|offer| !offer.is_in_use());
+        let offer = self.line.state().offer.take_if(|offer| !offer.is_chosen());
         if let Some(offer) = offer {
             offer.end.shutdown();
         }
@@ -168,14 +171,25 @@ impl Moves {
     /// frame being sent has left. Does nothing without an offer.
     pub(super) fn go(&self) {
         let line = Arc::clone(&self.line);
+        // From now on no other link may take the place of the offered one.
+        let goes = |goes| self.line.state().offer.iter_mut().for_each(|offer| offer.goes = goes);
+        goes(true);
         // Without a thread the direction stays on its link, which still works.
-        let _ = thread::Builder::new().name("potluck-path".to_owned()).spawn(move || line.go());
+        if thread::Builder::new().name("potluck-path".to_owned()).spawn(move || line.go()).is_err()
+        {
+            goes(false);
+        }
     }
 }
 
 impl Offer {
     fn is_in_use(&self) -> bool {
         self.sender.is_none() || matches!(self.arrival, Arrival::Taken)
+    }
+
+    /// Whether a direction uses it or is about to.
+    fn is_chosen(&self) -> bool {
+        self.goes || self.is_in_use()
     }
 
     fn is_done(&self) -> bool {
@@ -378,6 +392,27 @@ mod tests {
             assert!(began.elapsed() < Duration::from_secs(30), "it does not come");
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn once_a_direction_is_to_move_no_other_link_takes_the_place_of_the_offered_one() {
+        let (
+            End { halves: (mut a_to, mut a_from, _a_end), moves: a, .. },
+            End { halves: (mut b_to, mut b_from, _b_end), moves: b, .. },
+        ) = ends();
+        offer(&a, &b);
+        let (late, _far) = data_pair();
+        // A frame is being sent, so the move has to wait.
+        let sending = a.line.sender();
+        a.go();
+        assert!(!a.offer(late), "another link is to be the next one");
+        a.withdraw();
+        drop(sending);
+        a_to.send(&header(1, 3), &[1, 2, 3]).expect("sent");
+        assert_eq!(next(b_from.as_mut()).expect("received"), (1, vec![1, 2, 3]));
+        b.go();
+        b_to.send(&header(2, 0), &[]).expect("sent");
+        assert_eq!(next(a_from.as_mut()).expect("received"), (2, vec![]));
     }
 
     #[test]

@@ -284,9 +284,11 @@ impl Node {
             trace::debug!(peer = %round.member, %to, ?trial, "another path was tried");
             self.ways.paths.tried(now, round.member.node, to, trial);
         }
-        if let Some(track) = self.ways.tracks.get_mut(&round.peer) {
+        // What the peer has offered is not this node's to withdraw: the peer may be moving there.
+        if let Some(track) = self.ways.tracks.get_mut(&round.peer)
+            && track.offered.take_if(|candidate| candidate.by == By::Me).is_some()
+        {
             track.moves.withdraw();
-            track.offered = None;
         }
         self.try_next();
     }
