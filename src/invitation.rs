@@ -224,8 +224,8 @@ fn key_of(config: &Config) -> Result<ClusterKey> {
     Ok(keys.lasting().clone())
 }
 
-/// What is announced: an instance and a boot of its own, and no tag, so that nothing connects the
-/// invitation to the cluster except the addresses of this machine.
+/// The advert of an invitation. Its instance and boot are new and it has no tag, so only the
+/// addresses of this machine connect it to the cluster.
 fn advert_of(code: &PairingCode, port: u16) -> Result<Advert> {
     Ok(Advert {
         instance: Advert::instance_of(*random()?),

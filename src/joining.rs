@@ -42,7 +42,7 @@ pub struct Paired {
     pub namespace: String,
     /// The file of the key.
     pub file: PathBuf,
-    /// What was there before.
+    /// The content of that file before this call.
     pub before: KeyBefore,
     /// What the machine that invited calls itself.
     pub inviter: Name,
@@ -50,7 +50,7 @@ pub struct Paired {
     pub address: SocketAddr,
 }
 
-/// What was in the file of the cluster key.
+/// The content of the cluster key's file before a key was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyBefore {
     /// No key.

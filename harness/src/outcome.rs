@@ -21,7 +21,7 @@ pub fn all_failed(events: &[Value], code: &str) -> Result<()> {
 pub fn all_failed_as(events: &[Value], codes: &[&str]) -> Result<()> {
     for event in events {
         let is_known = codes.iter().any(|code| event["code"] == *code);
-        ensure!(event["ok"] == false && is_known, "not {}: {event}", codes.join(" or "));
+        ensure!(event["ok"] == false && is_known, "not {}: {events:?}", codes.join(" or "));
         ensure!(event["verdict"] == "untouched", "{event}");
     }
     Ok(())

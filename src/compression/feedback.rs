@@ -124,7 +124,8 @@ mod tests {
             rounds in prop::collection::vec(prop::collection::vec(-2000i32..2000, 1500), 1..6),
         ) {
             for codec in CODECS {
-                let (mut feedback, mut fed, mut sent) = (Feedback::default(), vec![0f64; 1500], vec![0f64; 1500]);
+                let mut feedback = Feedback::default();
+                let (mut fed, mut sent) = (vec![0f64; 1500], vec![0f64; 1500]);
                 for round in &rounds {
                     let elements: Vec<f32> = round.iter().map(|x| *x as f32).collect();
                     let due = due(&feedback, codec, &elements);
@@ -146,7 +147,8 @@ mod tests {
         fn rows_are_no_other_than_the_whole(elements in prop::collection::vec(-1e3f32..1e3, 0..3000)) {
             for codec in CODECS {
                 let due = due(&Feedback::default(), codec, &elements);
-                let whole: Vec<f32> = elements.iter().zip(coded(codec, &elements)).map(|(x, y)| x - y).collect();
+                let pairs = elements.iter().zip(coded(codec, &elements));
+                let whole: Vec<f32> = pairs.map(|(x, y)| x - y).collect();
                 prop_assert_eq!(due.next.residual(), &whole);
                 prop_assert_eq!(&due.contribution, &elements);
             }

@@ -421,6 +421,7 @@ impl Node {
                 self.interfaces = discovery.report();
                 self.report_resolved();
                 self.wish_for_trials();
+                self.leave_detours();
                 self.renew_links();
                 self.meter.report();
             }

@@ -43,6 +43,12 @@ struct End {
     own: usize,
 }
 
+/// Both halves of an end.
+struct Twin {
+    sender: TwinSender,
+    receiver: TwinReceiver,
+}
+
 struct TwinSender(End);
 
 /// The second field is the payload of the frame whose header was read last.
@@ -71,8 +77,11 @@ impl Cable {
 
     /// The two ends. Call it once.
     pub(super) fn pair(cable: &Arc<Cable>) -> (Box<dyn DataLink>, Box<dyn DataLink>) {
-        let end = |own| Box::new(End { cable: Arc::clone(cable), own });
-        (end(0), end(1))
+        let twin = |own| {
+            let end = || End { cable: Arc::clone(cable), own };
+            Box::new(Twin { sender: TwinSender(end()), receiver: TwinReceiver(end(), Vec::new()) })
+        };
+        (twin(0), twin(1))
     }
 
     /// Holds or releases the frames of both directions.
@@ -81,11 +90,11 @@ impl Cable {
     }
 }
 
-impl DataLink for End {
+impl DataLink for Twin {
     fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
-        let End { cable, own } = *self;
-        let end = |cable: &Arc<Cable>| End { cable: Arc::clone(cable), own };
-        (Box::new(TwinSender(end(&cable))), Box::new(TwinReceiver(end(&cable), Vec::new())), cable)
+        let Twin { sender, receiver } = *self;
+        let cable = Arc::clone(&sender.0.cable);
+        (Box::new(sender), Box::new(receiver), cable)
     }
 }
 

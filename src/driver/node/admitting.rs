@@ -10,6 +10,7 @@ use super::Node;
 use crate::driver::admission::{Admission, Admissions};
 use crate::election::Input;
 use crate::identity::{MemberId, Namespace, NodeId};
+use crate::link::Session;
 use crate::trace;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -43,6 +44,13 @@ impl Node {
     /// Whether this node's advert has changed since the last call of this method.
     pub(in crate::driver) fn has_new_advert(&mut self) -> bool {
         std::mem::take(&mut self.admitting.has_new_advert)
+    }
+
+    /// Whether a peer is still admitted whose handshake may have begun before the last change.
+    pub(super) fn is_admitted(&self, session: &Session) -> bool {
+        let local = &self.config.local;
+        let renews = self.admitting.ends_at.is_some();
+        !local.denies(session.peer.id.node) && (renews || local.accepts(session.psk))
     }
 
     /// Looks whether somebody else is admitted now, and acts on it.

@@ -162,6 +162,10 @@ impl Node {
         dialled: Dialled,
     ) -> Taken {
         let Way { address, over } = way;
+        if !self.is_admitted(&session) {
+            trace::debug!(peer = %session.peer.id, "it is not admitted any more");
+            return Taken::Refused;
+        }
         let (id, name, suite) = (session.peer.id, session.peer.name.clone(), session.suite);
         let dialler = if dialled == Dialled::ByMe { self.me.node } else { id.node };
         let before = self.peers.get(id).filter(|link| link.is_direct()).map(|link| link.address);

@@ -11,7 +11,7 @@
 //!   smaller node id does this.
 //! - **Proven**: paths lead to addresses that the member told of itself or that were proven before,
 //!   and links move to proven paths only: what carries more may be a proxy. From an unproven path
-//!   they move to any proven one.
+//!   they move to any proven one at once, and nothing is measured before.
 //! - **Broken**: a member that is silent, or was linked over an interface that is gone, is dialled
 //!   over all other paths. If it answers, the member is alive and the old path is dead: the View is
 //!   replaced, because the frames in flight on the data link are lost.
@@ -103,12 +103,14 @@ enum By {
 ///    |                            |                        |                             next path
 ///    `----------------------------+------------------------+-- else: drop, next path
 /// ```
+///
+/// Only the aim [`Better`](Aim::Better) measures.
 pub(super) struct Round {
     /// Why the links shall move.
     aim: Aim,
     peer: Rank,
     member: MemberId,
-    /// The rate of the path in use.
+    /// The rate of the path in use; 0 while unknown.
     kbps: u32,
     on_trial: Option<(SocketAddr, Stage)>,
     rest: VecDeque<SocketAddr>,
@@ -121,7 +123,9 @@ pub(super) struct Round {
 pub(super) enum Aim {
     /// A path may carry more than the present one.
     Better,
-    /// The links are old: they move to new ones over the same path, and nothing is measured.
+    /// The present path is unproven: the links move to any other one that is proven.
+    Proven,
+    /// The links are old: they move to new ones over the same path.
     FreshKeys,
 }
 
@@ -176,17 +180,17 @@ impl Ways {
     }
 
     /// Whether this peer has offered a path, to which it may be moving.
-    fn is_offered_by(&self, peer: Rank) -> bool {
+    pub(super) fn is_offered_by(&self, peer: Rank) -> bool {
         let by_peer = |candidate: &Candidate| candidate.by == By::Peer;
         self.tracks.get(&peer).is_some_and(|track| {
             track.offered.as_ref().is_some_and(by_peer) && track.moves.is_offered()
         })
     }
 
-    /// The member of this rank, if links with it are getting fresh keys from this node.
-    fn renewed(&self, peer: Rank) -> Option<MemberId> {
+    /// The member of this rank, if this node moves the links with it whatever they carry.
+    fn moved_anyway(&self, peer: Rank) -> Option<MemberId> {
         let round = self.round.as_ref()?;
-        (round.peer == peer && round.aim == Aim::FreshKeys).then_some(round.member)
+        (round.peer == peer && round.aim != Aim::Better).then_some(round.member)
     }
 
     /// How long the data link with a peer has stood.
@@ -319,6 +323,21 @@ impl Node {
         }
     }
 
+    /// Moves the data link with one member from an unproven path to a proven one, if one is known.
+    pub(super) fn leave_detours(&mut self) {
+        if self.ways.is_busy() || self.envelope.as_ref().is_none_or(|e| e.is_frozen()) {
+            return;
+        }
+        let unproven = self.ways.tracks.iter().filter(|(_, track)| !track.path.is_proven());
+        for peer in unproven.map(|(peer, _)| *peer).collect::<Vec<Rank>>() {
+            let rest = self.ways_to_try(peer);
+            let member = self.envelope.as_ref().and_then(|e| e.view().member(peer)).map(|m| m.id);
+            if let Some(member) = member.filter(|_| !rest.is_empty()) {
+                return self.begin_round(Round::of(Aim::Proven, peer, member, 0, rest.into()));
+            }
+        }
+    }
+
     pub(super) fn begin_round(&mut self, round: Round) {
         self.ways.round = Some(round);
         self.try_next();
@@ -369,10 +388,11 @@ impl Node {
         if let Some((to, _)) = round.on_trial.take() {
             let aim = round.aim;
             trace::debug!(peer = %round.member, %to, ?trial, ?aim, "another path was tried");
-            if aim == Aim::Better {
+            if aim != Aim::FreshKeys {
                 self.ways.paths.tried(now, round.member.node, to, trial);
             }
         }
+        // What the peer has offered is not this node's to withdraw: the peer may be moving there.
         if let Some(track) = self.ways.tracks.get_mut(&round.peer)
             && track.offered.take_if(|candidate| candidate.by == By::Me).is_some()
         {
@@ -433,8 +453,8 @@ impl Node {
         if !self.may_move_over(src, &laid) {
             return;
         }
-        if let Some(member) = self.ways.renewed(src) {
-            // Both ends want fresh keys at once: the one with the smaller node id goes on.
+        if let Some(member) = self.ways.moved_anyway(src) {
+            // Both ends want other links at once: the one with the smaller node id goes on.
             if self.me.node < member.node {
                 return;
             }
@@ -462,12 +482,12 @@ impl Node {
 
     /// The peer confirms the link over the path on trial.
     pub(super) fn on_path_ready(&mut self, peer: Rank) {
-        let aim = self.ways.round.as_ref().map(|round| round.aim);
+        let is_measured = self.ways.round.as_ref().is_some_and(|r| r.aim == Aim::Better);
         let Some(trial) = self.stage(peer).filter(|trial| trial.1 == Stage::Dialled) else {
             return;
         };
         trial.1 = Stage::Measured;
-        if aim == Some(Aim::FreshKeys) {
+        if !is_measured {
             return self.prefer(0);
         }
         if let Some(offered) = self.ways.tracks.get(&peer).and_then(|track| track.offered.as_ref())
@@ -480,9 +500,7 @@ impl Node {
     fn judge(&mut self, kbps: u32) {
         let Some(round) = &self.ways.round else { return };
         let Some((_, Stage::Measured)) = &round.on_trial else { return };
-        let is_detour = |track: &Track| !track.path.is_proven();
-        let is_better = self.ways.tracks.get(&round.peer).is_some_and(is_detour)
-            || u64::from(kbps) * 100 >= u64::from(round.kbps) * BETTER_PERCENT;
+        let is_better = u64::from(kbps) * 100 >= u64::from(round.kbps) * BETTER_PERCENT;
         if kbps == 0 || !is_better {
             return self.drop_trial(if kbps == 0 { Trial::Disturbed } else { Trial::Slower });
         }
@@ -508,9 +526,15 @@ impl Node {
         let (aim, peer, member) = (round.aim, round.peer, round.member);
         round.kbps = kbps;
         let before = self.ways.tracks.get(&peer).map(|track| track.theirs);
-        if let Some(before) = before.filter(|_| aim == Aim::Better) {
-            self.ways.paths.tried(now, member.node, before, Trial::Slower);
+        if let Some(before) = before.filter(|_| aim != Aim::FreshKeys) {
+            let of_before = if aim == Aim::Better { Trial::Slower } else { Trial::Unproven };
+            self.ways.paths.tried(now, member.node, before, of_before);
             self.ways.paths.tried(now, member.node, to, Trial::Taken);
+        }
+        if aim == Aim::Proven {
+            // Any one is enough.
+            round.rest.clear();
+            self.ways.changed.insert(member);
         }
         self.move_track(peer);
         self.try_next();

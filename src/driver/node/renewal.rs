@@ -70,7 +70,8 @@ impl Node {
                 let data = rank.filter(|rank| is_stale(*rank) || is_old(*rank));
                 let is_stale = !accepts(link.psk()) || data.is_some_and(is_stale);
                 let is_old = data.is_some() || is_stale || link.age() >= limit;
-                is_old.then_some(Old { member: *id, to: link.address, data, is_stale })
+                let renews_itself = rank.is_some_and(|rank| self.ways.is_offered_by(rank));
+                (is_old && !renews_itself).then_some(Old { member: *id, to: link.address, data, is_stale })
             });
         let pause = self.config.renew_after / RETRIES;
         let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);

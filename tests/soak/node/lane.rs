@@ -149,8 +149,10 @@ impl Lane {
         let mut bytes = self.state.to_bytes(tag, self.node.program.pace);
         let id = log.next_call();
         log.tell(json!({
-            "e": "call", "id": id, "lane": tag, "view": at.view, "k": 0, "what": What::of(Kind::Sync).to_json(),
-            "way": name(how), "limit_ms": limit.map(|limit| limit.as_millis() as u64), "before": hash(&bytes),
+            "e": "call", "id": id, "lane": tag, "view": at.view, "k": 0,
+            "what": What::of(Kind::Sync).to_json(),
+            "way": name(how), "before": hash(&bytes),
+            "limit_ms": limit.map(|limit| limit.as_millis() as u64),
             "version": self.state.version, "digest": self.state.digest,
         }));
         let mut call = at.ctx.sync(self.state.version, &mut bytes);
