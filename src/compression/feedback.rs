@@ -144,7 +144,9 @@ mod tests {
         }
 
         #[test]
-        fn rows_are_no_other_than_the_whole(elements in prop::collection::vec(-1e3f32..1e3, 0..3000)) {
+        fn rows_are_no_other_than_the_whole(
+            elements in prop::collection::vec(-1e3f32..1e3, 0..3000),
+        ) {
             for codec in CODECS {
                 let due = due(&Feedback::default(), codec, &elements);
                 let pairs = elements.iter().zip(coded(codec, &elements));
