@@ -1,28 +1,32 @@
 //! Layer: Face.
 //!
-//! Who is admitted according to this machine's files, which people and `potluck keys` change while
-//! programs run.
+//! Who is admitted according to this machine's files, which people and the commands of `potluck`
+//! change while programs run.
 
 use crate::config::{Admission as Wanted, Config};
 use crate::driver::{Admission, Admissions};
 use crate::error::{ConfigProblem, Error, Result};
 use crate::identity::cluster_key_file::{KEY_VARIABLE, find_cluster_keys, stored_cluster_keys};
-use crate::identity::denied_file::denied_nodes;
 use crate::identity::home::Home;
-use crate::identity::{ClusterKeys, IdentityProblem, Namespace, NodeId};
+use crate::identity::nodes_file::NodesFile;
+use crate::identity::{ClusterKeys, IdentityProblem, Namespace};
 use crate::start::{lookup, namespace_of};
 use crate::trace;
-use std::collections::BTreeSet;
+use crate::trust::Trust;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Follows the key file of a namespace and the list of denied nodes.
+/// Follows the key file of a namespace, the list of denied nodes, and that of known nodes.
 pub(crate) struct MachineAdmissions {
     home: Home,
     /// The configuration names no key of its own, so the file decides.
     follows_keys: bool,
-    stamps: [Option<Stamp>; 2],
+    /// It makes a difference which nodes are known.
+    follows_known: bool,
+    stamps: [Option<Stamp>; 3],
     admission: Admission,
+    /// The fault of a file that was reported last.
+    reported: Option<IdentityProblem>,
 }
 
 /// What changes when a file is written.
@@ -40,10 +44,16 @@ impl MachineAdmissions {
         let by_variable = lookup(KEY_VARIABLE).is_some_and(|value| !value.is_empty());
         let follows_keys = matches!(config.admission, Wanted::Found) && !by_variable;
         let namespace = namespace(config, &home)?;
-        let stamps = stamps(&paths(&home, &namespace));
-        let denied = denied(&home)?;
-        let admission = Admission { namespace, denied };
-        Ok(MachineAdmissions { home, follows_keys, stamps, admission })
+        let follows_known = matches!(config.trust, Trust::Tofu(_));
+        let (stamps, admission) = (stamps(&paths(&home, &namespace)), Admission::to(namespace));
+        let reported = None;
+        let mut all =
+            MachineAdmissions { home, follows_keys, follows_known, stamps, admission, reported };
+        match all.read() {
+            (admission, None) => all.admission = admission,
+            (_, Some(problem)) => return Err(problem.into()),
+        }
+        Ok(all)
     }
 
     /// Who is admitted, as of the last look.
@@ -51,29 +61,50 @@ impl MachineAdmissions {
         &self.admission
     }
 
-    fn read(&self) -> std::result::Result<Admission, IdentityProblem> {
-        let mut admission = Admission { denied: denied(&self.home)?, ..self.admission.clone() };
-        let name = admission.namespace.name();
-        if self.follows_keys
-            && let Some(keys) = stored_cluster_keys(name, &self.home)?
-        {
-            admission.namespace = Namespace::with_keys(name.clone(), keys);
+    /// What the files say, and the fault of one that cannot be used: it changes nothing, and the
+    /// others count.
+    fn read(&self) -> (Admission, Option<IdentityProblem>) {
+        let mut admission = self.admission.clone();
+        let name = admission.namespace.name().clone();
+        let mut fault = None;
+        match NodesFile::denied(&self.home).load() {
+            Ok(denied) => admission.denied = denied.into_keys().collect(),
+            Err(problem) => fault = Some(problem),
         }
-        Ok(admission)
+        if self.follows_keys {
+            match stored_cluster_keys(&name, &self.home) {
+                Ok(Some(keys)) => admission.namespace = Namespace::with_keys(name.clone(), keys),
+                Ok(None) => {}
+                Err(problem) => fault = Some(problem),
+            }
+        }
+        if self.follows_known {
+            match NodesFile::known(&self.home, &name).load() {
+                Ok(known) => admission.known = known,
+                Err(problem) => fault = Some(problem),
+            }
+        }
+        (admission, fault)
     }
 }
 
 impl Admissions for MachineAdmissions {
     fn look(&mut self) -> Option<Admission> {
         let stamps = stamps(&paths(&self.home, &self.admission.namespace));
-        if std::mem::replace(&mut self.stamps, stamps) == stamps {
+        if std::mem::replace(&mut self.stamps, stamps) == stamps && self.reported.is_none() {
             return None;
         }
-        let admission = self
-            .read()
-            .inspect_err(|problem| trace::warn!(%problem, "the same nodes are admitted as before"))
-            .ok()
-            .filter(|admission| *admission != self.admission)?;
+        // A file that could not be read is read again at the next look.
+        let (admission, fault) = self.read();
+        if fault != self.reported {
+            if let Some(problem) = &fault {
+                trace::warn!(%problem, "what this file said before still holds");
+            }
+            self.reported = fault;
+        }
+        if admission == self.admission {
+            return None;
+        }
         self.admission = admission.clone();
         Some(admission)
     }
@@ -98,15 +129,12 @@ pub(crate) fn cluster_keys(config: &Config, wanted: &Wanted, home: &Home) -> Res
     found.ok_or(Error::Config(ConfigProblem::NoClusterKey))
 }
 
-fn denied(home: &Home) -> std::result::Result<BTreeSet<NodeId>, IdentityProblem> {
-    Ok(denied_nodes(home)?.into_keys().collect())
+fn paths(home: &Home, namespace: &Namespace) -> [PathBuf; 3] {
+    let name = namespace.name();
+    [home.cluster_key_path(name), home.denied_path(), home.known_path(name)]
 }
 
-fn paths(home: &Home, namespace: &Namespace) -> [PathBuf; 2] {
-    [home.cluster_key_path(namespace.name()), home.denied_path()]
-}
-
-fn stamps(paths: &[PathBuf; 2]) -> [Option<Stamp>; 2] {
+fn stamps(paths: &[PathBuf; 3]) -> [Option<Stamp>; 3] {
     paths.each_ref().map(|path| stamp(path))
 }
 
@@ -120,7 +148,10 @@ fn stamp(path: &Path) -> Option<Stamp> {
 mod tests {
     use super::*;
     use crate::Keys;
+    use crate::identity::NodeId;
+    use crate::identity::nodes_file::Nodes;
     use crate::identity::scratch::Scratch;
+    use std::collections::BTreeSet;
 
     fn config(scratch: &Scratch) -> (Config, Keys) {
         let mut config = Config::loopback();
@@ -158,12 +189,34 @@ mod tests {
     }
 
     #[test]
+    fn known_nodes_are_followed_where_they_make_a_difference() {
+        let scratch = Scratch::new();
+        let (mut config, keys) = config(&scratch);
+        keys.create_cluster_key().expect("a key");
+        let known = Nodes::from([(NodeId([7; 32]), "ada".to_owned())]);
+        let home = Home::at(config.home.clone().expect("given"));
+        let file = NodesFile::known(&home, open(&config).admission().namespace.name());
+        file.change(|list| *list = known.clone()).expect("stored");
+        assert_eq!(open(&config).admission().known, Nodes::new());
+        config.trust = Trust::tofu();
+        let mut admissions = open(&config);
+        assert_eq!(admissions.admission().known, known);
+        assert!(keys.forget(NodeId([7; 32])).expect("stored"));
+        assert_eq!(admissions.look().expect("one is forgotten").known, Nodes::new());
+    }
+
+    #[test]
     fn a_file_that_cannot_be_used_changes_nothing() {
         let scratch = Scratch::new();
         let (config, keys) = config(&scratch);
         keys.create_cluster_key().expect("a key");
         let mut admissions = open(&config);
         std::fs::write(keys.cluster_key_file(), "no key").expect("written");
+        assert_eq!(admissions.look(), None);
+        // The other files count all the same.
+        let node = NodeId([7; 32]);
+        keys.deny(node, "ada").expect("stored");
+        assert_eq!(admissions.look().expect("one is denied").denied, BTreeSet::from([node]));
         assert_eq!(admissions.look(), None);
         std::fs::remove_file(keys.cluster_key_file()).expect("removed");
         assert_eq!(admissions.look(), None);

@@ -6,6 +6,7 @@ use crate::cluster::Cluster;
 use crate::error::{ConfigProblem, Error, Result};
 use crate::identity::ClusterKey;
 use crate::partition::Partition;
+use crate::trust::Trust;
 use std::path::PathBuf;
 
 /// The configuration of a node. Start from a preset: [`Config::home`] is the default.
@@ -20,6 +21,8 @@ pub struct Config {
     /// How nodes are admitted to the group. Default: by the cluster key of the namespace, see
     /// [`Admission::Found`].
     pub admission: Admission,
+    /// Which of the nodes that prove the cluster key are admitted. Default: all.
+    pub trust: Trust,
     /// The directory of key and state files. Default: `POTLUCK_HOME`, else the XDG directories.
     pub home: Option<PathBuf>,
     /// This node's display name, at most 32 printable characters. Default: the host name.
@@ -116,6 +119,7 @@ impl Config {
             network: Network::Lan,
             namespace: None,
             admission: Admission::Found,
+            trust: Trust::KeyHolders,
             home: None,
             name: None,
             partition: None,
@@ -206,6 +210,12 @@ impl Builder {
     pub fn open_lan(mut self, name: impl Into<String>) -> Builder {
         self.config.namespace = Some(name.into());
         self.config.admission = Admission::Open;
+        self
+    }
+
+    /// Which of the nodes that prove the cluster key are admitted.
+    pub fn trust(mut self, trust: Trust) -> Builder {
+        self.config.trust = trust;
         self
     }
 

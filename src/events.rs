@@ -45,6 +45,13 @@ pub enum Event {
     /// This machine was suspended, or this process was stopped. The node leaves its View and joins
     /// anew.
     Woke,
+    /// A node was met for the first time, under [`Trust::Tofu`](crate::Trust::Tofu).
+    FirstMet {
+        /// The node.
+        peer: Who,
+        /// Another known node with the same name.
+        namesake: Option<NodeId>,
+    },
     /// Two running processes use this identity. The earlier one keeps its place.
     Duplicate(Who),
     /// This node hears a peer that does not hear this node.
@@ -124,6 +131,13 @@ impl fmt::Display for Event {
             Event::Woke => {
                 f.write_str("this machine has slept, or this process was stopped; it joins anew")
             }
+            Event::FirstMet { peer, namesake: None } => {
+                write!(f, "{peer} was met for the first time")
+            }
+            Event::FirstMet { peer, namesake: Some(other) } => write!(
+                f,
+                "{peer} was met for the first time; another node, {other}, has had that name"
+            ),
             Event::Duplicate(who) => {
                 write!(f, "two processes use the identity of {who}; give each its own")
             }

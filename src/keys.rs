@@ -8,9 +8,9 @@ use crate::identity::cluster_key_file::{
     KEY_VARIABLE, Stored, create_cluster_key, find_cluster_keys, random_cluster_key,
     replace_cluster_keys, store_cluster_key, store_next_key, stored_cluster_keys,
 };
-use crate::identity::denied_file::{denied_nodes, store_denied};
 use crate::identity::home::{Home, Slot};
 use crate::identity::keystore::first_identity;
+use crate::identity::nodes_file::NodesFile;
 use crate::identity::{ClusterKey, ClusterKeys, Name, NamespaceName, NodeId};
 use crate::start::{home_of, lookup, name_of, namespace_of};
 use std::collections::BTreeMap;
@@ -162,7 +162,7 @@ impl Keys {
     /// # Errors
     /// [`Error::Identity`](crate::Error::Identity) if the list cannot be read.
     pub fn denied(&self) -> Result<BTreeMap<NodeId, String>> {
-        Ok(denied_nodes(&self.home)?)
+        Ok(NodesFile::denied(&self.home).load()?)
     }
 
     /// Refuses a node, in all namespaces. Running nodes of this machine part from it within a
@@ -172,9 +172,10 @@ impl Keys {
     /// # Errors
     /// [`Error::Identity`](crate::Error::Identity) if the list cannot be read or written.
     pub fn deny(&self, node: NodeId, name: &str) -> Result<()> {
-        let mut denied = self.denied()?;
-        denied.insert(node, name.to_owned());
-        Ok(store_denied(&self.home, &denied)?)
+        let known = (!name.is_empty()).then(|| Name::from_lossy(name).as_str().to_owned());
+        let name = known.unwrap_or_default();
+        NodesFile::denied(&self.home).change(|denied| denied.insert(node, name))?;
+        Ok(())
     }
 
     /// Takes a node off the list; returns whether it was on it.
@@ -182,12 +183,31 @@ impl Keys {
     /// # Errors
     /// [`Error::Identity`](crate::Error::Identity) if the list cannot be read or written.
     pub fn allow(&self, node: NodeId) -> Result<bool> {
-        let mut denied = self.denied()?;
-        let was_denied = denied.remove(&node).is_some();
-        if was_denied {
-            store_denied(&self.home, &denied)?;
-        }
-        Ok(was_denied)
+        Ok(NodesFile::denied(&self.home).change(|denied| denied.remove(&node).is_some())?)
+    }
+
+    /// The path of the namespace's list of known nodes, whether or not it exists.
+    pub fn known_file(&self) -> PathBuf {
+        NodesFile::known(&self.home, &self.namespace).path().to_owned()
+    }
+
+    /// The nodes that were met under [`Trust::Tofu`](crate::Trust::Tofu) in this namespace, each
+    /// with the name that it then had.
+    ///
+    /// # Errors
+    /// [`Error::Identity`](crate::Error::Identity) if the list cannot be read.
+    pub fn known(&self) -> Result<BTreeMap<NodeId, String>> {
+        Ok(NodesFile::known(&self.home, &self.namespace).load()?)
+    }
+
+    /// Takes a node off the list of known nodes; returns whether it was on it. It counts as met for
+    /// the first time when it comes again. Links that stand are not ended.
+    ///
+    /// # Errors
+    /// [`Error::Identity`](crate::Error::Identity) if the list cannot be read or written.
+    pub fn forget(&self, node: NodeId) -> Result<bool> {
+        let file = NodesFile::known(&self.home, &self.namespace);
+        Ok(file.change(|known| known.remove(&node).is_some())?)
     }
 
     /// Creates a cluster key from the operating system's randomness and stores it, readable only by

@@ -32,7 +32,7 @@
 //!
 //! | task | types |
 //! | --- | --- |
-//! | join with other settings | [`Builder`], [`Config`], [`Admission`], [`Network`], [`Engine`] |
+//! | join with other settings | [`Builder`], [`Config`], [`Admission`], [`Trust`], [`Network`], [`Engine`] |
 //! | call | [`Context`], [`Step`] (several calls under one vote), [`ReduceOp`], [`Element`] |
 //! | train a model | [`GradientSync`], [`Codec`] |
 //! | handle failures | [`Error`](enum@Error), [`Cause`], [`Rejection`], [`Context::sync`] |
@@ -152,7 +152,7 @@ mod error;
 mod events;
 #[cfg(all(test, potluck_threads))]
 mod exploring;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 #[doc(hidden)]
 pub mod fuzzing;
 #[cfg(any(feature = "gloo", test))]
@@ -179,6 +179,7 @@ mod surroundings;
 mod thread;
 mod topology;
 mod trace;
+mod trust;
 mod view;
 mod wire;
 mod wires;
@@ -225,6 +226,7 @@ pub use status::{
 };
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree, InterfaceKind};
+pub use trust::{Newcomer, OnNew, Trust};
 pub use view::{Ballot, Lane, OpId, Rank, ViewDigest, ViewId};
 
 /// Compiles the README's programs.

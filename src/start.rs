@@ -10,7 +10,7 @@ use crate::defect::Defect;
 use crate::defect::Seeded;
 use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
 use crate::driver::{
-    Admission, Disk, Doors, GRACE, MachineSleep, NodeConfig, RENEW_AFTER, Settled, Store,
+    Admission, Disk, Doors, Files, GRACE, MachineSleep, NodeConfig, RENEW_AFTER, Settled, Store,
     Unchanging, Wiring,
 };
 use crate::election::{Alone, Durable, ElectionConfig};
@@ -21,16 +21,16 @@ use crate::gloo_ffi::{GlooEngine, GlooOrNative};
 use crate::identity::cluster_key_file::namespace_name;
 use crate::identity::home::Home;
 use crate::identity::keystore::{HeldIdentity, load_or_create_identity, new_boot};
+use crate::identity::nodes_file::NodesFile;
 use crate::identity::peers_file::PeersFile;
-use crate::identity::{Boot, Identity, MemberId, Name, Namespace, NamespaceName};
+use crate::identity::{Boot, Identity, MemberId, Name, Namespace, NamespaceName, NodeId};
 use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire, quick_suite};
-use crate::partition::Partition;
 use crate::topology::interfaces::inventory;
 use crate::topology::{Interface, InterfaceFilter};
 use crate::trace;
 use crate::wire::Decode;
 use crate::wires::MachineWires;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -78,14 +78,15 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let mut known: Vec<(SocketAddr, Origin)> =
         peers_file.load().into_iter().map(|a| (a, Origin::Cache)).collect();
     known.extend(fixed_peers(config).await?.into_iter().map(|a| (a, Origin::Fixed)));
-    let disk = Disk::start(state, peers_file)
-        .map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let known_nodes = NodesFile::known(&home, namespace.name());
+    let files = Files { state, peers: peers_file, known: known_nodes };
+    let disk = Disk::start(files).map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
 
     let identity = Arc::new(Identity::from_seed(&held.identity().seed()));
     let (offered, engines) = engines(config)?;
     let local = local(config, identity, boot, listener.port(), namespace, offered)?;
     let admission = admissions.admission().clone();
-    let node = node_config(config.partition()?, local, admission, boot, durable, wiring, known);
+    let node = node_config(config, local, admission, boot, durable, wiring, known)?;
     let store = Box::new(Held { disk, _identity: held });
     let (wires, sleep) = (Box::new(wires), Box::new(MachineSleep::start()));
     let admissions = Box::new(admissions);
@@ -117,14 +118,14 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     let (offered, engines) = engines(config)?;
     let local = local(config, identity, boot, listener.port(), &namespace, offered)?;
     let mut node = node_config(
-        config.partition()?,
+        config,
         local,
-        Admission { namespace, denied: BTreeSet::new() },
+        Admission::to(namespace),
         boot,
         Durable::default(),
         Wiring::none(),
         Vec::new(),
-    );
+    )?;
     node.advertised = vec![SocketAddr::new(ip, listener.port())];
     let (discovery, store, sleep) =
         (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
@@ -133,21 +134,23 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
 }
 
 fn node_config(
-    partition: Partition,
+    config: &Config,
     local: Local,
     admission: Admission,
     boot: Boot,
     durable: Durable,
     wiring: Wiring,
     known: Vec<(SocketAddr, Origin)>,
-) -> NodeConfig {
+) -> Result<NodeConfig> {
+    let partition = config.partition()?;
     let mut random = [0; 10];
     // An error cannot occur here: `new_boot` has drawn randomness before.
     let _ = getrandom::fill(&mut random);
     let alone = if partition.members_wanted() == 1 { Alone::Forms } else { Alone::Waits };
-    NodeConfig {
+    Ok(NodeConfig {
         local: Arc::new(local),
         admission,
+        trust: config.trust.clone(),
         instance: Advert::instance_of(random),
         durable,
         min_members: partition.members_wanted(),
@@ -158,16 +161,20 @@ fn node_config(
         renew_after: RENEW_AFTER,
         grace: GRACE,
         seeded: seeded(),
-    }
+    })
 }
 
-/// The broken rule that `POTLUCK_DEFECT` names, in a build that has them. A name that is unknown is
-/// a panic: a test must not run without its defect.
+/// The broken rule that `POTLUCK_DEFECT` names, in a build that has them; `POTLUCK_LIES` is the seed
+/// of one that lies. A name that is unknown is a panic: a test must not run without its defect.
 fn seeded() -> Seeded {
     #[cfg(potluck_defects)]
     if let Some(name) = lookup("POTLUCK_DEFECT").filter(|name| !name.is_empty()) {
         let defect = Defect::named(&name.to_string_lossy());
         assert!(defect.is_some(), "POTLUCK_DEFECT names no defect: {}", name.display());
+        if let Some(seed) = lookup("POTLUCK_LIES") {
+            let seed = seed.to_string_lossy().parse().expect("POTLUCK_LIES is no number");
+            crate::driver::lie_by_seed(seed);
+        }
         return defect.into();
     }
     Seeded::NONE
@@ -362,6 +369,10 @@ impl Store for Held {
     fn remember(&mut self, peers: Vec<SocketAddr>) {
         self.disk.remember(peers);
     }
+
+    fn know(&mut self, node: NodeId, name: String) {
+        self.disk.know(node, name);
+    }
 }
 
 /// The store of nodes in memory, whose state ends with the process.
@@ -378,8 +389,7 @@ impl Store for Nowhere {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::NodeId;
-    use crate::partition::RosterProblem;
+    use crate::partition::{Partition, RosterProblem};
 
     async fn refused(partition: Partition) -> Error {
         let config = Config { partition: Some(partition), ..Config::local() };

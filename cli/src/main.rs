@@ -15,6 +15,7 @@ mod invite;
 mod join;
 mod key;
 mod keys;
+mod known;
 mod output;
 mod peer;
 mod picture;
@@ -53,6 +54,7 @@ enum Verb {
     Key(key::Show),
     Keys(keys::Change),
     Deny(deny::Deny),
+    Known(known::Known),
     Demo(demo::Demo),
     /// A node that does what JSON lines on its input say, for tests and demonstrations.
     #[command(hide = true)]
@@ -91,6 +93,7 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Key(key) => key.run(output),
         Verb::Keys(keys) => keys.run(output),
         Verb::Deny(deny) => deny.run(output).await,
+        Verb::Known(known) => known.run(output),
         Verb::Demo(demo) => demo.run(output).await,
         Verb::Peer(_) => Ok(exit::Exit::Done), // taken by main
     }

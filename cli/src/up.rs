@@ -1,15 +1,16 @@
 //! `potluck up`: runs a node in the foreground, to test whether machines find each other.
 
 use crate::args::{Where, Which};
-use crate::document::StatusDocument;
+use crate::document::{StatusDocument, hex};
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
 use crate::status::LOOK;
 use crate::status_socket::StatusSocket;
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use potluck::{
-    Cluster, Config, Keys, Kinship, Partition, State, Status, StatusStream, look_around,
+    Cluster, Config, Event, EventStream, Keys, Kinship, Partition, State, Status, StatusStream,
+    Trust, look_around,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -45,6 +46,20 @@ pub struct Up {
     /// What this node calls itself [default: the host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Which nodes that hold the cluster key are admitted
+    #[arg(long, value_enum, default_value_t = Admits::Key)]
+    trust: Admits,
+}
+
+/// Which nodes that hold the cluster key are admitted.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Admits {
+    /// All of them
+    Key,
+    /// All; those that are met for the first time are told and recorded, see `potluck known`
+    Tofu,
+    /// Those that `potluck known` lists
+    Pinned,
 }
 
 impl Up {
@@ -58,14 +73,17 @@ impl Up {
             _ = interrupt.recv() => return Ok(Exit::Interrupted),
             _ = terminate.recv() => return Ok(Exit::Done),
         }
-        let config = self.config();
+        let mut config = self.config();
         let keys = Keys::of(&config)?;
+        config.trust = self.trust(&keys)?;
         let cluster = Cluster::join_with(config).await?;
+        let newcomers = cluster.events();
         let socket =
             StatusSocket::open(&keys).await.map_err(|why| output.say(&format!("{why:#}"))).ok();
         let exit = tokio::select! {
             ended = watch(&cluster, output) => ended?,
             () = serve(socket.as_ref(), &cluster) => Exit::Failed,
+            () = tell_newcomers(newcomers, output) => Exit::Failed,
             exit = signalled(&mut interrupt, &mut terminate) => exit,
         };
         cluster.leave().await;
@@ -81,6 +99,14 @@ impl Up {
         // This node has no state, so no member should wait for it to sync.
         config.stateless = true;
         config
+    }
+
+    fn trust(&self, keys: &Keys) -> Result<Trust> {
+        Ok(match self.trust {
+            Admits::Key => Trust::KeyHolders,
+            Admits::Tofu => Trust::tofu(),
+            Admits::Pinned => Trust::Pinned(keys.known()?.into_keys().collect()),
+        })
     }
 
     /// Makes sure that there is a cluster key, or fails with the reason why none is made.
@@ -149,6 +175,24 @@ impl Up {
         }
         Ok(())
     }
+}
+
+/// Says who is met for the first time.
+async fn tell_newcomers(mut events: EventStream, output: &Output) {
+    while let Some(event) = events.next().await {
+        if let Event::FirstMet { peer, namesake } = event {
+            let other = match namesake {
+                Some(_) => ", and another node has had that name",
+                None => "",
+            };
+            output.say(&format!(
+                "{peer} is here for the first time{other}. To refuse it: potluck deny {}",
+                hex(peer.node)
+            ));
+        }
+    }
+    // The node has ended, which its status says.
+    std::future::pending::<()>().await;
 }
 
 async fn signalled(interrupt: &mut Signal, terminate: &mut Signal) -> Exit {

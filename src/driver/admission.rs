@@ -3,6 +3,7 @@
 //! Who is admitted to the cluster, which may change while a node runs: a cluster changes its key,
 //! and people deny nodes.
 
+use crate::identity::nodes_file::Nodes;
 use crate::identity::{Namespace, NodeId};
 use std::collections::BTreeSet;
 
@@ -13,6 +14,15 @@ pub struct Admission {
     pub namespace: Namespace,
     /// Nodes that are refused, whatever key they hold.
     pub denied: BTreeSet<NodeId>,
+    /// Nodes that were met before, if that makes a difference.
+    pub known: Nodes,
+}
+
+impl Admission {
+    /// Everybody in this cluster.
+    pub fn to(namespace: Namespace) -> Admission {
+        Admission { namespace, denied: BTreeSet::new(), known: Nodes::new() }
+    }
 }
 
 /// The source of [`Admission`].

@@ -7,7 +7,6 @@ use super::{Admission, Admissions, Doors, NodeConfig};
 use crate::identity::{ClusterKey, ClusterKeys, Namespace, NamespaceName, NodeId};
 use crate::link::MemoryWorld;
 use crate::{Cluster, Context};
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,8 +25,8 @@ struct Board(Arc<Mutex<Option<Admission>>>);
 
 impl Board {
     fn put(&self, keys: &[u8], denied: &[NodeId]) {
-        let admission =
-            Admission { namespace: namespace(keys), denied: denied.iter().copied().collect() };
+        let denied = denied.iter().copied().collect();
+        let admission = Admission { denied, ..Admission::to(namespace(keys)) };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(admission);
     }
 
@@ -70,7 +69,7 @@ async fn join(world: &MemoryWorld, group: &str, n: usize) -> Member {
     let board = Board::default();
     let door = board.clone();
     let adjust = move |node: &mut NodeConfig, doors: &mut Doors| {
-        node.admission = Admission { namespace: namespace(&[OLD]), denied: BTreeSet::new() };
+        node.admission = Admission::to(namespace(&[OLD]));
         node.local.set_psks(node.admission.namespace.psks());
         node.grace = GRACE;
         doors.admissions = Box::new(door);

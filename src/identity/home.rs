@@ -54,7 +54,8 @@ impl Home {
         &self.config
     }
 
-    /// The state directory: `identity.key`, `state-<name>.bin`, `peers-<name>.toml`.
+    /// The state directory: `identity.key`, `state-<name>.bin`, `peers-<name>.toml`,
+    /// `known-<name>.toml`.
     pub fn state_dir(&self) -> &Path {
         &self.state
     }
@@ -87,6 +88,11 @@ impl Home {
     /// The addresses of the last run's peers.
     pub fn peers_path(&self, name: &NamespaceName) -> PathBuf {
         self.state.join(format!("peers-{name}.toml"))
+    }
+
+    /// The nodes that were met.
+    pub fn known_path(&self, name: &NamespaceName) -> PathBuf {
+        self.state.join(format!("known-{name}.toml"))
     }
 }
 

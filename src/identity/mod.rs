@@ -12,9 +12,9 @@
 //! next run needs.
 
 pub mod cluster_key_file;
-pub mod denied_file;
 pub mod home;
 pub mod keystore;
+pub mod nodes_file;
 pub mod peers_file;
 pub mod state_file;
 

@@ -90,10 +90,12 @@ pub enum IdentityProblem {
         /// The fault in its text.
         reason: KeyTextError,
     },
-    /// The file of denied nodes is not a list of node ids.
+    /// The file is not a list of node ids.
     NotAList {
         /// The file.
         path: PathBuf,
+        /// The list it should be.
+        kept: Kept,
     },
     /// Another cluster key is stored under this name; it was not overwritten.
     OtherKeyStored {
@@ -133,6 +135,8 @@ pub enum Kept {
     Peers,
     /// The list of denied nodes.
     Denied,
+    /// The list of nodes that were met.
+    Known,
 }
 
 /// An operation on a file.
@@ -164,7 +168,7 @@ impl IdentityProblem {
             | P::Damaged { path, .. }
             | P::UnknownVersion { path }
             | P::NotAKey { path, .. }
-            | P::NotAList { path }
+            | P::NotAList { path, .. }
             | P::OtherKeyStored { path }
             | P::AllSlotsTaken { path }
             | P::Refused { path, .. } => Some(path),
@@ -186,6 +190,7 @@ impl Kept {
             Kept::State => "Move it away; the node then starts without memory of the last run",
             Kept::Peers => "Move it away; it is only a hint where to look for peers",
             Kept::Denied => "Move it away and deny those nodes again",
+            Kept::Known => "Move it away; every node then counts as met for the first time",
         }
     }
 }
@@ -215,14 +220,14 @@ impl IdentityProblem {
                 write!(f, "others may write to this directory (mode {mode:04o}). Run: chmod go-w {}", path.display())
             }
             P::Empty { kept, .. } => write!(f, "this file is empty. {}", kept.remedy()),
-            P::TooLong { kept, .. } => write!(f, "this file is too long to be what it should be. {}", kept.remedy()),
+            P::TooLong { kept, .. } => write!(f, "this file is or would be too long. {}", kept.remedy()),
             P::Truncated { kept, .. } => write!(f, "this file ends too early. {}", kept.remedy()),
             P::Damaged { kept, .. } => write!(f, "this file is damaged, its checksum does not match. {}", kept.remedy()),
             P::UnknownVersion { .. } => {
                 f.write_str("this file was written by another version of potluck. Run that version, or move it away")
             }
             P::NotAKey { reason, .. } => write!(f, "{reason}"),
-            P::NotAList { .. } => f.write_str("this is not a list of denied nodes, a line like <node id> = \"name\" for each. Correct it, or move it away and deny those nodes again"),
+            P::NotAList { kept, .. } => write!(f, "this is not a list of nodes, a line like <node id> = \"name\" for each. Correct it. Or: {}", kept.remedy()),
             P::NotAKeyVariable { variable, reason } => write!(f, "{variable}: {reason}"),
             P::OtherKeyStored { .. } => {
                 f.write_str("a different cluster key is stored here. Use another namespace name, or ask for it to be replaced")

@@ -110,15 +110,15 @@ impl<'a> Initiator<'a> {
     ///
     /// # Errors
     /// [`Refusal::WrongKey`] if the message is not authentic, [`Refusal::WeakPoint`], an error of
-    /// the peer's introduction, [`Refusal::WrongRank`] or [`Refusal::Denied`]. Then no third
-    /// message exists, so a wrong peer does not learn this node's identity.
+    /// the peer's introduction, [`Refusal::WrongRank`], [`Refusal::Denied`] or
+    /// [`Refusal::NotPinned`]. Then no third message exists, so a wrong peer does not learn this node's identity.
     pub fn conclude(mut self, message2: &[u8; MESSAGE2_BYTES]) -> Result<Conclusion, Refusal> {
         let peer = self.end.hear(message2, Role::Responder, Refusal::WrongKey)?;
         if !contributes(&message2[..32]) {
             return Err(Refusal::WeakPoint);
         }
         let verdict = self.end.judge(&peer);
-        if let Err(silent @ (Refusal::WrongRank | Refusal::Denied)) = verdict {
+        if let Err(silent @ (Refusal::WrongRank | Refusal::Denied | Refusal::NotPinned)) = verdict {
             return Err(silent);
         }
         let mut message3 = [0; MESSAGE3_BYTES];
@@ -218,8 +218,8 @@ impl End<'_> {
             Err(Refusal::SelfDial)
         } else if peer.id.node == me.node {
             Err(Refusal::DuplicateIdentity)
-        } else if self.local.denies(peer.id.node) {
-            Err(Refusal::Denied)
+        } else if let Err(refusal) = self.local.admits(peer.id.node) {
+            Err(refusal)
         } else if peer.partition != self.local.hello.partition {
             Err(Refusal::OtherPartition)
         } else if self.terms.expect.is_some_and(|expected| expected != peer.id) {
@@ -467,6 +467,22 @@ mod tests {
         assert_eq!(seen.1, Some(Refusal::Denied));
         a.set_denied(BTreeSet::new());
         assert_eq!(refusals(run((&b, control()), (&a, control()), |_, _| ())), (None, None));
+    }
+
+    #[test]
+    fn who_is_not_pinned_is_refused_and_learns_nothing() {
+        let (a, b, c) = (local(1, 1, 7), local(2, 2, 7), local(3, 3, 7));
+        a.pin([b.hello.id.node].into());
+        assert_eq!(refusals(run((&a, control()), (&b, control()), |_, _| ())), (None, None));
+        let mut messages = 0;
+        let seen = refusals(run((&a, control()), (&c, control()), |_, _| messages += 1));
+        assert_eq!(seen, (Some(Refusal::NotPinned), Some(Refusal::Closed)));
+        assert_eq!(messages, 2, "the third message tells who this node is");
+        let seen = refusals(run((&c, control()), (&a, control()), |_, _| ()));
+        assert_eq!(seen.1, Some(Refusal::NotPinned));
+        a.set_denied([b.hello.id.node].into());
+        let seen = refusals(run((&b, control()), (&a, control()), |_, _| ()));
+        assert_eq!(seen.1, Some(Refusal::Denied), "to deny goes before to pin");
     }
 
     #[test]

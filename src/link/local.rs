@@ -4,6 +4,7 @@
 
 use super::handshake::Terms;
 use super::hello::{Hello, Wire};
+use super::refusal::Refusal;
 use crate::identity::{Identity, NodeId};
 use sha2::{Digest, Sha256};
 use snow::params::DHChoice;
@@ -21,10 +22,19 @@ pub struct Local {
     /// The introduction; its `wire` and `endpoints` are replaced for each link.
     pub hello: Hello,
     trusted: RwLock<BTreeSet<IpAddr>>,
-    denied: RwLock<BTreeSet<NodeId>>,
+    admits: RwLock<Admits>,
     psks: RwLock<Arc<[Psk]>>,
     pub(super) static_private: Zeroizing<[u8; 32]>,
     pub(super) static_public: [u8; 32],
+}
+
+/// Which nodes are admitted, whatever else they prove.
+#[derive(Default)]
+struct Admits {
+    /// Never these.
+    denied: BTreeSet<NodeId>,
+    /// If there is such a set, only these.
+    pinned: Option<BTreeSet<NodeId>>,
 }
 
 /// A pre-shared key of handshakes.
@@ -52,8 +62,8 @@ impl Local {
         hello.id.node = identity.id();
         let static_public = public_of(&static_private);
         let psks = RwLock::new(psks.into_iter().map(Psk::of).collect());
-        let (trusted, denied) = (RwLock::default(), RwLock::default());
-        Local { identity, hello, trusted, denied, psks, static_private, static_public }
+        let (trusted, admits) = (RwLock::default(), RwLock::default());
+        Local { identity, hello, trusted, admits, psks, static_private, static_public }
     }
 
     /// Replaces the pre-shared keys. Existing links do not change.
@@ -75,12 +85,27 @@ impl Local {
     /// Replaces the set of nodes that are refused, whatever key they hold; initially empty.
     /// Existing links do not change.
     pub fn set_denied(&self, denied: BTreeSet<NodeId>) {
-        *self.denied.write().unwrap_or_else(PoisonError::into_inner) = denied;
+        self.admits.write().unwrap_or_else(PoisonError::into_inner).denied = denied;
     }
 
-    /// Whether this node is refused.
-    pub fn denies(&self, node: NodeId) -> bool {
-        self.denied.read().unwrap_or_else(PoisonError::into_inner).contains(&node)
+    /// From now on only these nodes are admitted, as far as they are not denied. Initially all are.
+    pub fn pin(&self, nodes: BTreeSet<NodeId>) {
+        self.admits.write().unwrap_or_else(PoisonError::into_inner).pinned = Some(nodes);
+    }
+
+    /// Whether this node is admitted.
+    ///
+    /// # Errors
+    /// [`Refusal::Denied`] or [`Refusal::NotPinned`].
+    pub fn admits(&self, node: NodeId) -> Result<(), Refusal> {
+        let admits = self.admits.read().unwrap_or_else(PoisonError::into_inner);
+        if admits.denied.contains(&node) {
+            Err(Refusal::Denied)
+        } else if admits.pinned.as_ref().is_some_and(|pinned| !pinned.contains(&node)) {
+            Err(Refusal::NotPinned)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether this node trusts the wire of its own address `ip`.
@@ -103,8 +128,7 @@ impl Local {
 
 impl Psk {
     fn of(bytes: Zeroizing<[u8; 32]>) -> Psk {
-        let hash =
-            Sha256::new_with_prefix(b"potluck/1/psk number").chain_update(&*bytes).finalize();
+        let hash = Sha256::new_with_prefix(b"potluck/1/psk number").chain_update(*bytes).finalize();
         let number = hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
         Psk { bytes, number: PskNumber(number) }
     }

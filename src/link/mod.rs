@@ -45,13 +45,11 @@ pub use preamble::{DataAsk, Preamble, Purpose};
 pub use processor::quick_suite;
 pub use refusal::Refusal;
 pub use session::Session;
-#[cfg(test)]
-pub use suite::Suite;
 pub use tcp::{Bind, TcpNet};
 #[cfg(test)]
 pub use twin::data_pair;
 
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub use {
     frame::FrameReader,
     handshake::{Initiator, MESSAGE1_BYTES, Responder, Terms},

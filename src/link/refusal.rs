@@ -40,6 +40,10 @@ pub enum Refusal {
     OtherPartition,
     /// The peer is on this node's list of denied nodes.
     Denied,
+    /// The peer is none of the nodes to which this one is pinned.
+    NotPinned,
+    /// The peer is met for the first time, and the program does not admit it.
+    Unwelcome,
     /// The peer asked for a data link of a View, or of ranks, that this node has no part in.
     UnknownView,
     /// The peer is not the member that the link is meant for.
@@ -90,6 +94,8 @@ impl Refusal {
                 "the peer has another rule for a cut network; set the same partition with the same roster on all nodes"
             }
             Refusal::Denied => "this node is told to deny the peer",
+            Refusal::NotPinned => "the peer is none of the nodes that this one is told to admit",
+            Refusal::Unwelcome => "this program does not admit a peer that it has not met before",
             Refusal::UnknownView => {
                 "the peer asked for a data link of a view that this node has no part in"
             }

@@ -27,7 +27,7 @@ pub use seeker::{Found, Hints, seek};
 pub use talk::{Terms, Visit};
 pub use window::{InvitationEnd, Window};
 
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub use exchange::{
     CONFIRMATION_BYTES, ELEMENT_BYTES, Inviter, Joiner, RECEIPT_BYTES, WELCOME_BYTES,
 };

@@ -58,6 +58,7 @@ pub fn happened(event: &Event) -> Value {
         Event::Lost { peer, why } => ("lost", Some(peer), Some(why.to_string())),
         Event::Quarantined { peer, .. } => ("quarantined", Some(peer), None),
         Event::Woke => ("woke", None, None),
+        Event::FirstMet { peer, .. } => ("first-met", Some(peer), None),
         Event::Duplicate(who) => ("duplicate", Some(who), None),
         Event::OneWay(who) => ("one-way", Some(who), None),
         Event::PathChanged { peer, interface } => {

@@ -35,6 +35,11 @@ fn main() {
         rotation::denied_while_nodes_run,
     );
     suite.test_needing(
+        "up: two that know each other admit no other holder of the key",
+        &[Need::Lab],
+        rotation::known_and_pinned,
+    );
+    suite.test_needing(
         "up: the first machine makes a key and says why it is alone",
         &[Need::Lab],
         nodes::first_machine,

@@ -152,3 +152,46 @@ pub fn denied_while_nodes_run() -> Result<()> {
     }
     Ok(())
 }
+
+/// Two machines learn whom they know, and then admit nobody else who has the key.
+pub fn known_and_pinned() -> Result<()> {
+    let network = Network::machines(3)?;
+    for name in ["ada", "bob", "eve"] {
+        told(&network.home(name), &["join"], KEY)?;
+    }
+    let both = [("n1", "ada"), ("n2", "bob")];
+    let start = |trust: &str| -> Result<Vec<Child>> {
+        let one = |(machine, name): (&str, &str)| {
+            let arguments = ["up", "--json", "--name", name, "--trust", trust];
+            Child::spawn(&mut network.command(machine, name, &arguments))
+        };
+        both.into_iter().map(one).collect()
+    };
+    let mut nodes = start("tofu")?;
+    for node in &mut nodes {
+        node.wait_for_line(|line| members(line) == ["ada", "bob"], SOON)?;
+    }
+    for mut node in nodes {
+        ensure!(node.stderr().iter().any(|line| line.contains("for the first time")), "not told");
+        node.terminate()?;
+        ensure!(node.wait(SOON)?.success());
+    }
+    for (name, other) in [("ada", "bob"), ("bob", "ada")] {
+        let known = told(&network.home(name), &["known", "--json"], "")?.json(0)?;
+        let listed = known["known"].as_array().map_or(0, Vec::len);
+        ensure!(listed == 1 && known["known"][0]["name"] == other, "{known}");
+    }
+    let mut nodes = start("pinned")?;
+    let mut eve = up(&network, "n3", "eve")?;
+    for node in &mut nodes {
+        node.wait_for_line(|line| members(line) == ["ada", "bob"], SOON)?;
+    }
+    // Refused again and again, and never in.
+    let alone = event(&mut eve, "alone")?;
+    ensure!(alone["reasons"].to_string().contains("they refuse this one"), "{alone}");
+    let has_met = |node: &Child| node.stdout().iter().any(|line| members(line).len() > 2);
+    ensure!(!nodes.iter().any(has_met), "a thief of the key was admitted");
+    let forget = told(&network.home("ada"), &["known", "--json", "--forget", "bob"], "")?;
+    ensure!(forget.json(0)?["changed"] == true, "{forget:?}");
+    Ok(())
+}

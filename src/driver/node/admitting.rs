@@ -9,9 +9,12 @@
 use super::Node;
 use crate::driver::admission::{Admission, Admissions};
 use crate::election::Input;
+use crate::events::Who;
+use crate::identity::nodes_file::NODES_MAX;
 use crate::identity::{MemberId, Namespace, NodeId};
-use crate::link::Session;
+use crate::link::{Hello, Refusal, Session};
 use crate::trace;
+use crate::trust::{Newcomer, Trust};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -46,11 +49,39 @@ impl Node {
         std::mem::take(&mut self.admitting.has_new_advert)
     }
 
-    /// Whether a peer is still admitted whose handshake may have begun before the last change.
-    pub(super) fn is_admitted(&self, session: &Session) -> bool {
+    /// Whether a peer is admitted that has proved the cluster key and its identity. Its handshake may
+    /// have begun before the last change.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(super) fn admit(&mut self, session: &Session) -> Result<(), Refusal> {
         let local = &self.config.local;
+        local.admits(session.peer.id.node)?;
         let renews = self.admitting.ends_at.is_some();
-        !local.denies(session.peer.id.node) && (renews || local.accepts(session.psk))
+        if !renews && !local.accepts(session.psk) {
+            return Err(Refusal::WrongKey);
+        }
+        self.admit_newcomer(&session.peer)
+    }
+
+    fn admit_newcomer(&mut self, peer: &Hello) -> Result<(), Refusal> {
+        let Trust::Tofu(on_new) = &self.config.trust else { return Ok(()) };
+        let (node, name) = (peer.id.node, peer.name.clone());
+        let known = &mut self.config.admission.known;
+        if known.contains_key(&node) {
+            return Ok(());
+        }
+        let namesake = known.iter().find(|(_, of)| *of == name.as_str()).map(|(node, _)| *node);
+        let has_room = known.len() < NODES_MAX;
+        if !has_room || !on_new.admits(&Newcomer { node, name: name.clone(), namesake }) {
+            trace::warn!(%node, %name, has_room, "a node that was met for the first time is refused");
+            return Err(Refusal::Unwelcome);
+        }
+        known.insert(node, name.as_str().to_owned());
+        self.store.know(node, name.as_str().to_owned());
+        let peer = Who { node, name: Some(name) };
+        self.announce_event(crate::events::Event::FirstMet { peer, namesake });
+        Ok(())
     }
 
     /// Looks whether somebody else is admitted now, and acts on it.
@@ -64,7 +95,7 @@ impl Node {
         self.admitting.look_at = now + LOOK;
         let Some(admission) = self.admitting.door.look() else { return };
         let before = std::mem::replace(&mut self.config.admission, admission.clone());
-        let Admission { namespace, denied } = admission;
+        let Admission { namespace, denied, .. } = admission;
         if denied != before.denied {
             self.deny(denied);
         }
@@ -75,11 +106,14 @@ impl Node {
 
     fn deny(&mut self, denied: BTreeSet<NodeId>) {
         trace::info!(nodes = denied.len(), "the list of denied nodes has changed");
-        let is_linked = |id: &MemberId| denied.contains(&id.node);
-        let linked: Vec<MemberId> =
-            self.peers.iter().map(|(id, _)| *id).filter(is_linked).collect();
+        // A member of the View may be without a link at this moment.
+        let members = self.envelope.iter().flat_map(|e| e.view().members.iter().map(|m| m.id));
+        let here: BTreeSet<MemberId> = members
+            .chain(self.peers.iter().map(|(id, _)| *id))
+            .filter(|id| denied.contains(&id.node) && *id != self.me)
+            .collect();
         self.config.local.set_denied(denied);
-        for member in linked {
+        for member in here {
             trace::info!(peer = %member, "a denied node loses its link");
             self.turn_away(member);
         }
