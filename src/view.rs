@@ -9,12 +9,14 @@
 
 mod committed_op;
 mod disputed_op;
+mod lane_set;
 mod op_id;
 mod op_set;
 mod rank_set;
 
 pub use committed_op::CommittedOp;
 pub use disputed_op::DisputedOp;
+pub use lane_set::LaneSet;
 pub use op_id::{Lane, OpId, PARTS_MAX};
 pub use op_set::OpSet;
 pub use rank_set::RankSet;

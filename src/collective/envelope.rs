@@ -219,6 +219,7 @@ impl Envelope {
     /// Decides how a sync in this lane proceeds for a member with this state. Makes room in `state`
     /// for a result that is kept.
     pub fn sync_due(&self, lane: Lane, state: &mut Vec<u8>) -> SyncDue {
+        self.lock().ledger.note_state(lane);
         let mut lack = None;
         let mut has_room =
             |bytes| self.pool.room_for(state, bytes).map_err(|short| lack = Some(short)).is_ok();

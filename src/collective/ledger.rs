@@ -41,7 +41,8 @@ pub(crate) use bounds::Bounds as LedgerBounds;
 use super::lanes::Lanes;
 use super::revision::REVISION_UNKNOWN;
 use super::{
-    AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote,
+    AbortCause, AbortReason, Call, Closing, Descriptor, Kind, LaneStates, Mode, OpBody, Outcome,
+    Vote,
 };
 use crate::defect::{Defect, Seeded};
 use crate::view::{
@@ -69,6 +70,7 @@ pub struct Ledger {
     began_synced: bool,
     /// If they did not: lanes in which this member has called anything but a sync.
     worked: Lanes<()>,
+    states: LaneStates,
     committed: OpSet,
     /// The next number of each lane that this member has used.
     numbers: Lanes<u64>,
@@ -131,6 +133,7 @@ impl Ledger {
             synced: view.in_sync(),
             began_synced: view.in_sync(),
             worked: Lanes::default(),
+            states: LaneStates::default(),
             committed: OpSet::default(),
             numbers: Lanes::default(),
             entries: BTreeMap::new(),
@@ -179,6 +182,11 @@ impl Ledger {
         !self.began_synced && self.worked.get(lane).is_none()
     }
 
+    /// The program syncs a state in this lane.
+    pub fn note_state(&mut self, lane: Lane) {
+        self.states.stateful.insert(lane);
+    }
+
     /// The number of operations committed here so far, without messages and best-effort calls.
     pub fn committed(&self) -> u64 {
         self.committed.len()
@@ -217,6 +225,9 @@ impl Ledger {
         }
         let op = OpId { lane, number: self.next_in(lane) };
         self.numbers.set(lane, op.number + 1);
+        if matches!(call.kind, Kind::Sync { .. }) {
+            self.note_state(lane);
+        }
         if !self.began_synced && lane.ends().is_none() && !matches!(call.kind, Kind::Sync { .. }) {
             self.worked.set(lane, ());
         }
@@ -411,6 +422,9 @@ impl Ledger {
             return Err(Misbehaviour);
         }
         self.admit(from, op)?;
+        if matches!(descriptor.call.kind, Kind::Sync { .. }) {
+            self.note_state(op.lane);
+        }
         let me = self.me;
         let Some(entry) = self.entries.get_mut(&op) else {
             self.refuse_finished(op);
@@ -474,6 +488,7 @@ impl Ledger {
                 .filter_map(|(op, e)| e.listed(*op, self.me, self.seeded))
                 .collect(),
             committed: self.committed,
+            lanes: self.states.clone(),
         }
     }
 
@@ -619,6 +634,9 @@ impl Ledger {
                 self.committed.insert(CommittedOp { op, digest });
             }
             self.synced |= is_sync;
+            if is_sync && held.is_some() {
+                self.states.caught_up.insert(op.lane);
+            }
         }
         if called {
             self.effects.push(LedgerEffect::Resolved(op, outcome));

@@ -93,7 +93,8 @@ pub use schedule::Then;
 pub use schedule::Unfit;
 pub use staging::{Block, Pool, Staging};
 pub use vote::{
-    AbortCause, AbortReason, Closing, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote,
+    AbortCause, AbortReason, Closing, LaneStates, Listed, Mismatch, OpBody, OpMessage, Outcome,
+    Status, Vote,
 };
 
 use crate::engine::EngineKind;

@@ -3,7 +3,7 @@
 //! Messages between members about operations, and the outcome of an operation.
 
 use super::{Call, Descriptor, Enclosed, EngineFault, Kind, OutOfMemory};
-use crate::view::{Lane, OPS_LISTED_MAX, OpId, OpSet, Rank, ViewDigest};
+use crate::view::{Lane, LaneSet, OPS_LISTED_MAX, OpId, OpSet, Rank, ViewDigest};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
 use std::sync::Arc;
 
@@ -114,6 +114,22 @@ pub struct Closing {
     pub ops: Vec<Listed>,
     /// The operations committed here, without messages and best-effort calls.
     pub committed: OpSet,
+    /// The states of its lanes.
+    pub lanes: LaneStates,
+}
+
+/// A member's report about the states that its program keeps, one for each lane in which it syncs.
+///
+/// A sync brings the state of its own lane only. A member that came into its View without the common
+/// history, and that has not synced every lane which has a state, is on that history and does not
+/// hold all that it should. The next View counts it as not in sync, so that all lanes sync again, if
+/// any other member holds everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct LaneStates {
+    /// Lanes in which this program, or that of another member of the View, has called a sync.
+    pub stateful: LaneSet,
+    /// Lanes whose sync has committed here.
+    pub caught_up: LaneSet,
 }
 
 /// The status of an operation on one member.
@@ -179,6 +195,19 @@ impl OpBody {
     fn may_enclose(&self) -> bool {
         let OpBody::Describe(descriptor) = self else { return false };
         !matches!(descriptor.call.kind, Kind::Barrier | Kind::Sync { .. } | Kind::Step { .. })
+    }
+}
+
+impl Encode for LaneStates {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.stateful.encode(out);
+        self.caught_up.encode(out);
+    }
+}
+
+impl Decode for LaneStates {
+    fn decode(r: &mut Reader<'_>) -> Result<LaneStates, Malformed> {
+        Ok(LaneStates { stateful: LaneSet::decode(r)?, caught_up: LaneSet::decode(r)? })
     }
 }
 

@@ -3,10 +3,9 @@
 //! The outcome of calls whose driver ends suddenly or loses its disk.
 
 use super::testing::{PATIENCE, begin, decided, view_of};
-use super::{Disk, Store};
+use super::{Disk, Files, Store};
 use crate::collective::Outcome;
 use crate::driver::{self, Handles};
-use crate::identity::peers_file::PeersFile;
 use crate::identity::scratch::Scratch;
 use crate::identity::state_file::StateFile;
 use crate::{Builder, Config};
@@ -66,8 +65,8 @@ async fn who_waits_for_its_disk_gives_its_calls_up_and_comes_back_when_that_is_w
     let scratch = Scratch::new();
     let (folder, away) = (scratch.path().join("state"), scratch.path().join("away"));
     std::fs::create_dir(&folder).expect("made");
-    let peers = PeersFile::at(scratch.path().join("peers.toml"));
-    let disk = Disk::start(StateFile::at(folder.join("state-x.bin")), peers).expect("a thread");
+    let files = Files::with(StateFile::at(folder.join("state-x.bin")), scratch.path());
+    let disk = Disk::start(files).expect("a thread");
     let mut a = node("full-disk", "a", whole()).await;
     let mut b = node("full-disk", "b", Box::new(disk)).await;
     let mut c = node("full-disk", "c", whole()).await;

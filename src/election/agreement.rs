@@ -24,7 +24,7 @@ use crate::engine::{EngineKind, Engines};
 use crate::identity::MemberId;
 use crate::partition::Partition;
 use crate::topology::Arrangement;
-use crate::view::{Ballot, History, Rank, View, ViewDigest, ViewId};
+use crate::view::{Ballot, History, LaneSet, Rank, View, ViewDigest, ViewId};
 use proposal::Proposal;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -94,6 +94,11 @@ pub(super) struct Agreement {
     installed_id: Option<ViewId>,
     /// The report made when the installed View was frozen; `None` while it runs.
     closing: Option<Closing>,
+    /// Lanes in which programs sync, as this member has seen in all its Views.
+    stateful: LaneSet,
+    /// Since this member came into a View without the common history, and until it has synced all of
+    /// these lanes: those that it has.
+    catching_up: Option<LaneSet>,
     /// Set when open operations of the installed View ended here as indeterminate: the ballot
     /// promised at that time. Views of ballots up to it may rely on results that this member has
     /// given up, so it neither accepts nor installs them.
@@ -120,6 +125,8 @@ impl Agreement {
             installed: None,
             installed_id: None,
             closing: None,
+            stateful: LaneSet::default(),
+            catching_up: None,
             cut_off: None,
             base: None,
             proposal: None,
@@ -317,8 +324,8 @@ impl Agreement {
             effects.push(Effect::Send(from, Message::Nack(ballot, self.durable.promised)));
             return;
         }
+        self.freeze(around);
         let promise = Promise {
-            closing: self.freeze(around),
             accepted: self.durable.accepted.clone(),
             accepted_here: self.rank_in(self.accepted_here.as_deref()),
             is_late: self.late_view().is_some(),
@@ -486,6 +493,7 @@ impl Agreement {
         let decides =
             if prev.is_some() && view.parent == prev { Decides::Parent } else { Decides::Nothing };
         self.base = self.history_in(&view);
+        self.catching_up = self.still_to_catch_up(&view);
         self.closing = None;
         self.cut_off = None;
         self.installed_id = Some(view.id());
@@ -519,16 +527,38 @@ impl Agreement {
             rank: self.rank_in(self.installed.as_deref()),
             base: self.base,
             common: self.installed.as_ref().and_then(|view| view.history),
-            closing: self.closing.clone().unwrap_or_default(),
+            closing: self.with_all_lanes(self.closing.clone().unwrap_or_default()),
             cut_off: self.cut_off.is_some(),
             accepted: None,
             accepted_here: None,
             is_late: false,
             if_installed: None,
+            is_behind: self.catching_up.is_some(),
             name: self.applicant.name.clone(),
             stateless: self.applicant.stateless,
             engines: self.applicant.engines,
         }
+    }
+
+    /// A report on the installed View with the lanes of earlier ones.
+    fn with_all_lanes(&self, mut closing: Closing) -> Closing {
+        closing.lanes.stateful.extend(&self.stateful);
+        if let Some(caught_up) = &self.catching_up {
+            closing.lanes.caught_up.extend(caught_up);
+        }
+        closing
+    }
+
+    /// The lanes that this member has synced since it came without the common history, once it has
+    /// installed `view`; `None` if it lacks no state.
+    fn still_to_catch_up(&self, view: &View) -> Option<LaneSet> {
+        let member = view.rank_of(self.me).and_then(|rank| view.member(rank));
+        if !view.in_sync() && member.is_some_and(|member| !member.in_sync) {
+            return Some(LaneSet::default());
+        }
+        let promise = self.promise();
+        let lacks = standing::lacks_a_state(&promise, &view.committed, &self.stateful);
+        lacks.then_some(promise.closing.lanes.caught_up)
     }
 
     fn rank_in(&self, view: Option<&View>) -> Option<Rank> {
@@ -537,7 +567,9 @@ impl Agreement {
 
     fn freeze(&mut self, around: &mut dyn Surroundings) -> Closing {
         let Some(id) = self.installed_id else { return Closing::default() };
-        self.closing.get_or_insert_with(|| around.freeze(id.digest)).clone()
+        let closing = self.closing.get_or_insert_with(|| around.freeze(id.digest));
+        self.stateful.extend(&closing.lanes.stateful);
+        closing.clone()
     }
 
     /// Makes the state durable; the reply is held back until then.

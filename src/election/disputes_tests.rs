@@ -13,7 +13,7 @@ use crate::defect::Seeded;
 use crate::engine::Engines;
 use crate::identity::{MemberId, Name};
 use crate::view::testing::{member_id, view_of};
-use crate::view::{Lane, OpId, OpSet, Rank, View};
+use crate::view::{Lane, OpId, Rank, View};
 use std::collections::BTreeMap;
 
 const SUM: Call = Call {
@@ -83,6 +83,7 @@ fn promise(view: &View, rank: Rank, closing: Closing) -> Promise {
         accepted_here: None,
         is_late: false,
         if_installed: None,
+        is_behind: false,
         name: Name::from_lossy("x"),
         stateless: false,
         engines: Engines::NATIVE,
@@ -118,7 +119,7 @@ fn resolved(ledger: &mut Ledger) -> Option<Outcome> {
 }
 
 fn listed(status: Status) -> Closing {
-    Closing { ops: vec![Listed { op: OP, status, is_sync: false }], committed: OpSet::default() }
+    Closing { ops: vec![Listed { op: OP, status, is_sync: false }], ..Closing::default() }
 }
 
 /// Whether two members that go on may end an operation so.

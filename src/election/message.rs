@@ -2,7 +2,7 @@
 //!
 //! The messages of a control link and their wire format.
 
-use crate::collective::{Closing, Listed, OpMessage, PlanMessage, Post};
+use crate::collective::{Closing, LaneStates, Listed, OpMessage, PlanMessage, Post};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name};
 use crate::relay::RelayFrame;
@@ -143,6 +143,8 @@ pub struct Promise {
     pub if_installed: Option<History>,
     /// Its display name.
     pub name: Name,
+    /// It came into `prev` without the history that the View had.
+    pub is_behind: bool,
     /// It has no state to keep in sync.
     pub stateless: bool,
     /// The engines it offers for the next View.
@@ -221,12 +223,12 @@ impl Encode for Promise {
         put_option(out, self.common.as_ref());
         put_list(out, &self.closing.ops);
         self.closing.committed.encode(out);
+        self.closing.lanes.encode(out);
         put_option(out, self.accepted.as_ref());
         put_option(out, self.accepted_here.as_ref());
         put_option(out, self.if_installed.as_ref());
-        out.push(
-            u8::from(self.stateless) | u8::from(self.cut_off) << 1 | u8::from(self.is_late) << 2,
-        );
+        let bits = [self.stateless, self.cut_off, self.is_late, self.is_behind];
+        out.push(bits.into_iter().zip(0..).map(|(bit, place)| u8::from(bit) << place).sum());
         self.name.encode(out);
         self.engines.encode(out);
     }
@@ -235,13 +237,17 @@ impl Encode for Promise {
 impl Decode for Promise {
     fn decode(r: &mut Reader<'_>) -> Result<Promise, Malformed> {
         let (prev, rank, base, common) = (r.option()?, r.option()?, r.option()?, r.option()?);
-        let closing =
-            Closing { ops: r.list::<Listed>(OPS_LISTED_MAX)?, committed: OpSet::decode(r)? };
-        let (accepted, accepted_here, if_installed) = (r.option()?, r.option()?, r.option()?);
-        let (stateless, cut_off, is_late) = match r.u8()? {
-            bits @ 0..=7 => (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0),
-            _ => return Err(Malformed::UnknownTag),
+        let closing = Closing {
+            ops: r.list::<Listed>(OPS_LISTED_MAX)?,
+            committed: OpSet::decode(r)?,
+            lanes: LaneStates::decode(r)?,
         };
+        let (accepted, accepted_here, if_installed) = (r.option()?, r.option()?, r.option()?);
+        let bits = r.u8()?;
+        if bits > 15 {
+            return Err(Malformed::UnknownTag);
+        }
+        let [stateless, cut_off, is_late, is_behind] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
         let (name, engines) = (Name::decode(r)?, Engines::decode(r)?);
         Ok(Promise {
             prev,
@@ -255,6 +261,7 @@ impl Decode for Promise {
             is_late,
             if_installed,
             name,
+            is_behind,
             stateless,
             engines,
         })
@@ -404,8 +411,14 @@ mod tests {
     use crate::relay::{Circuit, RelayBody};
     use crate::topology::RateStep;
     use crate::view::testing::{member_id, view_of};
-    use crate::view::{Lane, OPS_DECIDED_MAX, OpId};
+    use crate::view::{Lane, LaneSet, OPS_DECIDED_MAX, OpId};
     use crate::wire::testing::assert_codec;
+
+    fn many_lanes() -> LaneStates {
+        let mut stateful = LaneSet::default();
+        (0..100).for_each(|tag| stateful.insert(Lane::tagged(tag)));
+        LaneStates { caught_up: stateful.clone(), stateful }
+    }
 
     #[test]
     fn every_message_survives_the_wire() {
@@ -421,6 +434,7 @@ mod tests {
             closing: Closing {
                 ops: vec![Listed { op, status: Status::Done(3), is_sync: false }],
                 committed,
+                lanes: many_lanes(),
             },
             cut_off: true,
             accepted: Some(Accepted {
@@ -432,6 +446,7 @@ mod tests {
             accepted_here: Some(Rank(1)),
             is_late: true,
             if_installed: Some(History { ops: 5, lineage: [3; 32] }),
+            is_behind: true,
             name: Name::from_lossy("mini"),
             stateless: true,
             engines: Engines::GLOO,
@@ -512,6 +527,7 @@ mod tests {
             closing: Closing {
                 ops: ops.iter().take(OPS_LISTED_MAX).map(listed).collect(),
                 committed: OpSet::default(),
+                lanes: many_lanes(),
             },
             cut_off: true,
             accepted: Some(Accepted {
@@ -523,6 +539,7 @@ mod tests {
             accepted_here: Some(Rank(1)),
             is_late: true,
             if_installed: Some(History { ops: 5, lineage: [3; 32] }),
+            is_behind: true,
             name: Name::from_lossy("x"),
             stateless: false,
             engines: Engines::GLOO,

@@ -7,7 +7,9 @@ use super::message::{Accepted, Promise};
 use crate::collective::{Closing, Listed, Status};
 use crate::defect::{Defect, Seeded};
 use crate::identity::MemberId;
-use crate::view::{CommittedOp, DisputedOp, History, MEMBERS_MAX, OpId, OpSet, Rank, ViewId};
+use crate::view::{
+    CommittedOp, DisputedOp, History, LaneSet, MEMBERS_MAX, OpId, OpSet, Rank, ViewId,
+};
 use crate::wire::{Encode, put_option};
 use sha2::{Digest, Sha256};
 use std::cmp::Reverse;
@@ -43,8 +45,38 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> St
         .map(|(id, p)| (*id, history_after(*id, p, (tip, &committed), seeded)))
         .collect();
     let history = winner(&effective, seeded);
-    let in_sync = effective.into_iter().filter(|(_, h)| *h == history).map(|(id, _)| id).collect();
+    let mut in_sync: BTreeSet<MemberId> =
+        effective.into_iter().filter(|(_, h)| *h == history).map(|(id, _)| id).collect();
+    let mut stateful = LaneSet::default();
+    promises.values().for_each(|p| stateful.extend(&p.closing.lanes.stateful));
+    let is_whole = |id: &MemberId| {
+        promises.get(id).is_some_and(|promise| !lacks_a_state(promise, &committed, &stateful))
+    };
+    if in_sync.iter().any(is_whole) {
+        in_sync.retain(is_whole);
+    } else if let Some(source) = in_sync.iter().max_by_key(|id| {
+        // Nobody has everything: one of those that have the most.
+        (promises.get(id).map_or(0, |p| p.closing.lanes.caught_up.len()), Reverse(**id))
+    }) {
+        in_sync = BTreeSet::from([*source]);
+    }
     Standing { tip, committed, disputed, history, in_sync }
+}
+
+/// Whether a member came into its View without the common history and has not synced all of these
+/// lanes, see [`LaneStates`](crate::collective::LaneStates).
+pub(super) fn lacks_a_state(
+    promise: &Promise,
+    committed: &[CommittedOp],
+    stateful: &LaneSet,
+) -> bool {
+    let mut caught_up = promise.closing.lanes.caught_up.clone();
+    let is_synced = |c: &&CommittedOp| {
+        let listed = listed(promise, c.op);
+        listed.is_some_and(|l| l.is_sync && l.status == Status::Done(c.digest))
+    };
+    committed.iter().filter(is_synced).for_each(|c| caught_up.insert(c.op.lane));
+    promise.is_behind && !promise.stateless && !stateful.is_within(&caught_up)
 }
 
 /// What becomes of the tip's open operations. One that is in neither list is aborted.
@@ -315,6 +347,7 @@ fn winner(effective: &BTreeMap<MemberId, Option<History>>, seeded: Seeded) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collective::LaneStates;
     use crate::engine::Engines;
     use crate::identity::Name;
     use crate::view::testing::{member_id, view_of};
@@ -342,6 +375,7 @@ mod tests {
             accepted_here: None,
             is_late: false,
             if_installed: None,
+            is_behind: false,
             name: Name::from_lossy("x"),
             stateless: false,
             engines: Engines::NATIVE,
@@ -351,11 +385,7 @@ mod tests {
     fn in_view(view: &View, status: Option<Status>) -> Promise {
         let ops =
             status.into_iter().map(|status| Listed { op: OP, status, is_sync: false }).collect();
-        Promise {
-            prev: Some(view.id()),
-            closing: Closing { ops, committed: OpSet::default() },
-            ..fresh()
-        }
+        Promise { prev: Some(view.id()), closing: Closing { ops, ..Closing::default() }, ..fresh() }
     }
 
     fn all(promises: impl IntoIterator<Item = Promise>) -> BTreeMap<MemberId, Promise> {
@@ -467,7 +497,7 @@ mod tests {
         let said = [from, None, to].into_iter().enumerate().map(|(rank, status)| {
             let ops =
                 status.into_iter().map(|status| Listed { op, status, is_sync: false }).collect();
-            let closing = Closing { ops, committed: OpSet::default() };
+            let closing = Closing { ops, ..Closing::default() };
             Promise { prev: Some(view.id()), rank: Some(Rank(rank as u8)), closing, ..fresh() }
         });
         read(&all(said))
@@ -503,10 +533,8 @@ mod tests {
         let view = view_of(3);
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
         let end = |rank, status| {
-            let closing = Closing {
-                ops: vec![Listed { op, status, is_sync: false }],
-                committed: OpSet::default(),
-            };
+            let closing =
+                Closing { ops: vec![Listed { op, status, is_sync: false }], ..Closing::default() };
             Promise { prev: Some(view.id()), rank: Some(Rank(rank)), closing, ..fresh() }
         };
         let later = Ballot { round: 5, ..view.ballot };
@@ -529,7 +557,7 @@ mod tests {
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
         let closing = Closing {
             ops: vec![Listed { op, status: Status::NotDone, is_sync: false }],
-            committed: OpSet::default(),
+            ..Closing::default()
         };
         let receiver = Promise { prev: Some(view.id()), rank: Some(Rank(2)), closing, ..fresh() };
         let later = Ballot { round: 5, ..view.ballot };
@@ -557,7 +585,7 @@ mod tests {
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
         let closing = Closing {
             ops: vec![Listed { op, status: Status::Done(0), is_sync: false }],
-            committed: OpSet::default(),
+            ..Closing::default()
         };
         let sender = Promise { prev: Some(view.id()), rank: Some(Rank(0)), closing, ..fresh() };
         let accepted =
@@ -602,8 +630,10 @@ mod tests {
     #[test]
     fn a_joiner_does_not_share_the_history_of_veterans() {
         let view = view_of(2);
-        let veteran =
-            Promise { closing: Closing { ops: vec![], committed: ops(4) }, ..in_view(&view, None) };
+        let veteran = Promise {
+            closing: Closing { committed: ops(4), ..Closing::default() },
+            ..in_view(&view, None)
+        };
         let standing = read(&all([veteran.clone(), veteran, fresh()]));
         assert_eq!(standing.history.map(|h| h.ops), Some(4));
         assert_eq!(standing.in_sync, BTreeSet::from([member_id(1), member_id(2)]));
@@ -633,6 +663,7 @@ mod tests {
             closing: Closing {
                 ops: vec![Listed { op: OP, status: Status::Committed(1), is_sync: false }],
                 committed: ops(1),
+                ..Closing::default()
             },
             ..in_view(&view, None)
         };
@@ -660,10 +691,8 @@ mod tests {
             let said = [(done, Status::Done(1)), (open, Status::NotDone)];
             let mut ops = said.map(|(op, status)| Listed { op, status, is_sync: false }).to_vec();
             ops.sort_by_key(|l| l.op);
-            let promise = Promise {
-                closing: Closing { ops, committed: OpSet::default() },
-                ..in_view(&view, None)
-            };
+            let promise =
+                Promise { closing: Closing { ops, ..Closing::default() }, ..in_view(&view, None) };
             read(&all([promise.clone(), promise]))
         };
         let (one, two) = (half(OP, other), half(other, OP));
@@ -728,9 +757,46 @@ mod tests {
         let mut new = view_of(2);
         new.ballot.round = 7;
         let behind = in_view(&old, Some(Status::Done(1)));
-        let moved =
-            Promise { closing: Closing { ops: vec![], committed: ops(3) }, ..in_view(&new, None) };
+        let moved = Promise {
+            closing: Closing { committed: ops(3), ..Closing::default() },
+            ..in_view(&new, None)
+        };
         let standing = read(&all([behind, moved.clone(), moved]));
         assert_eq!(standing.in_sync, BTreeSet::from([member_id(2), member_id(3)]));
+    }
+
+    #[test]
+    fn who_has_not_synced_every_lane_is_not_in_sync_while_another_member_has_all() {
+        let view = view_of(3);
+        let lanes = |tags: std::ops::Range<u32>| {
+            let mut set = LaneSet::default();
+            tags.for_each(|tag| set.insert(Lane::tagged(tag)));
+            set
+        };
+        let with = |stateful, caught_up: Option<LaneSet>| {
+            let is_behind = caught_up.is_some();
+            let lanes = LaneStates { stateful, caught_up: caught_up.unwrap_or_default() };
+            let closing = Closing { committed: ops(4), lanes, ..Closing::default() };
+            Promise { closing, is_behind, ..in_view(&view, None) }
+        };
+        let came_with_it = with(lanes(0..2), None);
+        let [one, both] = [1, 2].map(|to| with(lanes(0..1), Some(lanes(0..to))));
+        let standing = read(&all([came_with_it, one.clone(), both]));
+        assert_eq!(standing.in_sync, BTreeSet::from([member_id(1), member_id(3)]));
+        // If nobody is left that has all, the others take the state of one.
+        let has_two_states = with(lanes(0..2), Some(lanes(0..1)));
+        let standing = read(&all([with(lanes(0..2), Some(lanes(0..0))), has_two_states.clone()]));
+        assert_eq!(standing.in_sync, BTreeSet::from([member_id(2)]));
+        // A state that it synced last is there when the next View commits that.
+        let op = OpId { lane: Lane::tagged(1), number: 0 };
+        let ops = vec![Listed { op, status: Status::Done(7), is_sync: true }];
+        let closing = Closing { ops: ops.clone(), ..has_two_states.closing };
+        let synced_last = Promise { closing, ..has_two_states };
+        let source = with(lanes(0..2), None);
+        let source = Promise { closing: Closing { ops, ..source.closing }, ..source };
+        assert_eq!(read(&all([source, synced_last])).in_sync.len(), 2);
+        // Who keeps no state lacks none.
+        let stateless = Promise { stateless: true, ..one };
+        assert_eq!(read(&all([with(lanes(0..2), None), stateless])).in_sync.len(), 2);
     }
 }

@@ -57,5 +57,5 @@ pub use matching::SLOTS_MAX;
 #[cfg(any(test, fuzzing))]
 pub use memory::Owned;
 pub use region::{Landed, Region};
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub use stream::{EAGER_OP_BYTES, PIECE};

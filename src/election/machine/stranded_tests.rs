@@ -23,7 +23,7 @@ struct Open {
 impl Operations for Open {
     fn freeze(&mut self, view: ViewDigest) -> Closing {
         let committed = if view == self.view { self.committed } else { OpSet::default() };
-        Closing { ops: Vec::new(), committed }
+        Closing { committed, ..Closing::default() }
     }
 
     fn in_flight(&self) -> usize {

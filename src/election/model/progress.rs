@@ -5,6 +5,7 @@
 
 use super::state::{Node, State};
 use super::{Action, Calls, Group};
+use crate::collective::Revising;
 use crate::view::{OpId, View};
 use stateright::Model;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ impl Group {
             if !node.writes.is_empty() {
                 actions.push(Action::Write(n));
             }
-            if node.revising.as_ref().is_some_and(|revising| revising.is_held()) {
+            if node.revising.as_ref().is_some_and(Revising::is_held) {
                 actions.push(Action::Decide(n));
             }
             let has_decided = |node: &Node| {

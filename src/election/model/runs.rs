@@ -14,8 +14,8 @@ use std::time::Instant;
 /// Most states explored in search of a defect.
 const HUNT_STATES_MAX: usize = 3_000_000;
 
-/// Walks in search of a defect. Some defects show in one of several hundred walks only.
-const HUNT_WALKS: u64 = 4_000;
+/// Walks in search of a defect. Some defects show in one of several thousand walks only.
+const HUNT_WALKS: u64 = 8_000;
 
 /// More entries than a run makes calls.
 pub(super) const UNCALLED: usize = 1024;
@@ -328,27 +328,27 @@ const KINDS: [(Partition, Manner); 3] = [
 ];
 
 /// For each defect the seed of a walk of five nodes that shows it. After a change of the rules, a
-/// walk of the next 600 seeds should.
-const WALKS: [(Defect, Partition, u64); 15] = [
+/// walk of the next 600 seeds should, or a new seed is needed.
+const WALKS: [(Defect, Partition, u64); 14] = [
     (Defect::PromiseNotDurable, Partition::Continue, 8),
     (Defect::EarlyInstall, Partition::Continue, 0),
-    (Defect::NoTieBreak, Partition::Continue, 36),
-    (Defect::AnyoneCommitted, Partition::Continue, 33),
-    (Defect::RestartedCounts, Partition::Majority, 44),
-    (Defect::NoAdoption, Partition::Majority, 1260),
+    (Defect::NoTieBreak, Partition::Continue, 207),
+    (Defect::AnyoneCommitted, Partition::Continue, 62),
+    (Defect::RestartedCounts, Partition::Majority, 106),
     (Defect::TipOfInstalled, Partition::Majority, 1212),
-    (Defect::AcceptedNotDurable, Partition::Majority, 569),
-    (Defect::EarlyAbort, Partition::Majority, 353),
-    (Defect::AdoptedCounts, Partition::Continue, 62),
-    (Defect::OkWithoutResult, Partition::Continue, 56),
+    (Defect::AcceptedNotDurable, Partition::Majority, 6500),
+    (Defect::EarlyAbort, Partition::Majority, 691),
+    (Defect::AdoptedCounts, Partition::Continue, 376),
+    (Defect::OkWithoutResult, Partition::Continue, 149),
     (Defect::MostMembersWin, Partition::Continue, 0),
     (Defect::CutOffGoesOn, Partition::Majority, 535),
-    (Defect::OwnBase, Partition::Continue, 71),
-    (Defect::LateIsBehind, Partition::Majority, 247),
+    (Defect::OwnBase, Partition::Continue, 362),
+    (Defect::LateIsBehind, Partition::Majority, 1160),
 ];
 
 /// Defects that walks rarely reach, or that show in small groups; exhaustive search finds them.
-const EXPLORED: [Defect; 9] = [
+const EXPLORED: [Defect; 10] = [
+    Defect::NoAdoption,
     Defect::KeepsDone,
     Defect::WithholdsVotes,
     Defect::SaysNothingAgain,

@@ -305,7 +305,10 @@ impl<'a> Turn<'a> {
         let known: Vec<OpId> = self.node.held.extract_if(.., is_known).collect();
         for op in known {
             ledger.describe(op);
-            if let Some(revision) = ledger.revision_of(op).filter(|_| self.group.has_plans) {
+            // The engine is told nothing of one that has ended meanwhile.
+            let is_open = ledger.undecided().any(|open| open == op);
+            let runs = is_open && self.group.has_plans;
+            if let Some(revision) = ledger.revision_of(op).filter(|_| runs) {
                 self.deeds.push(Deed::RunsUnder((view.id(), op), revision));
             }
         }
