@@ -2,6 +2,8 @@
 //!
 //! Durable state on its own thread: a slow disk delays an answer, never a heartbeat.
 
+use crate::identity::NodeId;
+use crate::identity::nodes_file::{Nodes, NodesFile};
 use crate::identity::peers_file::PeersFile;
 use crate::identity::state_file::StateFile;
 use crate::trace;
@@ -18,6 +20,10 @@ pub trait Store: Send {
 
     /// Stores addresses for the next start, at some later time. Never blocks.
     fn remember(&mut self, peers: Vec<SocketAddr>);
+
+    /// Adds a node to those that were met, at some later time. Never blocks. Without an
+    /// implementation it is forgotten.
+    fn know(&mut self, _node: NodeId, _name: String) {}
 }
 
 /// A [`Store`] in files.
@@ -28,16 +34,27 @@ pub struct Disk {
 enum Job {
     State(Vec<u8>, Box<dyn FnOnce() + Send>),
     Peers(Vec<SocketAddr>),
+    Known(NodeId, String),
+}
+
+/// The files of a node.
+pub struct Files {
+    /// Its ballot.
+    pub state: StateFile,
+    /// Addresses of its peers.
+    pub peers: PeersFile,
+    /// The nodes that it has met.
+    pub known: NodesFile,
 }
 
 impl Disk {
     /// Starts the thread. After the `Disk` is dropped it tries the remaining jobs once and ends.
-    pub fn start(state: StateFile, peers: PeersFile) -> io::Result<Disk> {
+    pub fn start(files: Files) -> io::Result<Disk> {
         // Unbounded: the election queues at most one write per message, and waits for each.
         let (jobs, queue) = mpsc::channel::<Job>();
         std::thread::Builder::new()
             .name("potluck-disk".to_owned())
-            .spawn(move || write_all(&queue, &state, &peers))?;
+            .spawn(move || write_all(&queue, &files))?;
         Ok(Disk { jobs })
     }
 }
@@ -51,6 +68,10 @@ impl Store for Disk {
     fn remember(&mut self, peers: Vec<SocketAddr>) {
         let _ = self.jobs.send(Job::Peers(peers));
     }
+
+    fn know(&mut self, node: NodeId, name: String) {
+        let _ = self.jobs.send(Job::Known(node, name));
+    }
 }
 
 /// Back-off between attempts to write a state: doubled from the first value to the second.
@@ -58,7 +79,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// The thread's loop, until the sender is dropped. A failed write is repeated, with the jobs that
 /// arrived meanwhile.
-fn write_all(queue: &mpsc::Receiver<Job>, state: &StateFile, peers: &PeersFile) {
+fn write_all(queue: &mpsc::Receiver<Job>, files: &Files) {
+    let Files { state, peers, known } = files;
     let mut batch = Batch::default();
     let mut retry = RETRY.0;
     loop {
@@ -89,6 +111,12 @@ fn write_all(queue: &mpsc::Receiver<Job>, state: &StateFile, peers: &PeersFile) 
             trace::warn!(%error, path = %peers.path().display(), "the addresses of peers were not \
                 kept");
         }
+        let mut met = std::mem::take(&mut batch.known);
+        if !met.is_empty()
+            && let Err(error) = known.change(|known| known.append(&mut met))
+        {
+            trace::warn!(%error, "the nodes that were met were not kept");
+        }
         if is_over {
             return;
         }
@@ -102,6 +130,7 @@ struct Batch {
     state: Option<Vec<u8>>,
     done: Vec<Box<dyn FnOnce() + Send>>,
     peers: Option<Vec<SocketAddr>>,
+    known: Nodes,
 }
 
 impl Batch {
@@ -112,7 +141,18 @@ impl Batch {
                 self.done.push(done);
             }
             Job::Peers(addresses) => self.peers = Some(addresses),
+            Job::Known(node, name) => _ = self.known.insert(node, name),
         }
+    }
+}
+
+#[cfg(test)]
+impl Files {
+    /// `state`, and the other files in a folder.
+    pub(super) fn with(state: StateFile, folder: &std::path::Path) -> Files {
+        let home = crate::identity::home::Home::at(folder.join("home"));
+        let known = NodesFile::known(&home, &crate::identity::NamespaceName::default());
+        Files { state, peers: PeersFile::at(folder.join("peers.toml")), known }
     }
 }
 
@@ -149,8 +189,8 @@ mod tests {
         // Nothing can be written into a folder that is a file.
         std::fs::write(&folder, b"").expect("written");
         let file = StateFile::at(folder.join("state-x.bin"));
-        let peers = PeersFile::at(scratch.path().join("peers.toml"));
-        let mut disk = Disk::start(file.clone(), peers).expect("a thread");
+        let files = Files::with(file.clone(), scratch.path());
+        let mut disk = Disk::start(files).expect("a thread");
         let (said, heard) = said;
         for n in [1, 2] {
             let (bytes, done) = state(n, &said);

@@ -173,18 +173,36 @@ impl Moves {
         }
     }
 
+    /// Whether the peer's direction uses the offered link, and this node's does not and is not about
+    /// to.
+    pub(super) fn has_arrived(&self) -> bool {
+        let is_alone = |offer: &Offer| {
+            matches!(offer.arrival, Arrival::Taken) && offer.sender.is_some() && !offer.goes
+        };
+        self.line.state().offer.as_ref().is_some_and(is_alone)
+    }
+
     /// Moves this node's direction to the offered link. Returns at once; the move happens when the
-    /// frame being sent has left. Does nothing without an offer.
-    pub(super) fn go(&self) {
+    /// frame being sent has left. False, and nothing happens, without an offer that stands.
+    pub(super) fn go(&self) -> bool {
         let line = Arc::clone(&self.line);
         // From now on no other link may take the place of the offered one.
-        let goes = |goes| self.line.state().offer.iter_mut().for_each(|offer| offer.goes = goes);
-        goes(true);
+        let goes = |goes| {
+            let mut state = self.line.state();
+            let offer = state.offer.as_mut();
+            let offer = offer.filter(|offer| !matches!(offer.arrival, Arrival::Ended));
+            offer.map(|offer| offer.goes = goes).is_some()
+        };
+        if !goes(true) {
+            return false;
+        }
         // Without a thread the direction stays on its link, which still works.
-        if thread::Builder::new().name("potluck-path".to_owned()).spawn(move || line.go()).is_err()
-        {
+        let name = "potluck-path".to_owned();
+        let is_going = thread::Builder::new().name(name).spawn(move || line.go()).is_ok();
+        if !is_going {
             goes(false);
         }
+        is_going
     }
 }
 

@@ -40,6 +40,7 @@ use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
 use crate::relay::Tunnels;
 use crate::status::{Counters, State, Status};
 use crate::trace;
+use crate::trust::Trust;
 use crate::view::{OpId, Rank, View, ViewDigest};
 use crate::wire::{Encode, PROTOCOL_VERSION};
 use admitting::Admitting;
@@ -80,6 +81,8 @@ pub struct NodeConfig {
     pub local: Arc<Local>,
     /// Its cluster, and who is denied, when the node starts.
     pub admission: Admission,
+    /// Which of the nodes that prove the cluster key are admitted.
+    pub trust: Trust,
     /// The instance name of its announcement.
     pub instance: String,
     /// Durable state of the node's previous run.
@@ -252,6 +255,9 @@ impl Node {
         let wiring = config.wiring.clone();
         config.local.set_trusted(wiring.trusted.clone());
         config.local.set_denied(config.admission.denied.clone());
+        if let Trust::Pinned(nodes) = &config.trust {
+            config.local.pin(nodes.clone());
+        }
         let mut roster =
             Roster::new(Limits::default(), wiring.policy.clone(), me.boot, move |boot, tag| {
                 namespace.knows(boot, tag)
@@ -275,7 +281,7 @@ impl Node {
             roster,
             gate: Gate::new(),
             replays: Arc::new(Mutex::new(Replays::default())),
-            peers: Peers::new(me.node, events.clone()),
+            peers: Peers::new(me.node, events.clone(), config.seeded),
             events,
             ends,
             durable,
@@ -525,6 +531,9 @@ impl Node {
     }
 
     fn on_message(&mut self, from: MemberId, message: Message) {
+        if let Some(link) = self.peers.get_mut(from) {
+            link.hears();
+        }
         match message {
             Message::Op(message) => self.on_op(from, &message),
             Message::Post(post) => self.on_post(from, &post),

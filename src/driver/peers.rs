@@ -8,6 +8,7 @@ use super::event::Event;
 use super::speaker::Voices;
 use super::voice::{Line, Voice, WAITING_MAX};
 use crate::collective::Envelope;
+use crate::defect::Seeded;
 use crate::election::Message;
 use crate::identity::{MemberId, NodeId};
 use crate::link::{
@@ -42,6 +43,8 @@ pub(super) struct Peers {
     writers: tokio::task::JoinSet<()>,
     /// Writer tasks of relayed links, flushed before those of direct links.
     relayed_writers: tokio::task::JoinSet<()>,
+    /// What a test breaks in this node.
+    seeded: Seeded,
 }
 
 /// A new authenticated connection. `over` is empty for a direct one.
@@ -75,6 +78,8 @@ pub(super) struct Link {
     pub(super) round_trip: RoundTrip,
     /// When the last ping was sent that the member has answered over this link.
     answered: Option<Instant>,
+    /// The peer has said anything over it.
+    is_heard: bool,
     since: Instant,
     /// The pre-shared key that admitted the peer.
     psk: PskNumber,
@@ -97,7 +102,7 @@ pub(super) enum Taken {
 }
 
 impl Peers {
-    pub(super) fn new(me: NodeId, events: mpsc::Sender<Event>) -> Peers {
+    pub(super) fn new(me: NodeId, events: mpsc::Sender<Event>, seeded: Seeded) -> Peers {
         let (writers, relayed_writers) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
         Peers {
             me,
@@ -107,6 +112,7 @@ impl Peers {
             events,
             writers,
             relayed_writers,
+            seeded,
         }
     }
 
@@ -157,7 +163,7 @@ impl Peers {
         let generation = self.generations;
         let local = stream.local_addr().ok().filter(|_| over.is_empty());
         let (sender, receiver) = into_control(stream, session);
-        let (line, writer) = Voice::over(sender);
+        let (line, writer) = Voice::over(sender, self.seeded);
         let writers = if over.is_empty() { &mut self.writers } else { &mut self.relayed_writers };
         let writer = writers.spawn(writer);
         let reader =
@@ -176,6 +182,7 @@ impl Peers {
             path,
             round_trip,
             answered: None,
+            is_heard: false,
             since,
             psk,
             generation,
@@ -388,6 +395,16 @@ impl Link {
         self.answered = self.answered.max(Some(sent));
     }
 
+    /// The peer has said something over it.
+    pub(super) fn hears(&mut self) {
+        self.is_heard = true;
+    }
+
+    /// Whether the peer has said nothing at all over it.
+    pub(super) fn is_unheard(&self) -> bool {
+        !self.is_heard
+    }
+
     /// When the last ping was sent that the member has answered over this link.
     pub(super) fn answered(&self) -> Option<Instant> {
         self.answered
@@ -500,8 +517,8 @@ mod tests {
                 let (detour, direct) = (proxied(from, to).await, dialled(from, to).await);
                 let dialler = from.hello.id.node;
                 let (events, _heard) = mpsc::channel(64);
-                let mut near = Peers::new(from.hello.id.node, events.clone());
-                let mut far = Peers::new(to.hello.id.node, events);
+                let mut near = Peers::new(from.hello.id.node, events.clone(), Seeded::NONE);
+                let mut far = Peers::new(to.hello.id.node, events, Seeded::NONE);
                 for (peers, detour, direct, detour_first) in [
                     (&mut near, detour.0, direct.0, proxied_first_near),
                     (&mut far, detour.1, direct.1, proxied_first_far),
@@ -522,7 +539,7 @@ mod tests {
     async fn crowded(places: &[(u8, usize)]) -> (Peers, Vec<MemberId>) {
         let me = local(1, 1, 7);
         let (events, _) = mpsc::channel(64);
-        let (mut peers, mut ids) = (Peers::new(me.hello.id.node, events), Vec::new());
+        let (mut peers, mut ids) = (Peers::new(me.hello.id.node, events, Seeded::NONE), Vec::new());
         for (host, count) in places {
             for _ in 0..*count {
                 let other = local(2 + ids.len() as u8, 1, 7);
@@ -562,7 +579,7 @@ mod tests {
         let (a, b) = (local(1, 1, 7), local(2, 2, 7));
         let dialler = a.hello.id.node;
         let (events, _heard) = mpsc::channel(64);
-        let mut near = Peers::new(dialler, events);
+        let mut near = Peers::new(dialler, events, Seeded::NONE);
         assert_eq!(take(&mut near, dialled(&a, &b).await.0, dialler), Taken::New);
         tokio::time::sleep(Duration::from_secs(10)).await;
         // Later than AT_ONCE the same dialler's later link would stay.
@@ -629,7 +646,7 @@ mod tests {
         ];
         for (how, is_replaced, end) in ends {
             let (events, _heard) = mpsc::channel(64);
-            let mut peers = Peers::new(a.hello.id.node, events);
+            let mut peers = Peers::new(a.hello.id.node, events, Seeded::NONE);
             let relays = if is_replaced { vec![local(3, 3, 7).hello.id] } else { Vec::new() };
             let (id, (mut stream, _)) = to_a_frozen_peer(&mut peers, [&a, &b], relays).await;
             let (next, _far) = dialled(&a, &b).await;
@@ -655,8 +672,8 @@ mod tests {
                 (dialled(from, to).await, dialled(from, to).await);
             let (near_events, mut near_heard) = mpsc::channel(64);
             let (far_events, mut far_heard) = mpsc::channel(64);
-            let mut near = Peers::new(from.hello.id.node, near_events);
-            let mut far = Peers::new(to.hello.id.node, far_events);
+            let mut near = Peers::new(from.hello.id.node, near_events, Seeded::NONE);
+            let mut far = Peers::new(to.hello.id.node, far_events, Seeded::NONE);
             let dialler = from.hello.id.node;
             let [one, other] =
                 if same_order { [first_far, second_far] } else { [second_far, first_far] };

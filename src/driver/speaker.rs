@@ -103,6 +103,7 @@ mod schedules;
 mod tests {
     use super::*;
     use crate::collective::OpBody;
+    use crate::defect::Seeded;
     use crate::driver::voice::Line;
     use crate::link::ControlReceiver;
     use crate::link::testing::control_link;
@@ -131,7 +132,7 @@ mod tests {
         let linked: Vec<_> = [0, 1, 2]
             .map(|rank| {
                 let ((half, _), (_, heard)) = control_link();
-                let (line, task) = Voice::over(half);
+                let (line, task) = Voice::over(half, Seeded::NONE);
                 voices.add(view.members[rank].id, line.voice());
                 (line, task, heard)
             })
@@ -173,7 +174,7 @@ mod tests {
             .members
             .iter()
             .map(|member| {
-                let (line, _) = Voice::over(control_link().0.0);
+                let (line, _) = Voice::over(control_link().0.0, Seeded::NONE);
                 voices.add(member.id, line.voice());
                 line
             })

@@ -214,8 +214,6 @@ fn only_a_proxy() -> Result<()> {
             break;
         }
         ensure!(began.elapsed() < 2 * PATIENCE, "the data still go through the neighbour");
-        // A pause like a model's computation: calls without one disturb every trial of a path.
-        std::thread::sleep(Duration::from_secs(1));
         group.meet()?;
     }
     println!("measured: the data, too, after {} ms", began.elapsed().as_millis());

@@ -125,7 +125,10 @@ impl Node {
         result: Result<(Box<dyn Stream>, Session), Refusal>,
     ) {
         let now = self.now();
-        match result {
+        let admitted = |(stream, session): (Box<dyn Stream>, Session)| {
+            self.admit(&session).map(|()| (stream, session))
+        };
+        match result.and_then(admitted) {
             Ok((stream, session)) => {
                 self.refusals.remove(&to);
                 let outcome = match session.path {
@@ -162,8 +165,9 @@ impl Node {
         dialled: Dialled,
     ) -> Taken {
         let Way { address, over } = way;
-        if !self.is_admitted(&session) {
-            trace::debug!(peer = %session.peer.id, "it is not admitted any more");
+        if let Err(refusal) = self.admit(&session) {
+            trace::debug!(peer = %session.peer.id, %refusal, "no link with it");
+            self.count(refusal);
             return Taken::Refused;
         }
         let (id, name, suite) = (session.peer.id, session.peer.name.clone(), session.suite);
@@ -251,6 +255,11 @@ impl Node {
             self.counters.misbehaviours += 1;
         }
         self.step(Input::LinkDown(member));
+        let is_member = self.envelope.as_ref().is_some_and(|e| e.view().contains(member));
+        if link.is_unheard() && !is_member {
+            // The peer does not admit this node, which it sees only after the handshake.
+            return self.roster.set_aside(member, UNWELCOME_MS, self.now());
+        }
         if !link.is_direct() {
             return self.seek_lost(member, DirectDial::Over);
         }
@@ -360,6 +369,9 @@ pub(super) async fn connect_first(
     }
     detour.map_or((was_at, Err(refused)), |(to, linked)| (to, Ok(linked)))
 }
+
+/// How long a peer is not dialled that has ended a link without a word, in milliseconds.
+const UNWELCOME_MS: u64 = 5000;
 
 /// How long another dial may take when a member has already answered over an unproven path.
 const PROVEN_WITHIN: Duration = Duration::from_millis(300);

@@ -187,10 +187,23 @@ impl Ways {
         })
     }
 
-    /// The member of this rank, if this node moves the links with it whatever they carry.
-    fn moved_anyway(&self, peer: Rank) -> Option<MemberId> {
-        let round = self.round.as_ref()?;
-        (round.peer == peer && round.aim != Aim::Better).then_some(round.member)
+    /// The member of this rank, if this node tries paths to it.
+    fn tried(&self, peer: Rank) -> Option<MemberId> {
+        self.round.as_ref().filter(|round| round.peer == peer).map(|round| round.member)
+    }
+
+    /// The peer's address on the data link with it.
+    pub(super) fn place_of(&self, peer: Rank) -> Option<SocketAddr> {
+        self.tracks.get(&peer).map(|track| track.theirs)
+    }
+
+    /// Peers that send over a path that they offered, and that this node does not follow.
+    fn unfollowed(&self) -> Vec<Rank> {
+        let is_left = |track: &Track| {
+            let by_peer = track.offered.as_ref().is_some_and(|offered| offered.by == By::Peer);
+            by_peer && track.moves.has_arrived()
+        };
+        self.tracks.iter().filter(|(_, track)| is_left(track)).map(|(peer, _)| *peer).collect()
     }
 
     /// How long the data link with a peer has stood.
@@ -453,8 +466,8 @@ impl Node {
         if !self.may_move_over(src, &laid) {
             return;
         }
-        if let Some(member) = self.ways.moved_anyway(src) {
-            // Both ends want other links at once: the one with the smaller node id goes on.
+        if let Some(member) = self.ways.tried(src) {
+            // Both ends try another link at once: the one with the smaller node id goes on.
             if self.me.node < member.node {
                 return;
             }
@@ -482,13 +495,19 @@ impl Node {
 
     /// The peer confirms the link over the path on trial.
     pub(super) fn on_path_ready(&mut self, peer: Rank) {
-        let is_measured = self.ways.round.as_ref().is_some_and(|r| r.aim == Aim::Better);
+        let Some(aim) = self.ways.round.as_ref().map(|round| round.aim) else { return };
         let Some(trial) = self.stage(peer).filter(|trial| trial.1 == Stage::Dialled) else {
             return;
         };
         trial.1 = Stage::Measured;
-        if !is_measured {
-            return self.prefer(0);
+        match aim {
+            Aim::Better => {}
+            Aim::Proven => return self.prefer(0),
+            // The control link is renewed by itself.
+            Aim::FreshKeys => {
+                trial.1 = Stage::Taken(0);
+                return self.take_path();
+            }
         }
         if let Some(offered) = self.ways.tracks.get(&peer).and_then(|track| track.offered.as_ref())
         {
@@ -525,6 +544,11 @@ impl Node {
         let Some((to, Stage::Taken(kbps))) = round.on_trial.take() else { return };
         let (aim, peer, member) = (round.aim, round.peer, round.member);
         round.kbps = kbps;
+        let is_own = |track: &Track| track.offered.as_ref().is_some_and(|of| of.by == By::Me);
+        if !self.ways.tracks.get(&peer).is_some_and(is_own) {
+            // The offered link has ended, or the peer has offered another one.
+            return self.try_next();
+        }
         let before = self.ways.tracks.get(&peer).map(|track| track.theirs);
         if let Some(before) = before.filter(|_| aim != Aim::FreshKeys) {
             let of_before = if aim == Aim::Better { Trial::Slower } else { Trial::Unproven };
@@ -559,7 +583,9 @@ impl Node {
     fn move_track(&mut self, peer: Rank) -> Option<Moved> {
         let track = self.ways.tracks.get_mut(&peer)?;
         let Candidate { to, ours, path, psk, bursts, .. } = track.offered.take()?;
-        track.moves.go();
+        if !track.moves.go() {
+            return None;
+        }
         let ip = |at: Option<SocketAddr>| at.map(|at| at.ip());
         let stays = ip(ours) == ip(track.ours) && is_same_place(to, track.theirs);
         (track.ours, track.theirs, track.path) = (ours, to, path);
@@ -598,6 +624,10 @@ impl Node {
             |round: &Round| matches!(round.on_trial, Some((_, Stage::Dialled | Stage::Measured)));
         if self.ways.round.as_ref().is_some_and(|round| is_waiting(round) && now >= round.until) {
             self.drop_trial(Trial::Failed);
+        }
+        // What told of these moves was lost.
+        if let Some(view) = self.envelope.as_ref().map(|e| e.digest()) {
+            self.ways.unfollowed().into_iter().for_each(|peer| self.on_moved(view, peer));
         }
         let late: Vec<MemberId> = self
             .ways
@@ -689,6 +719,11 @@ impl Node {
             Ok((stream, session)) => {
                 match (self.on_linked(stream, session, Way::direct(to), Dialled::ByMe), on_trial) {
                     (Taken::Refused, true) => self.drop_trial(Trial::Failed),
+                    // It is not admitted any more, and without a link.
+                    (Taken::Refused, false) if self.peers.get(member).is_none() => {
+                        self.roster.link_down(member, self.now());
+                        self.give_up(member);
+                    }
                     (Taken::Refused, false) => {}
                     (_, true) => self.take_path(),
                     (_, false) => self.path_broke(member),

@@ -188,8 +188,11 @@ impl Node {
             false => reached.contains(id),
         };
         let is_sought = |id: &MemberId| {
-            let is_other =
-                id.node != self.me.node && (self.peers.get(*id).is_none() || suspects.contains(id));
+            let is_wanted = self.peers.get(*id).is_none_or(|link| {
+                let is_stale = !link.is_direct() && !self.config.local.accepts(link.psk());
+                is_stale || suspects.contains(id)
+            });
+            let is_other = id.node != self.me.node && is_wanted;
             is_other && self.election.keeps_away_ms(now, *id).is_none() && has_route(id)
         };
         let is_urgent = |id: &MemberId| suspects.contains(id) || self.relays.lost.contains_key(id);

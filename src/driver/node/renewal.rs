@@ -5,8 +5,8 @@
 //! The keys of a link come from its handshake. Inside the link they only go forward, so whoever
 //! reads the memory of a node once could decrypt all that the link carries afterwards. Therefore a
 //! link that is a day old is replaced by a new one over the same path, with a new key exchange: the
-//! control link is redialled, and the data link moves as to another path. No call notices. The same
-//! is done at once with links of a cluster key that is not accepted any more.
+//! data link moves as to another path, then the control link is redialled. No call notices. The same
+//! is done at once with links of a cluster key that is not accepted any more, relayed ones included.
 
 use super::Node;
 use super::paths::{Aim, Round};
@@ -71,7 +71,10 @@ impl Node {
                 let is_stale = !accepts(link.psk()) || data.is_some_and(is_stale);
                 let is_old = data.is_some() || is_stale || link.age() >= limit;
                 let renews_itself = rank.is_some_and(|rank| self.ways.is_offered_by(rank));
-                (is_old && !renews_itself).then_some(Old { member: *id, to: link.address, data, is_stale })
+                // The data link may be at another address.
+                let mut to = data.and_then(|rank| self.ways.place_of(rank)).unwrap_or(link.address);
+                to.set_port(link.address.port());
+                (is_old && !renews_itself).then_some(Old { member: *id, to, data, is_stale })
             });
         let pause = self.config.renew_after / RETRIES;
         let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);

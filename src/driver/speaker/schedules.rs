@@ -6,6 +6,7 @@ use super::*;
 use crate::collective::{
     AbortReason, Call, CodecId, DType, Input, Kind, Mode, NativeEngine, OpBody, ReduceOp, bytes_of,
 };
+use crate::defect::Seeded;
 use crate::driver::voice::Line;
 use crate::exploring::{explore, finds};
 use crate::link::ControlReceiver;
@@ -33,7 +34,7 @@ struct Link {
 impl Link {
     fn new() -> Link {
         let ((half, _), (_, heard)) = control_link();
-        let (line, task) = Voice::over(half);
+        let (line, task) = Voice::over(half, Seeded::NONE);
         Link { line, task: spawn(task), heard }
     }
 
