@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # make sim: the real driver of whole groups in virtual time. SEEDS=n runs n seeds (500), SEED=n
 # repeats one, LOGS=folder keeps its logs. DEFECT=engine|sync|replay|ledger|silent breaks a rule that
-# one of twenty seeds must find.
+# one of twenty seeds must find. With DEFECT=lies one member of each group lies to the others, which
+# must keep their promises to each other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh

@@ -71,6 +71,8 @@ pub(crate) enum Defect {
     HoldsOtherBits,
     /// A reduction leaves contributions out, one operation in sixteen.
     DropsContributions,
+    /// A member lies to the others: see `driver::lies`.
+    Lies,
 }
 
 /// The defect of one node, if a test has seeded one.
@@ -117,6 +119,7 @@ impl Defect {
             "replay" => Some(Defect::SaysNothingAgain),
             "ledger" => Some(Defect::CommitsAlone),
             "silent" => Some(Defect::WithholdsVotes),
+            "lies" => Some(Defect::Lies),
             _ => None,
         }
     }

@@ -25,6 +25,8 @@ mod disputed_tests;
 #[cfg(test)]
 mod ends_tests;
 mod event;
+#[cfg(any(test, potluck_defects))]
+mod lies;
 mod lighter;
 mod moving;
 #[cfg(test)]
@@ -41,6 +43,8 @@ mod row_tests;
 mod speaker;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod trust_tests;
 mod unanswered;
 #[cfg(test)]
 mod unanswered_tests;
@@ -49,7 +53,11 @@ mod wires;
 
 pub use admission::{Admission, Admissions, Settled};
 pub use asleep::{MachineSleep, Sleep};
-pub use disk::{Disk, Store};
+pub use disk::{Disk, Files, Store};
+#[cfg(test)]
+pub(crate) use lies::Liar;
+#[cfg(any(test, potluck_defects))]
+pub(crate) use lies::by_seed as lie_by_seed;
 pub use node::{Doors, GRACE, NodeConfig, RENEW_AFTER, engine_reason, peer_at};
 #[cfg(test)]
 pub(crate) use voice::full_by_chance;

@@ -6,6 +6,9 @@
 //! writer is idle, so no other thread has to wake up first. The link's writer task writes
 //! everything else, and the rest of an inline write for which the socket had no room.
 
+#[cfg(any(test, potluck_defects))]
+use super::lies::Liar;
+use crate::defect::{Defect, Seeded};
 use crate::election::Message;
 use crate::link::ControlSender;
 use crate::locks::{Mutex, MutexGuard};
@@ -34,6 +37,9 @@ pub(super) struct Voice {
     state: Mutex<State>,
     /// Wakes the writer task.
     changed: Notify,
+    /// In tests, what says other things than the node.
+    #[cfg(any(test, potluck_defects))]
+    liar: Option<Mutex<Liar>>,
 }
 
 /// The link's ownership of its queue. Dropping it ends the queue: queued messages still leave, then
@@ -96,10 +102,23 @@ enum Turn {
 
 impl Voice {
     /// A send queue for this half, and its writer task.
-    pub(super) fn over(half: ControlSender) -> (Line, impl Future<Output = ()> + Send + use<>) {
+    pub(super) fn over(
+        half: ControlSender,
+        seeded: Seeded,
+    ) -> (Line, impl Future<Output = ()> + Send + use<>) {
         let half = Half::Here(Box::new(half));
         let state = State { queue: VecDeque::new(), new: 0, half, ended: false, overrun: false };
-        let voice = Arc::new(Voice { state: Mutex::new(state), changed: Notify::new() });
+        let lies = seeded.has(Defect::Lies);
+        #[cfg(any(test, potluck_defects))]
+        let liar = lies.then(|| Mutex::new(Liar::new()));
+        let voice = Arc::new(Voice {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            #[cfg(any(test, potluck_defects))]
+            liar,
+        });
+        #[cfg(not(any(test, potluck_defects)))]
+        let _ = lies;
         (Line(Arc::clone(&voice)), voice.carry())
     }
 
@@ -191,9 +210,22 @@ impl Voice {
     fn seal(&self, half: &mut ControlSender) -> io::Result<()> {
         while half.unsent() < AT_ONCE_BYTES {
             let Some(message) = self.lock().pop() else { break };
-            half.add(&message.to_bytes())?;
+            self.add(half, &message.to_bytes())?;
         }
         Ok(())
+    }
+
+    #[cfg(not(any(test, potluck_defects)))]
+    #[expect(clippy::unused_self, reason = "a test's one lies")]
+    fn add(&self, half: &mut ControlSender, message: &[u8]) -> io::Result<()> {
+        half.add(message)
+    }
+
+    #[cfg(any(test, potluck_defects))]
+    fn add(&self, half: &mut ControlSender, message: &[u8]) -> io::Result<()> {
+        let Some(liar) = &self.liar else { return half.add(message) };
+        let said = liar.lock().unwrap_or_else(PoisonError::into_inner).say(message.to_vec());
+        said.iter().try_for_each(|message| half.add(message))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -341,7 +373,7 @@ mod tests {
     /// A queue with its writer task, which is not run yet, and the receiver.
     fn voice() -> (Line, impl Future<Output = ()> + Send, ControlReceiver) {
         let ((half, _), (_, heard)) = control_link();
-        let (line, task) = Voice::over(half);
+        let (line, task) = Voice::over(half, Seeded::NONE);
         (line, task, heard)
     }
 

@@ -11,7 +11,7 @@ use super::weather::Weather;
 use super::witness::Witness;
 use crate::cluster::Cluster;
 use crate::collective::{NativeEngine, Pool};
-use crate::defect::Seeded;
+use crate::defect::{Defect, Seeded};
 use crate::discovery::Medium;
 use crate::driver::{self, Admission, Doors, NodeConfig, Settled, Sleep, Unchanging, Wiring};
 use crate::election::{Alone, Durable, ElectionConfig};
@@ -20,14 +20,14 @@ use crate::error::{ConfigProblem, Error, Result};
 use crate::identity::{Boot, ClusterKey, Identity, MemberId, Name, Namespace, NamespaceName};
 use crate::link::{Hello, Local, Net, Suite, Wire};
 use crate::partition::Partition;
+use crate::trust::Trust;
 use crate::wire::Decode;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 use zeroize::Zeroizing;
 
@@ -83,7 +83,7 @@ impl Host {
             if let Err(error) = leave(&node, &mut lanes).await {
                 self.witness.wrong(format!("host {}: {error:#}", self.number));
             }
-            watches.iter().for_each(|watch| watch.abort());
+            watches.iter().for_each(JoinHandle::abort);
             drop(node);
             if self.finish.load(Ordering::Relaxed) {
                 return std::future::pending().await;
@@ -118,7 +118,11 @@ impl Host {
 
     async fn start(&self, life: u64) -> Result<Cluster> {
         let ip = turmoil::lookup(name_of(self.number));
-        let net: Arc<dyn Net> = Arc::new(SimNet { weather: self.weather.clone(), ip });
+        let net: Arc<dyn Net> = Arc::new(SimNet {
+            weather: self.weather.clone(),
+            ip,
+            lies: self.seeded.has(Defect::Lies),
+        });
         let listener =
             net.listen(&[]).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
         let config = self.config(ip, listener.port(), life);
@@ -161,7 +165,8 @@ impl Host {
         });
         NodeConfig {
             local: Arc::new(Local::new(identity, hello, Zeroizing::new(private), namespace.psks())),
-            admission: Admission { namespace, denied: BTreeSet::new() },
+            admission: Admission::to(namespace),
+            trust: Trust::KeyHolders,
             instance: format!("{:020x}", boot.0),
             durable,
             election: ElectionConfig {

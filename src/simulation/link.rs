@@ -2,6 +2,7 @@
 //!
 //! A data link over a stream in virtual time. It never blocks: frames wait in queues on both sides.
 
+use crate::driver::Liar;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
 use std::collections::VecDeque;
 use std::io;
@@ -20,17 +21,26 @@ pub struct SimLink {
 
 struct Line {
     has_ended: Arc<AtomicBool>,
+    /// What says other things than the host.
+    liar: Option<Mutex<Liar>>,
     /// Dropping it closes the stream.
     frames: Mutex<Option<mpsc::UnboundedSender<Vec<u8>>>>,
     arrived: Mutex<VecDeque<(DataHeader, Vec<u8>)>>,
 }
 
 impl SimLink {
-    /// A link over the two halves of a stream; `has_ended` is set when the stream breaks.
-    pub fn new(reads: OwnedReadHalf, writes: DuplexStream, has_ended: Arc<AtomicBool>) -> SimLink {
+    /// A link over the two halves of a stream; `has_ended` is set when the stream breaks. `liar`
+    /// says other things than the host.
+    pub fn new(
+        reads: OwnedReadHalf,
+        writes: DuplexStream,
+        has_ended: Arc<AtomicBool>,
+        liar: Option<Liar>,
+    ) -> SimLink {
         let (frames, queue) = mpsc::unbounded_channel();
         let frames = Mutex::new(Some(frames));
-        let line = Arc::new(Line { has_ended, frames, arrived: Mutex::default() });
+        let liar = liar.map(Mutex::new);
+        let line = Arc::new(Line { has_ended, liar, frames, arrived: Mutex::default() });
         tokio::spawn(write_all(queue, writes));
         tokio::spawn(read_all(reads, Arc::clone(&line)));
         SimLink { line, payload: Vec::new() }
@@ -76,11 +86,14 @@ impl DataLink for SimLink {
 impl DataSender for SimLink {
     fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         let frame = [&header.to_bytes(), payload].concat();
-        let sent = lock(&self.line.frames).as_ref().map(|frames| frames.send(frame));
-        match sent {
-            Some(Ok(())) => Ok(()),
-            _ => Err(io::ErrorKind::NotConnected.into()),
-        }
+        let said = match &self.line.liar {
+            Some(liar) => lock(liar).say(frame),
+            None => vec![frame],
+        };
+        let frames = lock(&self.line.frames);
+        let frames = frames.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let sent = said.into_iter().try_for_each(|frame| frames.send(frame));
+        sent.map_err(|_| io::ErrorKind::NotConnected.into())
     }
 }
 

@@ -4,6 +4,8 @@
 //! turmoil's hosts, with simulated sockets, disks and discovery, under random faults. The programs
 //! are those of the soak, and the harness judges their logs.
 //!
+//! In other runs one of the nodes [lies](crate::driver::Liar) to the others, until it is killed.
+//!
 //! A run is determined by its seed. A failure is reported with the seed, and `SEED=n make sim`
 //! repeats it.
 
@@ -58,6 +60,8 @@ struct Run<'a> {
     unhealed: Vec<u64>,
     /// Many segments were lost.
     has_lost: bool,
+    /// A host that lies.
+    liar: Option<usize>,
     /// All programs are to end.
     finish: Arc<AtomicBool>,
     /// What did not end, with which the run ends.
@@ -95,6 +99,8 @@ const WELL: Duration = Duration::from_secs(26);
 const ILL: u64 = 60_000;
 /// Length of the last part of the recovery, in which all nodes must have made progress together.
 const TOGETHER: Duration = Duration::from_secs(8);
+/// How long the group has a member that lies.
+const LIES: Duration = Duration::from_secs(60);
 /// The programs end in this time.
 const ENDING: Duration = Duration::from_secs(60);
 /// Interval between two looks at the open calls.
@@ -111,8 +117,8 @@ fn walls(size: usize, weather: &Weather) -> BTreeSet<(usize, usize)> {
 }
 
 impl Run<'_> {
-    /// The run of a seed, whose nodes break a rule if `defect` names one; of the silent ones one is
-    /// enough.
+    /// The run of a seed, whose nodes break a rule if `defect` names one. Of those that are silent,
+    /// or lie, one is enough.
     fn new<'a>(seed: u64, defect: Option<Defect>) -> Run<'a> {
         let (weather, witness) = (Weather::new(seed), Witness::default());
         driver::full_by_chance(seed, [0, 0, 5000, 500][seed as usize % 4]);
@@ -124,7 +130,11 @@ impl Run<'_> {
             .max_message_latency(Duration::from_millis(8))
             .tcp_capacity(4096)
             .build();
-        let size = 2 + weather.below(4) as usize;
+        let lies = defect == Some(Defect::Lies);
+        let size = if lies { 3 + weather.below(3) } else { 2 + weather.below(4) } as usize;
+        let liar = lies.then(|| weather.below(size as u64) as usize);
+        crate::driver::lie_by_seed(seed);
+        liar.into_iter().for_each(|host| witness.lies(host));
         let partition = match weather.below(3) {
             0 => Partition::Majority {
                 roster: (0..size).map(|number| identity_of(number).id()).collect(),
@@ -149,9 +159,11 @@ impl Run<'_> {
                 finish: Arc::clone(&finish),
                 slept: Arc::default(),
                 partition: partition.clone(),
-                seeded: Seeded::from(
-                    defect.filter(|defect| *defect != Defect::WithholdsVotes || number == 1),
-                ),
+                seeded: Seeded::from(defect.filter(|defect| match defect {
+                    Defect::WithholdsVotes => number == 1,
+                    Defect::Lies => liar == Some(number),
+                    _ => true,
+                })),
             })
             .collect();
         for host in &hosts {
@@ -159,7 +171,7 @@ impl Run<'_> {
             sim.host(name_of(host.number), move || host.clone().run());
         }
         // Cables instead of a switch, in every third run.
-        let walls = if seed % 3 == 2 { walls(size, &weather) } else { BTreeSet::new() };
+        let walls = if seed % 3 == 2 && !lies { walls(size, &weather) } else { BTreeSet::new() };
         for (a, b) in &walls {
             sim.partition(name_of(*a), name_of(*b));
             weather.hold(sim.lookup(name_of(*a)), sim.lookup(name_of(*b)));
@@ -179,13 +191,18 @@ impl Run<'_> {
             told: 0,
             unhealed,
             has_lost: false,
+            liar,
             finish,
             hang: None,
         }
     }
 
     fn go(mut self) -> Outcome {
-        let ended = self.trouble() && self.recovers() && self.ends();
+        let has_gone_on = match self.liar {
+            Some(liar) => self.lies(liar),
+            None => self.trouble(),
+        };
+        let ended = has_gone_on && self.recovers() && self.ends();
         if let Some(hang) = self.hang.take().filter(|_| !ended) {
             self.witness.wrong(hang);
             // What is open now is no news.
@@ -220,6 +237,22 @@ impl Run<'_> {
                 next = now + Duration::from_millis(200 + self.weather.below(10_000));
             }
         }
+        true
+    }
+
+    /// A host lies to the others, in the end it is killed. False if the run has to end.
+    fn lies(&mut self, liar: usize) -> bool {
+        while self.sim.elapsed() < LIES {
+            // The liar holds up everything but calls that have a deadline.
+            self.well_since = self.sim.elapsed();
+            if !self.step() {
+                return false;
+            }
+            self.hang = self.witness.overdue(HANG, self.sim.elapsed());
+        }
+        let now = self.sim.elapsed();
+        self.story.push(format!("  {:>7.2} s: the liar {liar} is killed", now.as_secs_f64()));
+        self.sim.crash(name_of(liar));
         true
     }
 
@@ -290,9 +323,11 @@ impl Run<'_> {
 
     /// Tells the witness which hosts run and reach each other, and looks for what hangs.
     fn watch(&mut self, now: Duration) {
-        // Who cannot write can promise nothing, and be in no new View.
+        // Who cannot write can promise nothing, and be in no new View. A node that has left forwards
+        // nothing either.
+        let is_there = |host: &Host| !host.drive.is_ill() && !host.is_away.load(Ordering::Relaxed);
         let running: Vec<usize> = (0..self.hosts.len())
-            .filter(|host| self.runs(*host) && !self.hosts[*host].drive.is_ill())
+            .filter(|host| self.runs(*host) && is_there(&self.hosts[*host]))
             .collect();
         let near = |a: usize, b: usize| !self.weather.is_cut(self.ip(a), self.ip(b));
         let parts = histories::parts(&running, near);

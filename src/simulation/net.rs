@@ -8,6 +8,7 @@
 
 use super::link::SimLink;
 use super::weather::Weather;
+use crate::driver::Liar;
 use crate::link::{DataLink, Listener, Net, Stream};
 use async_trait::async_trait;
 use std::io;
@@ -27,12 +28,15 @@ use turmoil::net::{TcpListener, TcpStream};
 pub struct SimNet {
     pub weather: Weather,
     pub ip: IpAddr,
+    /// The host lies.
+    pub lies: bool,
 }
 
 struct SimPort {
     listener: TcpListener,
     port: u16,
     weather: Weather,
+    lies: bool,
 }
 
 struct SimStream {
@@ -41,6 +45,7 @@ struct SimStream {
     local: SocketAddr,
     peer: SocketAddr,
     is_broken: Arc<AtomicBool>,
+    lies: bool,
 }
 
 /// What carries the segments of one direction of a stream.
@@ -65,7 +70,8 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 impl Net for SimNet {
     async fn listen(&self, _ports: &[u16]) -> io::Result<Box<dyn Listener>> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await?;
-        Ok(Box::new(SimPort { listener, port: PORT, weather: self.weather.clone() }))
+        let (weather, lies) = (self.weather.clone(), self.lies);
+        Ok(Box::new(SimPort { listener, port: PORT, weather, lies }))
     }
 
     async fn dial(&self, to: SocketAddr) -> io::Result<Box<dyn Stream>> {
@@ -76,7 +82,7 @@ impl Net for SimNet {
         };
         let stream =
             timeout(DIAL_TIMEOUT, connected).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        Ok(Box::new(SimStream::new(stream, self.weather.clone())?))
+        Ok(Box::new(SimStream::new(stream, self.weather.clone(), self.lies)?))
     }
 }
 
@@ -88,12 +94,12 @@ impl Listener for SimPort {
 
     async fn accept(&mut self) -> io::Result<(Box<dyn Stream>, SocketAddr)> {
         let (stream, from) = self.listener.accept().await?;
-        Ok((Box::new(SimStream::new(stream, self.weather.clone())?), from))
+        Ok((Box::new(SimStream::new(stream, self.weather.clone(), self.lies)?), from))
     }
 }
 
 impl SimStream {
-    fn new(stream: TcpStream, weather: Weather) -> io::Result<SimStream> {
+    fn new(stream: TcpStream, weather: Weather, lies: bool) -> io::Result<SimStream> {
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
         let (reads, to) = stream.into_split();
         let (writes, from) = tokio::io::duplex(UNSENT_BYTES);
@@ -102,7 +108,7 @@ impl SimStream {
         let reset = weather.streams(ends.0, ends.1);
         let pump = Pump { from, to, weather, ends, reset, is_broken: Arc::clone(&is_broken) };
         tokio::spawn(pump.run());
-        Ok(SimStream { halves: Some((reads, writes)), local, peer, is_broken })
+        Ok(SimStream { halves: Some((reads, writes)), local, peer, is_broken, lies })
     }
 }
 
@@ -153,7 +159,8 @@ impl Stream for SimStream {
 
     fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
         let (reads, writes) = self.halves.take()?;
-        Some(Box::new(SimLink::new(reads, writes, Arc::clone(&self.is_broken))))
+        let liar = self.lies.then(Liar::new);
+        Some(Box::new(SimLink::new(reads, writes, Arc::clone(&self.is_broken), liar)))
     }
 }
 

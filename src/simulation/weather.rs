@@ -88,7 +88,7 @@ impl Weather {
 
     /// Ends one hold. Returns whether no other one goes on.
     pub fn release(&self, a: IpAddr, b: IpAddr) -> bool {
-        one_less(&mut self.state().held, pair(a, b))
+        one_less(&mut self.state().held, &pair(a, b))
     }
 
     /// Stops the segments of one direction.
@@ -98,7 +98,7 @@ impl Weather {
 
     /// Ends one stop of a direction.
     pub fn go_on(&self, from: IpAddr, to: IpAddr) {
-        one_less(&mut self.state().stopped, (from, to));
+        one_less(&mut self.state().stopped, &(from, to));
     }
 
     /// Whether segments pass in this direction.
@@ -155,12 +155,12 @@ fn one_more<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) -> bool {
     *count == 1
 }
 
-fn one_less<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) -> bool {
-    let Some(count) = counts.get_mut(&key) else { return false };
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) -> bool {
+    let Some(count) = counts.get_mut(key) else { return false };
     *count -= 1;
     let is_last = *count == 0;
     if is_last {
-        counts.remove(&key);
+        counts.remove(key);
     }
     is_last
 }

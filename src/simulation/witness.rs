@@ -31,6 +31,8 @@ struct Seen {
     /// The last result of each host that entered a state: its View, and when.
     applied: BTreeMap<usize, (String, Duration)>,
     histories: Histories,
+    /// A host that lies to the others, and is not listened to.
+    liar: Option<usize>,
     wrong: Vec<String>,
 }
 
@@ -49,9 +51,18 @@ impl Witness {
         self.fault(Duration::ZERO, json!({"e": "majority"}));
     }
 
+    /// This host lies to the others.
+    pub fn lies(&self, host: usize) {
+        self.seen().liar = Some(host);
+        self.fault(Duration::ZERO, json!({"e": "liar", "node": name_of(host)}));
+    }
+
     /// An event of the program on a host, with its time.
     pub fn hear(&self, host: usize, event: &Value) {
         let seen = &mut *self.seen();
+        if seen.liar == Some(host) {
+            return;
+        }
         if event["e"] == "start" {
             let number = event["life"].as_u64().unwrap_or_default();
             seen.last.insert(host, seen.lives.len());
@@ -90,6 +101,23 @@ impl Witness {
     /// The hosts that run, in parts that reach each other.
     pub fn reach(&self, parts: &[BTreeSet<usize>], now: Duration) {
         self.seen().histories.reach(parts, now);
+    }
+
+    /// A call with a deadline that is open for longer than `bound` after it.
+    pub fn overdue(&self, bound: Duration, now: Duration) -> Option<String> {
+        let (seen, now) = (self.seen(), micros(now));
+        let lives = seen.last.values().filter_map(|last| seen.lives.get(*last));
+        let mut late = lives.flat_map(|life| {
+            let late = life.watch.overdue(now).map(|(call, late)| (&life.watch, call, late));
+            late.filter(|(_, call, late)| call.limit_ms.is_some() && *late > micros(bound))
+        });
+        late.next().map(|(watch, call, late)| {
+            let (kind, place, late) = (call.what.kind, &call.place, late as f64 / 1e6);
+            format!(
+                "{} waits for {kind:?} at {place:?}, {late:.1} s after its deadline; {}",
+                watch.node, watch.status
+            )
+        })
     }
 
     /// A call that is open for longer than `bound`, or a host that nobody keeps out and that has
@@ -148,7 +176,8 @@ impl Witness {
             let life = seen.last.get(&host).and_then(|last| seen.lives.get(*last));
             broken[host] && life.is_some_and(|life| waits_for_disk(&life.watch))
         };
-        let there: Vec<usize> = (0..broken.len()).filter(|host| !waits(*host)).collect();
+        let is_there = |host: &usize| !waits(*host) && seen.liar != Some(*host);
+        let there: Vec<usize> = (0..broken.len()).filter(is_there).collect();
         let first = there.first().and_then(|host| view(*host));
         let is_one = first.is_some_and(|first| {
             there.iter().all(|host| view(*host) == Some(first))
@@ -227,7 +256,8 @@ impl Seen {
                 let at = Duration::from_micros(event["t"].as_u64().unwrap_or_default());
                 self.applied.insert(host, (view.to_owned(), at));
                 let members = self.views.get(view).cloned().unwrap_or_default();
-                if let Some(beside) = self.histories.committed(view, &members, at) {
+                let beside = self.histories.committed(view, &members, at);
+                if let Some(beside) = beside.filter(|_| self.liar.is_none()) {
                     self.wrong.push(format!(
                         "host {host}: Views {view} and {beside} go on beside each other, though all their members could have met"
                     ));

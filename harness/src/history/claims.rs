@@ -73,7 +73,10 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks all claims on a history of contributions that follow from this seed.
+/// Checks all claims on a history of contributions that follow from this seed. Beside a
+/// [liar](History::liar), who may contribute what it likes and make any call fail, those are checked
+/// that the others keep to among themselves: one outcome, one value, one state, untouched buffers,
+/// and nothing open.
 pub fn check(history: &History, seed: u64) -> Report {
     let mut search = Search { history, seed, members: BTreeMap::new(), report: Report::default() };
     search.views();
@@ -192,11 +195,13 @@ impl<'a> Search<'a> {
                 continue;
             };
             let by = if is_common(call.what.kind) { 0 } else { rank };
-            if call.is_ok() && !known.contains_key(&by) {
+            if call.is_ok() && !known.contains_key(&by) && self.history.liar.is_none() {
                 known.insert(by, place.expected(&call.what, rank, &flags));
             }
             self.result(at, life, call, known.get(&by));
-            if call.is_ok() && is_common(call.what.kind) {
+            // Nothing is agreed on without a vote, so a liar may tell everybody something else.
+            let is_agreed = !call.what.best_effort || self.history.liar.is_none();
+            if call.is_ok() && is_agreed && is_common(call.what.kind) {
                 let end = call.end.as_ref();
                 hashes.extend(call.kept.or(end.map(|end| end.result.unwrap_or(end.after))));
             }
@@ -223,7 +228,7 @@ impl<'a> Search<'a> {
             } else if buffer != end.after {
                 self.broken("buffer", format!("{whose}: it has changed beside the result"));
             }
-        } else if end.after != call.before {
+        } else if end.after != call.before && !(call.is_ok() && self.history.liar.is_some()) {
             let text = format!("{whose}: it has changed although the call ended as {}", end.code);
             self.broken("buffer", text);
         }
@@ -250,7 +255,9 @@ impl<'a> Search<'a> {
                 let cause = call.end.as_ref().map_or("", |end| &end.cause);
                 // Messages are not forwarded, so a cut between their two ends refuses them.
                 let is_apart = call.what.kind == Kind::Message && cause == "no-direct-link";
-                if !code.is_empty() && !EXPLAINED.contains(&code) && !is_apart {
+                let is_explained =
+                    EXPLAINED.contains(&code) || is_apart || self.history.liar.is_some();
+                if !code.is_empty() && !is_explained {
                     self.broken("call", format!("{whose} ended as {code}: {cause}"));
                 }
                 if code == "lost-result" && !dropped.contains(lane) {
@@ -318,7 +325,8 @@ impl<'a> Search<'a> {
             for (life, call) in calls.iter().filter(|(_, call)| call.code() == "ok") {
                 let Some(state) = call.end.as_ref().map(|end| end.state) else { continue };
                 let whose = format!("lane {lane} of View {view}, {} (call {})", life.node, call.id);
-                if had.get(&lane).is_none_or(|had| !had.contains(&state)) {
+                let is_had = had.get(&lane).is_some_and(|had| had.contains(&state));
+                if !is_had && self.history.liar.is_none() {
                     let text = format!("{whose}: version {} is of no member", state.0);
                     self.broken("sync", text);
                 }
@@ -337,6 +345,9 @@ impl<'a> Search<'a> {
     /// No two Views without a common member commit at the same time when nothing has been wrong for
     /// a while.
     fn groups(&mut self) {
+        if self.history.liar.is_some() {
+            return;
+        }
         let mut committed: Vec<(u64, &str)> = Vec::new();
         for life in &self.history.lives {
             committed.extend(life.applied.iter().map(|a| (a.at, a.place.1.as_str())));
@@ -376,7 +387,7 @@ impl<'a> Search<'a> {
 
     fn ends(&mut self) {
         for life in &self.history.lives {
-            if let Some(who) = life.withheld.first() {
+            if let Some(who) = life.withheld.first().filter(|_| self.history.liar.is_none()) {
                 self.broken("vote", format!("{} knows {who} to be kept out for it", life.node));
             }
             let killed = self.history.killed.contains_key(&(life.node.clone(), life.life));

@@ -21,6 +21,7 @@
 //! | `left` | the node has left | |
 //! | `struck`, `healed` | the beginning and the end of a fault | `n`, `kind`, `who` |
 //! | `majority` | only a majority goes on after a partition | |
+//! | `liar` | a node that lies to the others | `node` |
 //! | `killed` | the end of a process | `node`, `life` |
 //! | `hang` | a call that does not end although nothing is wrong | `text` |
 

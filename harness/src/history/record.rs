@@ -20,6 +20,8 @@ pub struct History {
     pub killed: BTreeMap<(String, u64), u64>,
     /// Only the part with a majority goes on after a partition, so a call has one outcome for all.
     pub has_majority: bool,
+    /// A node that lies to the others. Its own log is not there.
+    pub liar: Option<String>,
     /// Calls that did not end, as the process that disturbs the nodes saw them.
     pub hangs: Vec<String>,
     /// The last moment of any event, in microseconds.
@@ -201,6 +203,7 @@ impl Reader {
                 all.killed.insert((text(&event["node"]), number(event, "life")?), at);
             }
             "majority" => all.has_majority = true,
+            "liar" => all.liar = Some(text(&event["node"])),
             "hang" => all.hangs.push(text(&event["text"])),
             "start" => {
                 let (node, life) = (text(&event["node"]), number(event, "life")?);

@@ -3,6 +3,7 @@
 //! The send queue in many orders of its threads (`make threads`).
 
 use super::*;
+use crate::defect::Seeded;
 use crate::exploring::{explore, finds};
 use crate::link::ControlReceiver;
 use crate::link::testing::control_link_of;
@@ -26,7 +27,7 @@ const WIDE: usize = 4096;
 /// A queue with its writer task, and the receiver.
 fn linked(room: usize) -> (Line, JoinHandle<()>, ControlReceiver) {
     let ((half, _), (_, heard)) = control_link_of(room);
-    let (line, task) = Voice::over(half);
+    let (line, task) = Voice::over(half, Seeded::NONE);
     (line, spawn(task), heard)
 }
 
