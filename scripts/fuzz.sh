@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# make fuzz: runs every fuzz target for FUZZ_SECONDS (60). Arguments select targets; none means all.
+# make fuzz: runs every fuzz target for MINUTES=n (1), from the inputs in fuzz/kept. Arguments select
+# targets; none means all. With KEEP=1 the smallest set of inputs that reaches as much replaces the
+# kept ones, which `make test` replays.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
 
-seconds=${FUZZ_SECONDS:-60}
+seconds=$((60 * ${MINUTES:-1}))
 if [ ! -f fuzz/Cargo.toml ]; then
     say "There is no fuzz/ here."
     exit 2
@@ -24,9 +26,22 @@ passed=0 failed=0
 # Leak detection is off: some targets start threads, and a thread that is just ending looks like a
 # leak. `make asan` detects real ones.
 export ASAN_OPTIONS=detect_leaks=0
+# keep TARGET: at most 40 inputs of at most a kibibyte, the shortest ones that matter.
+keep() {
+    local found="fuzz/corpus/$1" least
+    least=$(mktemp -d)
+    cargo fuzz run --target "$host" "$1" -- -merge=1 -max_len=1024 "$least" "$found" "fuzz/kept/$1" || return
+    rm -rf "fuzz/kept/$1"
+    mkdir -p "fuzz/kept/$1"
+    find "$least" -type f -printf '%s %p\n' | sort -n | head -n 40 | cut -d' ' -f2 | xargs -r cp -t "fuzz/kept/$1"
+    rm -rf "$least"
+}
+
 for target in "$@"; do
+    mkdir -p "fuzz/corpus/$target" "fuzz/kept/$target"
     printf '\n== %s: %s seconds\n' "$target" "$seconds"
-    if cargo fuzz run --target "$host" "$target" -- -max_total_time="$seconds" 2>&1; then
+    if cargo fuzz run --target "$host" "$target" "fuzz/corpus/$target" "fuzz/kept/$target" -- \
+        -max_total_time="$seconds" 2>&1 && { [ -z "${KEEP:-}" ] || keep "$target"; }; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))

@@ -1,7 +1,7 @@
 //! Layer: Face.
 //!
 //! The decoders of bytes from the network and from files, one function per fuzz target. Only
-//! compiled with `--cfg fuzzing`.
+//! compiled with `--cfg fuzzing`, and in tests, which replay the inputs in `fuzz/kept`.
 //!
 //! A decoded value must encode to the same bytes. No input may panic, hang, or allocate more memory
 //! than the decoder's bounds allow.
@@ -14,6 +14,7 @@ use crate::collective::{
 use crate::discovery::Advert;
 use crate::election::{Durable, Message};
 use crate::engine::{EngineChoice, EngineKind, Engines};
+use crate::identity::nodes_file::decode_nodes;
 use crate::identity::{
     Boot, ClusterKey, Identity, MemberId, Name, NamespaceName, NodeId, decode_identity,
     encode_identity, peers_file, state_file,
@@ -36,6 +37,29 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use zeroize::Zeroizing;
+
+/// A fuzz target.
+#[cfg(test)]
+type Target = fn(&[u8]);
+
+/// All targets by name.
+#[cfg(test)]
+const TARGETS: [(&str, Target); 14] = [
+    ("data_frames", frames),
+    ("deliver", deliver),
+    ("engine_frames", engine),
+    ("handshake", handshake),
+    ("identity_file", identity),
+    ("nodes_file", nodes),
+    ("op_message", op_message),
+    ("pairing", pairing),
+    ("relay_frames", relay_frames),
+    ("sealed_frames", sealed_frames),
+    ("state_file", state),
+    ("txt_advert", txt),
+    ("wire_message", message),
+    ("wire_view", view),
+];
 
 /// A View, and the queries on its plan.
 pub fn view(bytes: &[u8]) {
@@ -413,6 +437,18 @@ fn stream_of(bytes: &[u8]) -> Cursor<Vec<u8>> {
     Cursor::new(stream)
 }
 
+/// A list of denied or known nodes.
+pub fn nodes(bytes: &[u8]) {
+    if let Some(nodes) = decode_nodes(bytes) {
+        let lines: String = nodes
+            .keys()
+            .map(|node| format!("{} = \"\"\n", data_encoding::HEXLOWER.encode(&node.0)))
+            .collect();
+        let again = decode_nodes(lines.as_bytes()).expect("a list");
+        assert!(again.keys().eq(nodes.keys()));
+    }
+}
+
 fn round_trip<T: Decode + Encode>(bytes: &[u8]) -> Option<T> {
     let value = T::from_bytes(bytes).ok()?;
     assert_eq!(value.to_bytes(), bytes, "two forms of one value");
@@ -490,4 +526,38 @@ impl DataSender for Sink {
 
 impl Shutdown for Sink {
     fn shutdown(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// Inputs that fuzzing has found, which together reach all that it has reached. `make fuzz`
+    /// starts from them, too.
+    #[test]
+    fn kept_inputs_are_replayed() {
+        let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/kept");
+        for (name, target) in TARGETS {
+            let (folder, mut inputs) = (all.join(name), 0);
+            for entry in std::fs::read_dir(&folder).expect("every target has kept inputs") {
+                let path = entry.expect("a folder").path();
+                println!("{}", path.display());
+                target(&std::fs::read(path).expect("a file"));
+                inputs += 1;
+            }
+            assert!(inputs > 0, "{} is empty", folder.display());
+        }
+    }
+
+    #[test]
+    fn every_target_of_make_fuzz_is_one() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/fuzz_targets");
+        let mut names: Vec<String> = std::fs::read_dir(folder)
+            .expect("a folder")
+            .filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_str()?.to_owned()))
+            .collect();
+        names.sort();
+        assert!(TARGETS.iter().map(|(name, _)| *name).eq(names.iter().map(String::as_str)));
+    }
 }
