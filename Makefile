@@ -1,7 +1,7 @@
 # On a fresh machine two commands suffice: `make demo` and `make test`.
 # Recipes print nothing themselves, so `make demo ARGS=--json` prints one JSON document.
 
-.PHONY: help demo test check fix asan gloo-generations fuzz sim bench bench-topology train lab-clean faults soak reliability model fuzz-schedules threads
+.PHONY: help demo test check fix asan gloo-generations fuzz sim security bench bench-topology train lab-clean faults soak reliability model fuzz-schedules threads
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -33,11 +33,14 @@ asan: ## the collective's tests under AddressSanitizer
 gloo-generations: ## the Gloo engine against other generations of Gloo (ARGS="DIR..." with their sources)
 	@scripts/gloo-generations.sh $(ARGS)
 
-fuzz: ## every fuzz target for FUZZ_SECONDS (60); ARGS names targets
-	@scripts/fuzz.sh $(ARGS)
+fuzz: ## every fuzz target for MINUTES=n (1); ARGS names targets (KEEP=1 keeps what it finds for make test)
+	@MINUTES="$(MINUTES)" KEEP="$(KEEP)" scripts/fuzz.sh $(ARGS)
 
-sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, or the run SEED=n (LOGS=folder, DEFECT=)
+sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, or the run SEED=n (LOGS=folder, DEFECT=, also lies)
 	@SEEDS="$(SEEDS)" SEED="$(SEED)" LOGS="$(LOGS)" DEFECT="$(DEFECT)" scripts/sim.sh
+
+security: ## every threat of docs/security.md, with the tests that provoke it: a table (ARGS="T2 T10" chooses, JOINS=100, LIARS=1000)
+	@JOINS="$(JOINS)" LIARS="$(LIARS)" scripts/security.sh $(ARGS)
 
 faults: ## every fault in every phase, with real processes: a table (ARGS="--fault kill --n 3" chooses)
 	@scripts/faults.sh $(ARGS)

@@ -9,6 +9,7 @@ mod halves;
 mod meeting;
 mod memory;
 mod patience;
+mod rotation;
 mod silent;
 mod training;
 
@@ -36,5 +37,7 @@ fn main() {
     }
     suite.on("gloo", missing);
     gloo::add(&mut suite);
+    suite.on("native", None);
+    rotation::add(&mut suite);
     suite.run()
 }

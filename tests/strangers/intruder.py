@@ -6,6 +6,7 @@
     intruder.py flood HOST PORT COUNT SEED  that many connections of junk, as fast as they are taken
     intruder.py siege HOST PORT SECONDS     forty short connections a second for that long
     intruder.py capture HEX                 every frame on this machine until its input ends: how often are HEX in it?
+    intruder.py record HOST PORT            what connections there begin with, until its input ends
 """
 
 import json
@@ -148,5 +149,33 @@ def count_payload(frame, payload_from):
         payload_from[source] = payload_from.get(source, 0) + payload
 
 
+def record(host, port):
+    """The first bytes of each TCP connection over IPv4 to there, as its client sends them."""
+    every = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    every.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+    say(event="recording")
+    streams = {}
+    while True:
+        readable, _, _ = select.select([every, sys.stdin], [], [])
+        if every not in readable:
+            break
+        frame = every.recv(1 << 18)
+        if len(frame) < 54 or frame[12:14] != b"\x08\x00" or frame[23] != 6:
+            continue
+        tcp = 14 + 4 * (frame[14] & 15)
+        source, to, number = struct.unpack("!HHI", frame[tcp:tcp + 8])
+        if to != int(port) or frame[30:34] != socket.inet_aton(host):
+            continue
+        total = struct.unpack("!H", frame[16:18])[0] or len(frame) - 14
+        data = frame[tcp + 4 * (frame[tcp + 12] >> 4):14 + total]
+        stream = streams.setdefault((frame[26:30], source), {"next": None, "bytes": b""})
+        if frame[tcp + 13] & 2:
+            stream["next"] = (number + 1) % (1 << 32)
+        elif data and number == stream["next"] and len(stream["bytes"]) < 2000:
+            stream["bytes"] += data
+            stream["next"] = (number + len(data)) % (1 << 32)
+    say(event="recorded", streams=[stream["bytes"].hex() for stream in streams.values() if stream["bytes"]])
+
+
 if __name__ == "__main__":
-    {"send": send, "drip": drip, "silent": silent, "flood": flood, "siege": siege, "capture": capture}[sys.argv[1]](*sys.argv[2:])
+    {"record": record, "send": send, "drip": drip, "silent": silent, "flood": flood, "siege": siege, "capture": capture}[sys.argv[1]](*sys.argv[2:])

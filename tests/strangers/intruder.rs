@@ -54,6 +54,15 @@ impl Intruder {
         !self.0.stdout().is_empty()
     }
 
+    /// Ends a recording and returns what connections began with.
+    pub fn recorded(mut self) -> Result<Vec<Vec<u8>>> {
+        self.0.end_input();
+        let event = self.event("recorded")?;
+        let streams = event["streams"].as_array().context("no list")?;
+        let bytes = |text: &Value| from_hex(text.as_str().unwrap_or_default());
+        streams.iter().map(bytes).collect()
+    }
+
     /// Ends a capture and returns its contents.
     pub fn captured(mut self) -> Result<Value> {
         self.0.end_input();
@@ -74,6 +83,11 @@ pub fn unharmed(group: &mut Group) -> Result<()> {
         ensure!(!said.contains("panicked"), "{}: {said}", peer.name());
     }
     Ok(())
+}
+
+fn from_hex(hex: &str) -> Result<Vec<u8>> {
+    let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2).unwrap_or("?"), 16);
+    Ok((0..hex.len()).step_by(2).map(byte).collect::<Result<_, _>>()?)
 }
 
 pub fn hex(bytes: &[u8]) -> String {

@@ -3,8 +3,10 @@
 mod files;
 mod intruder;
 mod invitation;
+mod multicast;
 mod port;
 mod proxy;
+mod storm;
 mod wire;
 
 use potluck_harness::{Need, Suite};
@@ -17,6 +19,8 @@ fn main() {
     files::add(&mut suite);
     port::add(&mut suite);
     proxy::add(&mut suite);
+    multicast::add(&mut suite);
+    storm::add(&mut suite);
     invitation::add(&mut suite);
     let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
     for (engine, missing) in [("native", None), ("gloo", missing)] {

@@ -19,6 +19,7 @@ pub fn add(suite: &mut Suite) {
     suite.test_needing("garbage, silence and dripping end soon and harm nobody", &LO, garbage);
     suite.test_needing("another version is counted as such", &LO, other_version);
     suite.serial("a thousand connections of junk do not disturb a collective", &LAN, flood);
+    suite.serial("a recorded handshake, played again, gets no byte and no link", &LAN, replayed);
     suite.serial("a newcomer comes in past silent connections", &LAN, past_the_silent);
     suite.serial(
         "one neighbour on a network of IPv6 alone blocks nobody: a newcomer comes in past its flood",
@@ -27,7 +28,7 @@ pub fn add(suite: &mut Suite) {
     );
 }
 
-fn port_of(status: &Value) -> Result<String> {
+pub fn port_of(status: &Value) -> Result<String> {
     Ok(status["port"].as_u64().context("no port")?.to_string())
 }
 
@@ -36,7 +37,7 @@ fn counter(status: &Value, name: &str) -> u64 {
 }
 
 /// All members complete a sum in the same View as before.
-fn undisturbed(group: &mut Group, view: &Value) -> Result<()> {
+pub fn undisturbed(group: &mut Group, view: &Value) -> Result<()> {
     for event in group.all(&json!({"do": "all_reduce", "len": 5001}), "done")? {
         ensure!(event["verdict"] == "exact", "{event}");
     }
@@ -153,7 +154,7 @@ fn other_version() -> Result<()> {
 }
 
 /// Members on the first of four machines; the last machine is for the intruder.
-fn members(size: usize) -> Result<Group> {
+pub fn members(size: usize) -> Result<Group> {
     let mut group = Group::empty("gbe4", 4)?;
     for index in 0..size {
         let start = group.start(index);
@@ -224,13 +225,23 @@ fn past_the_silent() -> Result<()> {
 }
 
 /// The link-local IPv6 address of a machine, as another one on the same switch dials it.
-fn link_local(group: &Group, machine: &str) -> Result<String> {
+pub fn link_local(group: &Group, machine: &str) -> Result<String> {
     let mut list = group.lab.command(machine, "ip");
     let shown = list.args(["-6", "-o", "addr", "show", "dev", "eth0", "scope", "link"]).output()?;
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let address = text.split_whitespace().skip_while(|word| *word != "inet6").nth(1);
     let address = address.and_then(|address| address.split('/').next());
     Ok(format!("{}%eth0", address.with_context(|| format!("{machine} has none: {text}"))?))
+}
+
+/// Leaves IPv6 alone on four machines.
+pub fn without_ipv4(group: &Group) -> Result<()> {
+    for machine in ["n1", "n2", "n3", "n4"] {
+        let mut flush = group.lab.command(machine, "ip");
+        let flushed = flush.args(["-4", "addr", "flush", "dev", "eth0"]).status()?;
+        ensure!(flushed.success(), "{machine} keeps its IPv4 address");
+    }
+    Ok(())
 }
 
 /// How long the neighbour connects, and the members should not notice it.
@@ -240,14 +251,7 @@ const SIEGE: Duration = Duration::from_secs(12);
 /// its rate must not use up that of the others.
 fn past_a_neighbour() -> Result<()> {
     let mut group = Group::empty("gbe4", 4)?;
-    for machine in ["n1", "n2", "n3", "n4"] {
-        let flushed = group
-            .lab
-            .command(machine, "ip")
-            .args(["-4", "addr", "flush", "dev", "eth0"])
-            .status()?;
-        ensure!(flushed.success(), "{machine} keeps its IPv4 address");
-    }
+    without_ipv4(&group)?;
     for index in 0..2 {
         let start = group.start(index);
         group.add(index, &start)?;
@@ -278,4 +282,39 @@ fn past_a_neighbour() -> Result<()> {
         ensure!(event["received"] == 0 && event["made"].as_u64() > Some(100), "{event}");
     }
     unharmed(&mut group)
+}
+
+/// What members have said to a node, said again by a stranger, whole and in part.
+fn replayed() -> Result<()> {
+    let mut group = Group::empty("gbe4", 4)?;
+    let start = group.start(0);
+    group.add(0, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    let port = port_of(&group.peers[0].status()?)?;
+    let address = group.lab.addr("n1").to_string();
+    let mut recorder = Intruder::on_the_switch(&group.lab, &["record", &address, &port])?;
+    recorder.event("recording")?;
+    for index in 1..3 {
+        let start = group.start(index);
+        group.add(index, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    }
+    let view = group.meet()?[0]["view"].clone();
+    undisturbed(&mut group, &view)?;
+    let recorded = recorder.recorded()?;
+    let handshakes: Vec<&Vec<u8>> =
+        recorded.iter().filter(|bytes| bytes.starts_with(b"potl") && bytes.len() > 64).collect();
+    ensure!(!handshakes.is_empty(), "{} connections, and no handshake", recorded.len());
+    let mut played = 0;
+    // No more than the gate lets one address in.
+    for bytes in handshakes.into_iter().take(4) {
+        for length in [17, 64, bytes.len()] {
+            let part = ["send", &address, &port, &hex(&bytes[..length])];
+            let event = Intruder::on(&group.lab, "n4", &part)?.event("sent")?;
+            ensure!(event["received"] == 0 && event["closed"] == true, "{length}: {event}");
+            played += 1;
+        }
+    }
+    println!("measured: {played} parts of recorded handshakes played again");
+    let status = group.peers[0].status()?;
+    ensure!(status["peers"].as_array().is_some_and(|peers| peers.len() == 2), "{status}");
+    undisturbed(&mut group, &view)
 }

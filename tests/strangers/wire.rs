@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
+use potluck_harness::peer::Start;
 use potluck_harness::{Child, Group, Suite};
 use serde_json::{Value, json};
 
@@ -13,6 +14,7 @@ const MARK: &[u8; 16] = b"potluck:marked!\x3e";
 
 pub fn add(suite: &mut Suite) {
     suite.test_needing("one TCP listener, and UDP 5353, and nothing else", &LAN, sockets);
+    suite.serial("no identity and no name of a member is on the wire", &LAN, anonymous);
     suite.serial("nothing of a tensor is on the wire", &LAN, || encrypted(&[]));
     suite.serial("a trusted interface is the exception, and only then", &LAN, || {
         encrypted(&["--trusted", "eth0"])
@@ -98,6 +100,33 @@ fn encrypted(options: &[&str]) -> Result<()> {
             "{} marks",
             seen["hits"]
         );
+    }
+    Ok(())
+}
+
+fn anonymous() -> Result<()> {
+    const NAME: &str = "a-name-that-nobody-has";
+    let mut group = Group::empty("gbe4", 3)?;
+    let start = Start { name: NAME.to_owned(), ..group.start(0) };
+    group.add(0, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    let node = group.peers[0].status()?["node"].as_str().context("no id")?.to_owned();
+    let mut captures = Vec::new();
+    for secret in [&node[..32], &hex(node.as_bytes())[..32], &hex(NAME.as_bytes())] {
+        let mut capture = Intruder::on_the_switch(&group.lab, &["capture", secret])?;
+        capture.event("capturing")?;
+        captures.push(capture);
+    }
+    for index in 1..3 {
+        let start = group.start(index);
+        group.add(index, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    }
+    group.meet()?;
+    for event in group.all(&json!({"do": "all_reduce", "len": 100_001}), "done")? {
+        ensure!(event["verdict"] == "exact", "{event}");
+    }
+    for capture in captures {
+        let seen = capture.captured()?;
+        ensure!(seen["bytes"].as_u64() > Some(400_000) && seen["hits"] == 0, "{seen}");
     }
     Ok(())
 }

@@ -1,0 +1,130 @@
+//! A group of four changes its cluster key, and denies a member, while it computes.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use potluck_harness::group::PATIENCE;
+use potluck_harness::peer::{KEY, Start, binary};
+use potluck_harness::{Group, Lag, Suite};
+use serde_json::{Value, json};
+
+use crate::{LAN, all_exact};
+
+pub fn add(suite: &mut Suite) {
+    suite.serial("four change their key and no call fails", &LAN, rotated);
+    suite.serial("a denied member is out in two seconds and stays out", &LAN, denied);
+}
+
+/// Every node reads the files of its home in this time, and ends links by the old key in ten seconds
+/// more.
+const READ: Duration = Duration::from_millis(700);
+const RENEWED: Duration = Duration::from_secs(12);
+/// A denied member is out after this time.
+const OUT: Duration = Duration::from_secs(2);
+const STAYS_OUT: Duration = Duration::from_secs(4);
+
+/// Four nodes that take the key from their own files.
+fn four() -> Result<Group> {
+    let mut group = Group::empty("gbe4", 4)?;
+    for index in 0..4 {
+        let start = Start { key: None, ..group.start(index) };
+        potluck(&start.home, &["join"], KEY)?;
+        group.add(index, &start)?;
+    }
+    group.all(&json!({"do": "join", "min": 2}), "joined")?;
+    group.meet()?;
+    Ok(group)
+}
+
+/// What a command of this home prints.
+fn potluck(home: &Path, arguments: &[&str], input: &str) -> Result<Value> {
+    let mut command = std::process::Command::new(binary()?);
+    command.args(arguments).arg("--json").env("POTLUCK_HOME", home).env_remove("POTLUCK_KEY");
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn()?;
+    child.stdin.take().context("piped")?.write_all(input.as_bytes())?;
+    let output = child.wait_with_output()?;
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "{arguments:?}: {output:?}");
+    Ok(serde_json::from_str(&told)?)
+}
+
+fn home(group: &Group, index: usize) -> std::path::PathBuf {
+    group.start(index).home
+}
+
+/// Sums for this long; returns how many.
+fn sums(group: &mut Group, lasts: Duration) -> Result<usize> {
+    let (began, mut calls) = (Instant::now(), 0);
+    while began.elapsed() < lasts {
+        all_exact(&group.all(&json!({"do": "all_reduce", "len": 20_001, "seed": calls}), "done")?)?;
+        calls += 1;
+    }
+    Ok(calls)
+}
+
+fn links(group: &mut Group) -> Result<Vec<u64>> {
+    let of = |status: Value| status["counters"]["links"].as_u64().context("no such counter");
+    group.peers.iter_mut().map(|peer| of(peer.status()?)).collect()
+}
+
+fn rotated() -> Result<()> {
+    let mut group = four()?;
+    let view = group.peers[0].status()?["view"]["id"].clone();
+    let mut calls = sums(&mut group, READ)?;
+    potluck(&home(&group, 0), &["keys", "rotate"], "")?;
+    let next = potluck(&home(&group, 0), &["key", "--show"], "")?["key"].clone();
+    let next = next.as_str().context("no key")?;
+    for index in 1..4 {
+        potluck(&home(&group, index), &["join", "--next"], next)?;
+        calls += sums(&mut group, READ)?;
+    }
+    let before = links(&mut group)?;
+    for index in 0..4 {
+        potluck(&home(&group, index), &["keys", "finish"], "")?;
+        calls += sums(&mut group, READ)?;
+    }
+    calls += sums(&mut group, RENEWED)?;
+    let after = links(&mut group)?;
+    println!("measured: {calls} calls while four changed their key, links {before:?} to {after:?}");
+    ensure!(before.iter().zip(&after).all(|(b, a)| *a >= b + 3), "{before:?}, {after:?}");
+    for peer in &mut group.peers {
+        let status = peer.status()?;
+        ensure!(status["view"]["id"] == view, "the View was replaced: {status}");
+    }
+    Ok(())
+}
+
+fn denied() -> Result<()> {
+    let mut group = four()?;
+    let eve = group.peers[3].status()?["node"].as_str().context("no id")?.to_owned();
+    sums(&mut group, READ)?;
+    let (lag, began) = (Lag::begin(), Instant::now());
+    for index in 0..3 {
+        potluck(&home(&group, index), &["deny", &eve], "")?;
+    }
+    let without = |status: &Value| {
+        let members = status["view"]["members"].as_array();
+        members.is_some_and(|m| m.len() == 3 && m.iter().all(|m| m["node"] != eve.as_str()))
+    };
+    for index in 0..3 {
+        group.peers[index].status_where(without, PATIENCE)?;
+    }
+    let (took, late) = (began.elapsed(), Duration::from_millis(lag.ms() as u64));
+    println!("measured: a denied member is out after {} ms", took.as_millis());
+    ensure!(took < OUT + late, "out after {took:?}, the machine being {late:?} late");
+    let began = Instant::now();
+    while began.elapsed() < STAYS_OUT {
+        for index in 0..3 {
+            let status = group.peers[index].status()?;
+            ensure!(without(&status), "it is back: {status}");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    group.meet_of(|index| index < 3)?;
+    let honest: fn(usize) -> bool = |index| index < 3;
+    all_exact(&group.some(honest, &json!({"do": "all_reduce", "len": 5001}), "done")?)
+}
