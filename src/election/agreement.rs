@@ -405,7 +405,12 @@ impl Agreement {
             return;
         }
         self.install_late(view, around, effects);
-        self.freeze(around);
+        let closing = self.freeze(around);
+        if view.parent == self.installed_id && standing::omits_committed(&view.committed, &closing)
+        {
+            // The proposer lies. Another one will make a View.
+            return;
+        }
         let id = view.id();
         self.round_seen = self.round_seen.max(view.ballot.round);
         self.durable.promised = view.ballot;

@@ -1,9 +1,10 @@
 //! Layer: Core.
 //!
 //! Votes that differ, from the ledgers through the promises to the end of the operation: honest
-//! members that go on together never contradict each other, whatever a third member says to whom.
+//! members that go on together never contradict each other, whatever a third member says to whom or
+//! proposes.
 
-use super::message::Promise;
+use super::message::{Accepted, Promise};
 use super::standing;
 use crate::collective::{
     AbortCause, AbortReason, Call, Closing, CodecId, DType, Kind, Ledger, LedgerEffect, Listed,
@@ -13,7 +14,7 @@ use crate::defect::Seeded;
 use crate::engine::Engines;
 use crate::identity::{MemberId, Name};
 use crate::view::testing::{member_id, view_of};
-use crate::view::{Lane, OpId, Rank, View};
+use crate::view::{Ballot, CommittedOp, DisputedOp, Lane, OpId, Rank, View, ViewId};
 use std::collections::BTreeMap;
 
 const SUM: Call = Call {
@@ -90,27 +91,52 @@ fn promise(view: &View, rank: Rank, closing: Closing) -> Promise {
     }
 }
 
+/// What the third member promises with this report.
+fn third(closing: Closing) -> Promise {
+    promise(&view_of(3), THIRD, closing)
+}
+
 /// How the operation ends on the honest members, which make the next View with the third one if
 /// that promises something.
-fn ends(ledgers: &mut [Ledger; 2], third: Option<Closing>) -> [Outcome; 2] {
+fn ends(ledgers: &mut [Ledger; 2], third: Option<Promise>) -> [Outcome; 2] {
     let view = view_of(3);
-    let mut by_votes = [None, None];
-    let mut promises: BTreeMap<MemberId, Promise> = BTreeMap::new();
-    for (rank, ledger) in (0u8..).zip(ledgers.iter_mut()) {
-        by_votes[usize::from(rank)] = resolved(ledger);
-        promises.insert(member_id(rank + 1), promise(&view, Rank(rank), ledger.freeze()));
-    }
-    promises.extend(third.map(|closing| (member_id(3), promise(&view, THIRD, closing))));
+    let honest = (0u8..).zip(ledgers.iter_mut());
+    let mut promises: BTreeMap<MemberId, Promise> = honest
+        .map(|(rank, ledger)| (member_id(rank + 1), promise(&view, Rank(rank), ledger.freeze())))
+        .collect();
+    promises.extend(third.map(|promise| (member_id(3), promise)));
     let standing = standing::read(&promises, Seeded::NONE);
-    let mut outcomes = by_votes.into_iter();
-    ledgers.each_mut().map(|ledger| {
-        ledger.fail(&standing.disputed);
-        ledger.decide(&standing.committed);
+    ends_by(ledgers, &standing.committed, &standing.disputed).expect("an honest View is accepted")
+}
+
+/// How the operation ends on the honest members in a View that decides this. `None` if one of them
+/// does not accept it.
+fn ends_by(
+    ledgers: &mut [Ledger; 2],
+    committed: &[CommittedOp],
+    disputed: &[DisputedOp],
+) -> Option<[Outcome; 2]> {
+    let refuses = |ledger: &mut Ledger| standing::omits_committed(committed, &ledger.freeze());
+    if ledgers.iter_mut().any(refuses) {
+        return None;
+    }
+    Some(ledgers.each_mut().map(|ledger| {
+        let by_votes = resolved(ledger);
+        ledger.fail(disputed);
+        ledger.decide(committed);
         let by_view = resolved(ledger);
-        let by_votes = outcomes.next().flatten();
         assert!(by_votes.is_none() || by_view.is_none(), "it ends twice");
         by_votes.or(by_view).expect("it ends")
-    })
+    }))
+}
+
+/// What a View can decide about the operation.
+fn decisions() -> Vec<(Vec<CommittedOp>, Vec<DisputedOp>)> {
+    let committed = |digest| (vec![CommittedOp { op: OP, digest }], vec![]);
+    let disputed = |odd| (vec![], vec![DisputedOp { op: OP, odd }]);
+    let mut all = vec![(vec![], vec![]), disputed(None), disputed(Some(THIRD))];
+    all.extend([RIGHT, WRONG, OTHER].map(committed));
+    all
 }
 
 fn resolved(ledger: &mut Ledger) -> Option<Outcome> {
@@ -147,17 +173,29 @@ fn honest_members_agree_whatever_a_third_one_votes_and_promises_to_whom() {
         Status::Committed(WRONG),
         Status::Committed(OTHER),
     ];
-    let mut promises: Vec<Option<Closing>> = statuses.map(|status| Some(listed(status))).to_vec();
-    // It lists nothing, or is not in the next View.
-    promises.extend([Some(Closing::default()), None]);
+    let mut closings: Vec<Closing> = statuses.map(listed).to_vec();
+    closings.push(Closing::default());
+    let mut promises: Vec<Option<Promise>> =
+        closings.iter().cloned().map(third).map(Some).collect();
+    // It says that it has accepted a next View already.
+    let view = view_of(3);
+    let id = ViewId { ballot: Ballot { round: 5, ..view.ballot }, digest: view.digest() };
+    for (committed, disputed) in decisions() {
+        let accepted = Some(Accepted { id, parent: Some(view.id()), committed, disputed });
+        let of =
+            |closing: &Closing| Promise { accepted: accepted.clone(), ..third(closing.clone()) };
+        promises.extend(closings.iter().map(of).map(Some));
+    }
+    // It is not in the next View.
+    promises.push(None);
     let (mut cases, mut committed_on_one) = (0, 0);
     for own in [[RIGHT, RIGHT], [RIGHT, WRONG]] {
         for (first, second) in votes.iter().flat_map(|a| votes.map(|b| (*a, b))) {
             for heard in [[true, true], [true, false], [false, true], [false, false]] {
-                for third in &promises {
+                for promise in &promises {
                     let mut ledgers = honest(own, [first, second], heard);
-                    let ends = ends(&mut ledgers, third.clone());
-                    let case = format!("{own:?} {first:?} {second:?} {heard:?} {third:?}");
+                    let ends = ends(&mut ledgers, promise.clone());
+                    let case = format!("{own:?} {first:?} {second:?} {heard:?} {promise:?}");
                     assert!(agree(own, ends), "{case}: {ends:?}");
                     cases += 1;
                     let ok = ends.iter().filter(|end| **end == Outcome::Committed).count();
@@ -170,7 +208,32 @@ fn honest_members_agree_whatever_a_third_one_votes_and_promises_to_whom() {
         "{cases} cases, in {committed_on_one} of them one member has a result and the other one \
          cannot know"
     );
-    assert_eq!(cases, 2 * 25 * 4 * 10);
+    assert_eq!(cases, 2 * 25 * 4 * (7 * 9 + 1));
+}
+
+#[test]
+fn honest_members_agree_whatever_view_a_third_one_proposes() {
+    let votes = [None, Some(done(RIGHT)), Some(done(WRONG))];
+    let (mut accepted, mut refused) = (0, 0);
+    for own in [[RIGHT, RIGHT], [RIGHT, WRONG]] {
+        for (first, second) in votes.iter().flat_map(|a| votes.map(|b| (*a, b))) {
+            for heard in [[true, true], [true, false], [false, true], [false, false]] {
+                for (committed, disputed) in decisions() {
+                    let mut ledgers = honest(own, [first, second], heard);
+                    let case = format!("{own:?} {first:?} {second:?} {heard:?} {committed:?}");
+                    match ends_by(&mut ledgers, &committed, &disputed) {
+                        Some(ends) => {
+                            assert!(agree(own, ends), "{case} {disputed:?}: {ends:?}");
+                            accepted += 1;
+                        }
+                        None => refused += 1,
+                    }
+                }
+            }
+        }
+    }
+    println!("{accepted} Views are accepted, {refused} refused");
+    assert!(accepted > 0 && refused > 0);
 }
 
 /// The third member is honest, and its memory is not.
@@ -178,7 +241,7 @@ fn honest_members_agree_whatever_a_third_one_votes_and_promises_to_whom() {
 fn a_member_with_a_wrong_result_is_named_to_all() {
     for heard in [[true, true], [true, false], [false, false]] {
         let mut ledgers = honest([RIGHT, RIGHT], [Some(done(WRONG)); 2], heard);
-        let ends = ends(&mut ledgers, Some(listed(Status::Done(WRONG))));
+        let ends = ends(&mut ledgers, Some(third(listed(Status::Done(WRONG)))));
         assert_eq!(ends, [Outcome::DigestMismatch { odd: Some(THIRD) }; 2], "{heard:?}");
     }
     // Without it the others go on with what they have.
@@ -195,6 +258,6 @@ fn a_member_that_votes_differently_to_different_members_splits_no_outcome() {
     let votes = [Some(done(RIGHT)), Some(done(WRONG))];
     let mut ledgers = honest([RIGHT, RIGHT], votes, [true, true]);
     assert!(!ledgers[0].must_end() && ledgers[1].must_end());
-    let ends = ends(&mut ledgers, Some(listed(Status::Done(WRONG))));
+    let ends = ends(&mut ledgers, Some(third(listed(Status::Done(WRONG)))));
     assert_eq!(ends, [Outcome::Committed; 2]);
 }

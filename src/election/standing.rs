@@ -87,19 +87,76 @@ struct Decision {
 }
 
 /// The decision of the newest accepted successor of the tip if there is one, else a new one; see
-/// [`verdict`].
+/// [`verdict`]. What one member knows as committed is committed in both cases.
 fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Decision {
+    let witnesses = witnesses(tip, promises, seeded);
+    let candidates: BTreeSet<OpId> =
+        witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op).collect();
+    let verdict = |op| verdict(op, &witnesses, seeded).map(|verdict| (op, verdict));
+    let verdicts: BTreeMap<OpId, Verdict> = candidates.into_iter().filter_map(verdict).collect();
+    let mut decision = Decision::default();
+    for (&op, verdict) in &verdicts {
+        match *verdict {
+            Verdict::Committed(digest) => decision.committed.push(CommittedOp { op, digest }),
+            Verdict::Disputed(odd) => decision.disputed.push(DisputedOp { op, odd }),
+            Verdict::Known(_) => {}
+        }
+    }
     let successors =
         promises.values().filter_map(|p| p.accepted.as_ref()).filter(|a| succeeds(a, tip));
     if let Some(adopted) =
         successors.max_by_key(|a| a.id.ballot).filter(|_| !seeded.has(Defect::NoAdoption))
     {
-        let mut committed: BTreeSet<CommittedOp> = adopted.committed.iter().copied().collect();
-        committed.extend(messages_committed_before(tip, promises));
-        let is_committed = |op: OpId| committed.iter().any(|c| c.op == op);
-        let disputed = adopted.disputed.iter().filter(|d| !is_committed(d.op)).copied().collect();
-        return Decision { disputed, committed: committed.into_iter().collect() };
+        decision.committed.clone_from(&adopted.committed);
+        decision.disputed.clone_from(&adopted.disputed);
     }
+    let known = verdicts.iter().filter_map(|(op, verdict)| match *verdict {
+        Verdict::Known(digest) => Some(CommittedOp { op: *op, digest }),
+        _ => None,
+    });
+    decision.with_known(known.collect())
+}
+
+impl Decision {
+    /// The same with the operations that somebody knows as committed. Honest members never list
+    /// more than a View has room for.
+    fn with_known(self, known: BTreeSet<CommittedOp>) -> Decision {
+        let is_open = |op: OpId| !known.iter().any(|c| c.op == op);
+        let others = self.committed.into_iter().filter(|c| is_open(c.op));
+        let committed = known.iter().copied().chain(others).take(OPS_DECIDED_MAX);
+        let mut committed: Vec<CommittedOp> = committed.collect();
+        committed.sort_unstable();
+        let room = OPS_DECIDED_MAX - committed.len();
+        let disputed = self.disputed.into_iter().filter(|d| is_open(d.op)).take(room);
+        Decision { disputed: disputed.collect(), committed }
+    }
+}
+
+/// Whether a decision omits an operation that a member with this report knows as committed. No
+/// honest proposer makes such a decision: see [`verdict`]. Messages may be omitted.
+pub(super) fn omits_committed(committed: &[CommittedOp], closing: &Closing) -> bool {
+    let named: BTreeSet<&CommittedOp> = committed.iter().collect();
+    closing.ops.iter().any(|listed| match listed.status {
+        Status::Committed(digest) if listed.op.lane.ends().is_none() => {
+            !named.contains(&CommittedOp { op: listed.op, digest })
+        }
+        _ => false,
+    })
+}
+
+/// Testimony of one member of the tip about its operations there.
+struct Witness<'a> {
+    /// Its rank in the tip; without one it counts as a participant in every operation.
+    rank: Option<Rank>,
+    /// Its report, if it has installed the tip.
+    closing: Option<&'a Closing>,
+}
+
+fn witnesses(
+    tip: ViewId,
+    promises: &BTreeMap<MemberId, Promise>,
+    seeded: Seeded,
+) -> Vec<Witness<'_>> {
     let installed = promises
         .values()
         .filter(|p| p.prev == Some(tip))
@@ -113,46 +170,7 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
         .filter(not_installed)
         .filter(|p| p.accepted_here.is_some() || seeded.has(Defect::RestartedCounts));
     let behind = behind.map(|p| Witness { rank: p.accepted_here, closing: None });
-    let witnesses: Vec<Witness<'_>> = installed.chain(behind).collect();
-    let candidates: BTreeSet<OpId> =
-        witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op).collect();
-    let mut decision = Decision::default();
-    for op in candidates {
-        match verdict(op, &witnesses, seeded) {
-            Some(Verdict::Committed(digest)) => {
-                decision.committed.push(CommittedOp { op, digest });
-            }
-            Some(Verdict::Disputed(odd)) => decision.disputed.push(DisputedOp { op, odd }),
-            None => {}
-        }
-    }
-    decision
-}
-
-/// Messages that one end has committed by votes while the other end still has them as `Done`. A
-/// successor that only the first end was asked for omits them, see `verdict`.
-fn messages_committed_before(
-    tip: ViewId,
-    promises: &BTreeMap<MemberId, Promise>,
-) -> impl Iterator<Item = CommittedOp> {
-    let listed =
-        move || promises.values().filter(move |p| p.prev == Some(tip)).flat_map(|p| &p.closing.ops);
-    let open: BTreeSet<OpId> =
-        listed().filter(|l| matches!(l.status, Status::Done(_))).map(|l| l.op).collect();
-    listed().filter_map(move |l| match l.status {
-        Status::Committed(digest) if l.op.lane.ends().is_some() && open.contains(&l.op) => {
-            Some(CommittedOp { op: l.op, digest })
-        }
-        _ => None,
-    })
-}
-
-/// Testimony of one member of the tip about its operations there.
-struct Witness<'a> {
-    /// Its rank in the tip; without one it counts as a participant in every operation.
-    rank: Option<Rank>,
-    /// Its report, if it has installed the tip.
-    closing: Option<&'a Closing>,
+    installed.chain(behind).collect()
 }
 
 fn succeeds(accepted: &Accepted, tip: ViewId) -> bool {
@@ -162,6 +180,9 @@ fn succeeds(accepted: &Accepted, tip: ViewId) -> bool {
 /// How an open operation ends, if not as aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
+    /// A member says that it is committed.
+    Known(u128),
+    /// All hold the same result.
     Committed(u128),
     /// With the lowest rank that is not of the majority's opinion, if there is one.
     Disputed(Option<Rank>),
@@ -171,16 +192,18 @@ enum Verdict {
 ///
 /// | statuses | verdict |
 /// | --- | --- |
-/// | one says `Committed` and another one says anything else | committed, as the first has it |
+/// | one says `Committed` | known, as that one has it |
+/// | the same, and it is a message that no other participant lists as open | none |
 /// | one does not list it | none |
 /// | all hold it, with one digest | committed |
-/// | all hold it, with different digests, and none says `Committed` | disputed |
+/// | all hold it, with different digests | disputed |
 /// | any other | none |
 ///
 /// An operation on no list was never begun, or is decided on every member. Whoever says `Committed`
-/// may have returned it to its program, so nobody may abort it any more. Among honest members all
-/// others then hold the same result. If one has voted differently to different members, another one
-/// may lack that result: it ends there as indeterminate.
+/// may have returned it to its program, so nobody may abort it any more, not even if a member says
+/// that it has accepted a View which aborts it. Among honest members all others hold the same
+/// result. If one has voted differently to different members, another one may lack that result: it
+/// ends there as indeterminate.
 ///
 /// Messages that both ends know as committed are left out: a View has no room for all of them.
 fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdict> {
@@ -191,15 +214,11 @@ fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdic
         witnesses.iter().filter(takes_part).map(|w| (w.rank, status(w))).collect();
     let listed: Vec<Status> = said.iter().filter_map(|(_, status)| *status).collect();
     let is_committed = |status: &Status| matches!(status, Status::Committed(_));
-    let known = most_held(listed.iter().filter(|s| is_committed(s)), &listed);
-    if seeded.has(Defect::AnyoneCommitted) {
-        return known.map(Verdict::Committed);
+    if let Some(digest) = most_held(listed.iter().filter(|s| is_committed(s)), &listed) {
+        let is_omitted = op.lane.ends().is_some() && listed.iter().all(is_committed);
+        return Some(Verdict::Known(digest)).filter(|_| !is_omitted);
     }
-    let is_over = listed.iter().all(is_committed);
-    if let Some(digest) = known.filter(|_| !is_over) {
-        return Some(Verdict::Committed(digest));
-    }
-    if listed.len() < said.len() || is_over && op.lane.ends().is_some() {
+    if listed.len() < said.len() || seeded.has(Defect::AnyoneCommitted) {
         return None;
     }
     let digests: Vec<u128> = listed.iter().map(digest_of).collect::<Option<_>>()?;
@@ -210,7 +229,7 @@ fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdic
     let odd = || said.iter().zip(&digests).filter(|(_, digest)| **digest != common);
     let has_majority = 2 * odd().count() < digests.len();
     let odd = odd().filter_map(|((rank, _), _)| *rank).min().filter(|_| has_majority);
-    Some(Verdict::Disputed(odd)).filter(|_| !is_over)
+    Some(Verdict::Disputed(odd))
 }
 
 /// Of the results that some report, the one that most of `all` hold; among equals the lowest.
@@ -449,8 +468,7 @@ mod tests {
         let other = Status::Committed(2);
         assert_eq!(decided([known, other, Status::NotDone]), committed(1));
         assert_eq!(decided([known, other, Status::Done(2)]), committed(2));
-        // Nothing is left to be decided.
-        assert_eq!(decided([known, other, other]), (vec![], vec![]));
+        assert_eq!(decided([known, other, other]), committed(2));
     }
 
     #[test]
@@ -463,7 +481,29 @@ mod tests {
         let done = in_view(&view, Some(Status::Done(1)));
         let acceptor =
             Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..done.clone() };
-        assert!(read(&all([done, acceptor])).committed.is_empty());
+        assert!(read(&all([done, acceptor.clone()])).committed.is_empty());
+        // It lies: somebody has returned the result already.
+        let known = in_view(&view, Some(Status::Committed(1)));
+        assert_eq!(read(&all([known, acceptor])).committed, [with(1)]);
+    }
+
+    #[test]
+    fn a_view_has_room_for_what_an_honest_member_knows_beside_a_list_that_a_member_invented() {
+        let view = view_of(3);
+        let later = Ballot { round: 5, ..view.ballot };
+        let id = ViewId { ballot: later, digest: view.digest() };
+        let invented =
+            |number| CommittedOp { op: OpId { lane: Lane(u64::MAX), number }, digest: 9 };
+        let accepted = Accepted {
+            id,
+            parent: Some(view.id()),
+            committed: (0..OPS_DECIDED_MAX as u64).map(invented).collect(),
+            disputed: vec![],
+        };
+        let liar = Promise { accepted: Some(accepted), ..in_view(&view, None) };
+        let standing = read(&all([in_view(&view, Some(Status::Committed(1))), liar]));
+        assert_eq!(standing.committed.len(), OPS_DECIDED_MAX);
+        assert!(standing.committed.contains(&with(1)));
     }
 
     /// Two of three members were about to go on with a result that both held. The third, which
