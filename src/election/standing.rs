@@ -8,7 +8,8 @@ use crate::collective::{Closing, Listed, Status};
 use crate::defect::{Defect, Seeded};
 use crate::identity::MemberId;
 use crate::view::{
-    CommittedOp, DisputedOp, History, LaneSet, MEMBERS_MAX, OpId, OpSet, Rank, ViewId,
+    CommittedOp, DisputedOp, History, LaneSet, MEMBERS_MAX, OPS_DECIDED_MAX, OpId, OpSet, Rank,
+    ViewId,
 };
 use crate::wire::{Encode, put_option};
 use sha2::{Digest, Sha256};
@@ -114,13 +115,13 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
         Verdict::Known(digest) => Some(CommittedOp { op: *op, digest }),
         _ => None,
     });
-    decision.with_known(known.collect())
+    decision.with_known(&known.collect())
 }
 
 impl Decision {
     /// The same with the operations that somebody knows as committed. Honest members never list
     /// more than a View has room for.
-    fn with_known(self, known: BTreeSet<CommittedOp>) -> Decision {
+    fn with_known(self, known: &BTreeSet<CommittedOp>) -> Decision {
         let is_open = |op: OpId| !known.iter().any(|c| c.op == op);
         let others = self.committed.into_iter().filter(|c| is_open(c.op));
         let committed = known.iter().copied().chain(others).take(OPS_DECIDED_MAX);
