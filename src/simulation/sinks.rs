@@ -5,13 +5,29 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
-/// Installs them in every second run. There can be only one of each kind in a process.
+/// Installs them in every second run, unless `POTLUCK_LOG` asks to see the traces. There can be only
+/// one of each kind in a process.
 pub fn install(seed: u64) {
-    if seed.is_multiple_of(2) {
+    if std::env::var_os("POTLUCK_LOG").is_some() {
+        let filter = tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG");
+        let shown = tracing_subscriber::fmt().with_env_filter(filter).with_timer(VirtualTime);
+        let _ = shown.with_writer(std::io::stderr).with_ansi(false).try_init();
+    } else if seed.is_multiple_of(2) {
         let _ = tracing::subscriber::set_global_default(Rude::new(seed));
         #[cfg(feature = "metrics")]
         let _ = counters::install(seed);
+    }
+}
+
+/// The time of a run, in seconds.
+struct VirtualTime;
+
+impl FormatTime for VirtualTime {
+    fn format_time(&self, to: &mut Writer<'_>) -> std::fmt::Result {
+        write!(to, "{:9.3}", turmoil::sim_elapsed().unwrap_or_default().as_secs_f64())
     }
 }
 
