@@ -15,6 +15,7 @@ use crate::LO;
 pub fn add(suite: &mut Suite) {
     suite.test_needing("no key: told what to type, and ends", &LO, no_key);
     suite.test_needing("a key file that others may read is refused", &LO, loose_key_file);
+    suite.test_needing("a home directory that others may change is refused", &LO, loose_home);
     suite.test_needing("damaged files are refused and kept", &LO, damaged);
 }
 
@@ -63,6 +64,27 @@ fn loose_key_file() -> Result<()> {
     fs::set_permissions(&file, Permissions::from_mode(0o600))?;
     let peer = group.add(0, &start)?;
     peer.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    Ok(())
+}
+
+/// Who may write to the directory could remove or replace what is in it.
+fn loose_home() -> Result<()> {
+    let mut group = Group::empty("lo", 1)?;
+    let start = group.start(0);
+    fs::DirBuilder::new().mode(0o700).create(&start.home)?;
+    for mode in [0o777, 0o770, 0o1777] {
+        fs::set_permissions(&start.home, Permissions::from_mode(mode))?;
+        let error = refused(&group, &start)?;
+        ensure!(error["code"] == "identity", "mode {mode:o}: {error}");
+        let message = error["message"].to_string();
+        ensure!(
+            message.contains(&*start.home.to_string_lossy()) && message.contains("chmod"),
+            "mode {mode:o}: {error}"
+        );
+        ensure!(fs::read_dir(&start.home)?.next().is_none(), "mode {mode:o}: something is in it");
+    }
+    fs::set_permissions(&start.home, Permissions::from_mode(0o755))?;
+    group.add(0, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
     Ok(())
 }
 

@@ -4,11 +4,12 @@
     intruder.py drip HOST PORT HEX          the same, one byte every 100 ms
     intruder.py silent HOST PORT COUNT      that many connections without a word, until the other side closes them
     intruder.py flood HOST PORT COUNT SEED  that many connections of junk, as fast as they are taken
-    intruder.py siege HOST PORT SECONDS     forty short connections a second for that long
+    intruder.py siege HOST PORT SECONDS     200 short connections a second for that long
     intruder.py capture HEX                 every frame on this machine until its input ends: how often are HEX in it?
     intruder.py record HOST PORT            what connections there begin with, until its input ends
 """
 
+import collections
 import json
 import random
 import select
@@ -104,16 +105,19 @@ def flood(host, port, count, seed):
 
 
 def siege(host, port, seconds):
-    begin, made, received = time.monotonic(), 0, 0
+    begin, made, received, held = time.monotonic(), 0, 0, collections.deque()
     while (now := time.monotonic()) < begin + float(seconds):
         try:
-            with connect(host, port) as sock:
-                sock.sendall(b"potl\x01\x10")
-                received += until_closed(sock, 0.02)[0]
+            sock = connect(host, port)
+            sock.sendall(b"potl\x01\x10")
+            held.append((now + 0.02, sock))
             made += 1
         except OSError:
             pass
-        time.sleep(max(0.0, now + 0.025 - time.monotonic()))
+        while held and held[0][0] < now:
+            with held.popleft()[1] as sock:
+                received += until_closed(sock, 0.001)[0]
+        time.sleep(max(0.0, now + 0.005 - time.monotonic()))
     say(event="besieged", made=made, received=received)
 
 

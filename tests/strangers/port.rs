@@ -259,9 +259,10 @@ fn past_a_neighbour() -> Result<()> {
     group.all(&json!({"do": "join"}), "joined")?;
     group.meet()?;
     let mut intruders = Vec::new();
-    for (index, machine) in ["n1", "n2"].into_iter().enumerate() {
-        let status = group.peers[index].status()?;
-        let (address, port) = (link_local(&group, machine)?, port_of(&status)?);
+    // The newcomer will have the same port on its machine.
+    let port = port_of(&group.peers[0].status()?)?;
+    for machine in ["n1", "n2", "n3"] {
+        let address = link_local(&group, machine)?;
         let arguments = ["siege", &address, &port, &SIEGE.as_secs().to_string()];
         intruders.push(Intruder::on(&group.lab, "n4", &arguments)?);
     }
@@ -270,6 +271,7 @@ fn past_a_neighbour() -> Result<()> {
     let began = Instant::now();
     let start = group.start(2);
     group.add(2, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    ensure!(port_of(&group.peers[2].status()?)? == port, "the newcomer has another port");
     group.meet()?;
     for event in group.all(&json!({"do": "all_reduce", "len": 5001}), "done")? {
         ensure!(event["verdict"] == "exact", "{event}");

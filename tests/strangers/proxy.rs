@@ -111,7 +111,7 @@ fn nothing_is_remembered(group: &Group) -> Result<()> {
 fn is_clean(status: &Value, neighbour: IpAddr) -> bool {
     let through = |peer: &Value| {
         let at = peer["address"].as_str().unwrap_or_default();
-        peer["forwarded"] != false || at.starts_with(&format!("{neighbour}:"))
+        peer["forwarded"] == true || at.starts_with(&format!("{neighbour}:"))
     };
     status["peers"].as_array().is_some_and(|peers| !peers.iter().any(through))
 }
