@@ -10,8 +10,9 @@
 //! participants: all members, or the two ends of a message. It votes `Done` only after all of them
 //! have called the operation. `Committed` needs `Done` from all, `Aborted` needs `Abort` from all;
 //! until then the call waits. Every member answers an `Abort` with an `Abort`, even if it has voted
-//! `Done` and not committed, or if its program has not called the operation yet. A member lists an
-//! operation from its own call until every participant has reported it decided.
+//! `Done` and not committed. If its program has not called the operation yet, it answers as soon as
+//! a caller has told it of the operation. A member lists an operation from its own call until every
+//! participant has reported it decided.
 //!
 //! ```text
 //! own vote:  none --> Done --> Abort       Done: result held, all descriptors agree
@@ -244,6 +245,7 @@ impl Ledger {
         if given_up {
             self.in_engine(op, LedgerEffect::Cancel);
         }
+        self.answer(op);
         if let Some(outcome) = outcome {
             self.effects.push(LedgerEffect::Resolved(op, outcome));
             self.in_engine(op, LedgerEffect::Retire);
@@ -375,7 +377,7 @@ impl Ledger {
         if op.step().is_some() {
             return Err(Misbehaviour);
         }
-        self.admit(from, op)?;
+        self.admit(from, op, true)?;
         if self.has_voted_done(op) {
             self.hurry(op);
         } else if self.entries.get(&op).is_some_and(|e| e.votes[self.me.index()].is_none()) {
@@ -386,9 +388,11 @@ impl Ledger {
     }
 
     /// The other members whose vote on an open `op` is missing although a correct member votes at
-    /// once: `Abort` in answer to `Abort`, any vote in answer to [`Overdue`](OpBody::Overdue).
+    /// once: `Abort` in answer to `Abort`, any vote in answer to [`Overdue`](OpBody::Overdue). None
+    /// if this member has not called it: the others may not know of it.
     pub fn unanswered(&self, op: OpId) -> Vec<Rank> {
-        let open = self.entries.get(&op).filter(|e| !self.frozen && e.outcome.is_none());
+        let waits = |e: &&Entry| e.call.is_some() && e.outcome.is_none();
+        let open = self.entries.get(&op).filter(|_| !self.frozen).filter(waits);
         let Some(entry) = open else { return Vec::new() };
         let answers = |vote: Option<Vote>| match entry.votes[self.me.index()] {
             Some(Vote::Abort(_)) => matches!(vote, Some(Vote::Abort(_))),
@@ -421,13 +425,13 @@ impl Ledger {
         if !is_honest(&descriptor, part) {
             return Err(Misbehaviour);
         }
-        self.admit(from, op)?;
+        self.admit(from, op, true)?;
         if matches!(descriptor.call.kind, Kind::Sync { .. }) {
             self.note_state(op.lane);
         }
         let me = self.me;
         let Some(entry) = self.entries.get_mut(&op) else {
-            self.refuse_finished(op);
+            self.refuse_finished(from, op);
             return Ok(false);
         };
         let is_first = entry.calls_of_mut(part).note(from, descriptor).ok_or(Misbehaviour)?;
@@ -443,6 +447,7 @@ impl Ledger {
         if is_first && mine.is_some_and(|call| entry.credits(part, from, &call)) {
             self.effects.push(LedgerEffect::Credit(descriptor.op, from));
         }
+        self.answer(op);
         self.compare(op);
         Ok(is_first)
     }
@@ -455,7 +460,7 @@ impl Ledger {
         if op.step().is_some() {
             return Err(Misbehaviour);
         }
-        self.admit(from, op)?;
+        self.admit(from, op, is_of_a_caller(from, vote))?;
         let Some(entry) = self.entries.get_mut(&op) else {
             self.tell_settled(op.lane);
             return Ok(());
@@ -470,11 +475,16 @@ impl Ledger {
             }
             _ => entry.votes[from.index()] = Some(vote),
         }
-        if let Vote::Abort(cause) = vote {
-            self.vote(op, Vote::Abort(cause));
-        }
+        self.answer(op);
         self.settle(op);
         Ok(())
+    }
+
+    /// Votes `Abort` if another member has and this one must answer.
+    fn answer(&mut self, op: OpId) {
+        if let Some(cause) = self.entries.get(&op).and_then(Entry::cause_to_answer) {
+            self.vote(op, Vote::Abort(cause));
+        }
     }
 
     /// No vote changes any more. Returns this member's report; later calls return the same until
@@ -532,38 +542,51 @@ impl Ledger {
         self.view
     }
 
-    /// Creates an entry for a message of `from` about `op`, within the limit of open operations per
-    /// member.
-    fn admit(&mut self, from: Rank, op: OpId) -> Result<(), Misbehaviour> {
+    /// Creates an entry for a message of `from` about `op`, within the limits of open operations per
+    /// member; `is_caller` if the message shows that `from` has called it.
+    fn admit(&mut self, from: Rank, op: OpId, is_caller: bool) -> Result<(), Misbehaviour> {
         let concerns = |rank: Rank| op.lane.participants(self.size) >> rank.0 & 1 == 1;
         if !op.lane.fits(self.size) || !concerns(from) || !concerns(self.me) {
             return Err(Misbehaviour);
         }
-        if self.entries.contains_key(&op) || op.number < self.next_in(op.lane) {
+        let known = self.entries.get(&op);
+        if known.is_none() && op.number < self.next_in(op.lane) {
             return Ok(());
         }
-        // An honest sender lists its own ones until this member has reported them decided, and
-        // answers what each third member has given up and still lists. All of them may stay open here
-        // for long, if a third member's vote is late.
-        let open = self
-            .entries
-            .values()
-            .filter(|e| e.heard_from(from) && e.call.is_none() && e.outcome.is_none())
-            .count();
-        let most = self.bounds.listed * (self.size - 1).max(1);
-        if open >= if self.seeded.has(Defect::NarrowAdmission) { self.bounds.listed } else { most }
-        {
+        let is_news = known
+            .is_none_or(|entry| is_caller && entry.call.is_none() && !entry.is_called_by(from));
+        if is_news && self.is_too_much(from, is_caller) {
             return Err(Misbehaviour);
         }
-        self.entries.insert(op, Entry::new(op, self.size));
+        let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, self.size));
+        entry.callers |= u32::from(is_caller) << from.0;
         Ok(())
+    }
+
+    /// Whether an honest member would not tell of one more operation that this member has not
+    /// called. It lists its own calls until this member has reported them decided. And it answers
+    /// each third member's calls: those open there, and those decided there whose votes are still
+    /// on their way to this member. It also repeats answers that it has not forgotten yet.
+    fn is_too_much(&self, from: Rank, is_caller: bool) -> bool {
+        let open = || self.entries.values().filter(|e| e.call.is_none() && e.outcome.is_none());
+        let called = || open().filter(|e| e.is_called_by(from)).count();
+        let answered = || open().filter(|e| e.is_answered_by(from)).count();
+        let Bounds { listed, uncalled, .. } = self.bounds;
+        if self.seeded.has(Defect::NarrowAdmission) {
+            return called() + answered() >= listed;
+        }
+        if is_caller {
+            called() >= listed
+        } else {
+            answered() >= 2 * listed * self.size.saturating_sub(2) + uncalled
+        }
     }
 
     /// Answers a descriptor for an operation that is decided and forgotten here. Either its sender
     /// knows that too and has missed the report, or it calls the operation only now: then it cannot
     /// have been committed, and is voted down.
-    fn refuse_finished(&mut self, op: OpId) {
-        let cause = AbortCause { reason: AbortReason::Dropped, by: self.me };
+    fn refuse_finished(&mut self, from: Rank, op: OpId) {
+        let cause = AbortCause { reason: AbortReason::Dropped, by: from };
         self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, Vote::Abort(cause))));
         self.tell_settled(op.lane);
     }
@@ -665,6 +688,15 @@ impl Ledger {
             self.in_engine(op, LedgerEffect::Cancel);
             self.resolve(op, outcome);
         }
+    }
+}
+
+/// Whether an honest member casts this vote only if it has called the operation. Who compares the
+/// calls of others need not have called it itself.
+fn is_of_a_caller(from: Rank, vote: Vote) -> bool {
+    match vote {
+        Vote::Done { .. } => true,
+        Vote::Abort(cause) => cause.by == from && !matches!(cause.reason, AbortReason::Mismatch(_)),
     }
 }
 

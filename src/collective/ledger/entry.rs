@@ -26,6 +26,8 @@ pub(super) struct Entry {
     /// The descriptors of each call of a step, by index; they arrive before that of the step's end.
     parts: BTreeMap<u8, Calls>,
     pub(super) votes: Vec<Option<Vote>>,
+    /// The other ranks that have called it, by what they say themselves, as a bit set.
+    pub(super) callers: u32,
     pub(super) outcome: Option<Outcome>,
     /// The ranks that have reported it decided, as a bit set.
     pub(super) resolved_by: u32,
@@ -52,6 +54,7 @@ impl Entry {
             calls: Calls::new(participants, size),
             parts: BTreeMap::new(),
             votes: vec![None; size],
+            callers: 0,
             outcome: None,
             resolved_by: 0,
             reported: false,
@@ -102,8 +105,23 @@ impl Entry {
             || self.parts.values().chain([&self.calls]).any(|calls| calls.said().next().is_some())
     }
 
-    pub(super) fn heard_from(&self, rank: Rank) -> bool {
-        self.votes[rank.index()].is_some() || self.begun_by(rank).next().is_some()
+    pub(super) fn is_called_by(&self, rank: Rank) -> bool {
+        self.callers >> rank.0 & 1 == 1
+    }
+
+    /// Whether `rank` has only answered the `Abort` of a third member, as far as is known here.
+    pub(super) fn is_answered_by(&self, rank: Rank) -> bool {
+        self.votes[rank.index()].is_some() && !self.is_called_by(rank)
+    }
+
+    /// The cause for which this member must vote `Abort`: another one has, and a member that has
+    /// called it has said so to this member. The answers of others are no reason: a member that
+    /// tells different members of different operations would have all of them answered by all.
+    pub(super) fn cause_to_answer(&self) -> Option<AbortCause> {
+        let mut votes = self.votes.iter().flatten();
+        let cause =
+            votes.find_map(|v| if let Vote::Abort(cause) = v { Some(*cause) } else { None });
+        cause.filter(|_| self.call.is_some() || self.callers != 0)
     }
 
     /// Whether the call of `rank` agrees with `mine` and runs under the same plan, so that data may

@@ -139,6 +139,88 @@ fn answers_to_calls_that_a_third_member_has_given_up_are_no_misbehaviour() {
     }
 }
 
+/// Votes that `from` has given up these operations itself, as it says.
+fn given_up_by(from: Rank, ops: impl Iterator<Item = OpId>) -> Vec<OpBody> {
+    let cause = AbortCause { reason: AbortReason::Dropped, by: from };
+    ops.map(|op| OpBody::Vote(op, Vote::Abort(cause))).collect()
+}
+
+#[test]
+fn who_is_told_by_a_third_member_alone_waits_for_the_callers_own_word() {
+    let mut g = Group::of(3);
+    let op = OpId { lane: Lane::MAIN, number: 0 };
+    g.wires[2][0] = given_up_by(Rank(2), [op].into_iter());
+    g.deliver(2, 0);
+    g.deliver(0, 1);
+    g.drain(1);
+    assert!(g.wires[1].iter().all(Vec::is_empty), "rank 2 has told it nothing");
+    // Its own call needs no other reason.
+    assert_eq!(g.begin(1, SUM), op);
+    g.drain(1);
+    let votes = |g: &Group| g.wires[1][0].iter().filter(|b| matches!(b, OpBody::Vote(..))).count();
+    assert_eq!(votes(&g), 1);
+    // Nor is there one to wait for when the caller tells it.
+    let next = OpId { lane: Lane::tagged(1), number: 0 };
+    for to in [0, 1] {
+        g.wires[2][to] = given_up_by(Rank(2), [next].into_iter());
+        g.deliver(2, to);
+    }
+    assert_eq!(votes(&g), 2);
+    // Who has not called it cannot say that others owe a vote.
+    assert_eq!(g.ledgers[0].unanswered(next), []);
+}
+
+#[test]
+fn operations_that_a_member_invents_for_each_other_one_put_no_blame_on_these() {
+    const LIAR: usize = 4;
+    let mut g = Group::of(5);
+    let invented = |to: usize, n: usize| OpId { lane: Lane::tagged(to as u32), number: n as u64 };
+    for to in 0..LIAR {
+        let ops = (0..OPS_LISTED_MAX).map(|n| invented(to, n));
+        g.wires[LIAR][to] = given_up_by(Rank(LIAR as u8), ops);
+        g.deliver(LIAR, to);
+    }
+    // Each delivery expects that its sender is no liar.
+    (0..LIAR).for_each(|i| {
+        (0..LIAR).for_each(|j| {
+            if i != j {
+                g.deliver(i, j)
+            }
+        })
+    });
+    (0..LIAR).for_each(|i| {
+        (0..LIAR).for_each(|j| {
+            if i != j {
+                g.deliver(i, j)
+            }
+        })
+    });
+    // What they call themselves beside that ends as always.
+    let ops: Vec<OpId> = (0..LIAR).map(|i| g.begin(i, SUM)).collect();
+    g.wires[LIAR] = vec![given_up_by(Rank(LIAR as u8), ops[..1].iter().copied()); 5];
+    (0..LIAR).for_each(|to| g.deliver(LIAR, to));
+    g.deliver_all();
+    assert!(g.resolved[..LIAR].iter().all(|resolved| resolved.len() == 1), "{:?}", g.resolved);
+    // The liar has told them of as many calls as it may.
+    let one_more = given_up_by(Rank(LIAR as u8), [invented(0, OPS_LISTED_MAX)].into_iter());
+    let [OpBody::Vote(op, vote)] = one_more[..] else { unreachable!("one vote") };
+    assert_eq!(g.ledgers[0].on_vote(Rank(LIAR as u8), op, vote), Err(Misbehaviour));
+}
+
+#[test]
+fn who_answers_first_and_calls_later_may_call_no_more_than_others() {
+    let mut ledger = Ledger::new(&view_of(4), Rank(1));
+    let op = |number| OpId { lane: Lane::MAIN, number };
+    let answer = Vote::Abort(AbortCause { reason: AbortReason::Dropped, by: Rank(2) });
+    let begun = |number| Descriptor { op: op(number), call: SUM, plan_revision: 0 };
+    for number in 0..2 * OPS_LISTED_MAX as u64 {
+        assert_eq!(ledger.on_vote(Rank(0), op(number), answer), Ok(()));
+    }
+    let called =
+        (0..).take_while(|number| ledger.on_descriptor(Rank(0), begun(*number)).is_ok()).count();
+    assert_eq!(called, OPS_LISTED_MAX);
+}
+
 #[test]
 fn a_message_concerns_its_two_ends() {
     let mut g = Group::of(3);
