@@ -71,6 +71,8 @@ pub(crate) enum Defect {
     HoldsOtherBits,
     /// A reduction leaves contributions out, one operation in sixteen.
     DropsContributions,
+    /// A member votes for two different results of each operation.
+    VotesTwice,
     /// A member lies to the others: see `driver::lies`.
     Lies,
 }

@@ -88,6 +88,8 @@ pub enum Loss {
     Unreached,
     /// It answers, but does not vote on operations that the others want decided.
     Withheld,
+    /// It sent three times within a minute what no correct member sends.
+    BrokeProtocol,
 }
 
 impl fmt::Display for Who {
@@ -106,6 +108,7 @@ impl fmt::Display for Loss {
             Loss::Silent => "nothing was heard of it",
             Loss::Unreached => "not everybody reaches it",
             Loss::Withheld => "it is there and does not vote",
+            Loss::BrokeProtocol => "it broke the protocol again and again",
         })
     }
 }

@@ -280,6 +280,8 @@ pub enum KeptOut {
     LostOften,
     /// It answered, but did not vote on operations that the others wanted decided.
     WithheldVote,
+    /// It sent three times within a minute what no correct node sends.
+    BrokeProtocol,
 }
 
 /// A call of this node that other members have not made yet.
@@ -414,6 +416,7 @@ impl fmt::Display for KeptOut {
         f.write_str(match self {
             KeptOut::LostOften => "was lost three times within a minute",
             KeptOut::WithheldVote => "answered and did not vote",
+            KeptOut::BrokeProtocol => "broke the protocol again and again",
         })
     }
 }

@@ -606,6 +606,10 @@ impl Ledger {
         }
         entry.votes[me] = Some(vote);
         self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, vote)));
+        if let (Vote::Done { digest }, true) = (vote, self.seeded.has(Defect::VotesTwice)) {
+            let other = Vote::Done { digest: !digest };
+            self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, other)));
+        }
         if matches!(vote, Vote::Abort(_)) {
             self.in_engine(op, LedgerEffect::Cancel);
         }

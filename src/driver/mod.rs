@@ -12,6 +12,8 @@ mod admission;
 #[cfg(test)]
 mod admitting_tests;
 mod asleep;
+#[cfg(test)]
+mod breach_tests;
 mod bursts;
 mod claim;
 mod coding_speed;

@@ -5,7 +5,9 @@
 use crate::collective::{
     Call, CodecId, DType, Decided, Envelope, Input, Kind, Mode, ReduceOp, bytes_of,
 };
+use crate::defect::Seeded;
 use crate::driver::{self, Doors, Handles, NodeConfig};
+use crate::events::{Event, Loss};
 use crate::link::{MemoryWorld, Net};
 use crate::view::{Lane, OpId};
 use crate::{Builder, Config};
@@ -13,6 +15,7 @@ use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::broadcast::Receiver;
 use tokio::time::timeout;
 
 /// Longer than any of these waits takes on a busy machine.
@@ -52,6 +55,28 @@ pub(super) async fn in_world(
     (driver::spawn(open).await.expect("it runs"), at)
 }
 
+/// Starts a node of this group that breaks a rule.
+pub(super) async fn seeded(group: &str, name: &str, seeded: Seeded) -> Handles {
+    let own = of_group(group, name.to_owned());
+    let open = move || async move {
+        let (node, doors) = crate::start::open(own).await?;
+        Ok((NodeConfig { seeded, ..node }, doors))
+    };
+    driver::spawn(open).await.expect("it runs")
+}
+
+/// The next member that is lost, by name, and how.
+pub(super) async fn lost(events: &mut Receiver<Event>) -> (String, Loss) {
+    let told = async {
+        loop {
+            if let Event::Lost { peer, why } = events.recv().await.expect("it runs") {
+                return (peer.name.expect("a name").as_str().to_owned(), why);
+            }
+        }
+    };
+    timeout(PATIENCE, told).await.expect("nobody is lost")
+}
+
 /// The View of so many members, once this node has it.
 pub(super) async fn view_of(size: usize, handles: &mut Handles) -> Arc<Envelope> {
     let is_it = |envelope: &Option<Arc<Envelope>>| {
@@ -67,9 +92,14 @@ pub(super) async fn view_of(size: usize, handles: &mut Handles) -> Arc<Envelope>
 
 /// Calls with a buffer of ones.
 pub(super) fn begin(envelope: &Arc<Envelope>) -> OpId {
-    let op = envelope.call(Lane::MAIN, SUM).expect("a number");
+    try_begin(envelope).expect("a number")
+}
+
+/// The same; `None` if the View is being replaced.
+pub(super) fn try_begin(envelope: &Arc<Envelope>) -> Option<OpId> {
+    let op = envelope.call(Lane::MAIN, SUM).ok()?;
     envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
-    op
+    Some(op)
 }
 
 /// How the operation ends here.

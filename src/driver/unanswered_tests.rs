@@ -2,15 +2,13 @@
 //!
 //! A member that is linked, answers pings, and never votes.
 
-use super::testing::{PATIENCE, begin, decided, view_of};
+use super::testing::{begin, decided, lost, seeded, view_of};
 use crate::collective::Outcome;
 use crate::defect::{Defect, Seeded};
-use crate::driver::{self, Handles};
-use crate::events::{Event, Loss};
+use crate::events::Loss;
 use crate::status::KeptOut;
-use crate::{Builder, Config};
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// A call's deadline.
 const DEADLINE: Duration = Duration::from_millis(300);
@@ -19,22 +17,12 @@ const DEADLINE: Duration = Duration::from_millis(300);
 /// busy machine.
 const LATE_MAX: Duration = Duration::from_secs(10);
 
-async fn node(group: &'static str, name: &str, min: usize, seeded: Seeded) -> Handles {
-    let own =
-        Config::from(Builder::new(Config::local()).open_lan(group).name(name).min_members(min));
-    let open = move || async move {
-        let (node, doors) = crate::start::open(own).await?;
-        Ok((driver::NodeConfig { seeded, ..node }, doors))
-    };
-    driver::spawn(open).await.expect("it runs")
-}
-
 /// Two correct members and one that never votes. `calls` says whether that one calls at all: then
 /// the others have voted `Done` when the deadline passes, else they have not.
 async fn group(name: &'static str, calls: bool) {
-    let mut a = node(name, "a", 2, Seeded::NONE).await;
-    let mut b = node(name, "b", 2, Seeded::NONE).await;
-    let mut silent = node(name, "c", 2, Some(Defect::WithholdsVotes).into()).await;
+    let mut a = seeded(name, "a", Seeded::NONE).await;
+    let mut b = seeded(name, "b", Seeded::NONE).await;
+    let mut silent = seeded(name, "c", Some(Defect::WithholdsVotes).into()).await;
     let mut events = a.happened.resubscribe();
     let (of_a, of_b) = (view_of(3, &mut a).await, view_of(3, &mut b).await);
     let of_silent = view_of(3, &mut silent).await;
@@ -64,15 +52,7 @@ async fn group(name: &'static str, calls: bool) {
     for (envelope, op) in [(&of_a, begin(&of_a)), (&of_b, begin(&of_b))] {
         assert_eq!(decided(envelope, op).await.outcome, Outcome::Committed);
     }
-    let told = async {
-        loop {
-            if let Event::Lost { peer, why } = events.recv().await.expect("it runs") {
-                return (peer.name, why);
-            }
-        }
-    };
-    let (who, why) = timeout(PATIENCE, told).await.expect("nobody says who");
-    assert_eq!((who.expect("a name").as_str(), why), ("c", Loss::Withheld));
+    assert_eq!(lost(&mut events).await, ("c".to_owned(), Loss::Withheld));
     let out = a.status.wait_for(|status| !status.quarantined.is_empty()).await.expect("it runs");
     assert_eq!(out.quarantined[0].why, KeptOut::WithheldVote);
 }
@@ -90,8 +70,8 @@ async fn a_member_that_never_calls_nor_votes_is_named_and_loses_its_place() {
 /// Nobody else is left: the call ends all the same.
 #[tokio::test]
 async fn of_two_members_the_one_that_votes_gets_its_call_back() {
-    let mut a = node("withholds-of-two", "a", 2, Seeded::NONE).await;
-    let mut silent = node("withholds-of-two", "b", 2, Some(Defect::WithholdsVotes).into()).await;
+    let mut a = seeded("withholds-of-two", "a", Seeded::NONE).await;
+    let mut silent = seeded("withholds-of-two", "b", Some(Defect::WithholdsVotes).into()).await;
     let (of_a, of_silent) = (view_of(2, &mut a).await, view_of(2, &mut silent).await);
     assert!(!of_silent.is_frozen());
     let (op, began) = (begin(&of_a), Instant::now());

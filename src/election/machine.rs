@@ -66,6 +66,8 @@ pub enum Input {
     EngineUnfit(ViewDigest),
     /// This member is linked and withholds a vote that a correct member gives at once.
     Withheld(MemberId),
+    /// This node sent what no correct node sends; its link is closed.
+    Breach(MemberId),
     /// The state with this ticket, and every earlier one, is durable.
     Persisted(u64),
     /// This machine has slept, or this process was stopped: its beliefs are out of date.
@@ -317,6 +319,7 @@ impl Election {
             }
             Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
             Input::Withheld(peer) => self.on_withheld(now, peer, effects),
+            Input::Breach(peer) => self.on_breach(now, peer, effects),
             Input::Persisted(ticket) => self.agree(Event::Persisted(ticket), ops, effects),
             Input::Woke => self.on_woke(now, ops, effects),
             Input::Twin => self.on_own_twin(now),

@@ -1,7 +1,8 @@
 //! Layer: Core.
 //!
 //! Quarantine of nodes that are lost repeatedly. Every loss costs the group a View, so such a node
-//! is excluded for a while, each time for longer.
+//! is excluded for a while, each time for longer. So is a node that withholds a vote or breaks the
+//! protocol again and again: as long as it has a place, calls may wait for it.
 
 use crate::identity::NodeId;
 use crate::status::KeptOut;
@@ -10,7 +11,10 @@ use std::collections::{BTreeMap, VecDeque};
 /// This many losses within [`WINDOW_MS`] lead to quarantine.
 const LOSSES_MAX: usize = 3;
 
-/// Older losses do not count.
+/// This many breaches of the protocol within [`WINDOW_MS`] lead to quarantine.
+const BREACHES_MAX: usize = 3;
+
+/// Older losses and breaches do not count.
 const WINDOW_MS: u64 = 60_000;
 
 /// Earlier quarantines are forgotten after this time without a loss.
@@ -28,12 +32,14 @@ pub(super) struct Quarantine {
 #[derive(Clone, Debug, Default)]
 struct Record {
     losses: VecDeque<u64>,
-    /// Time of its last loss.
+    /// When it broke the protocol.
+    breaches: VecDeque<u64>,
+    /// Time of its last loss or breach.
     last: u64,
     times: u32,
     until: u64,
-    /// The quarantine is for a withheld vote.
-    expelled: bool,
+    /// The reason, if the quarantine excludes it from the View it is a member of, too.
+    expelled: Option<KeptOut>,
 }
 
 impl Quarantine {
@@ -46,42 +52,49 @@ impl Quarantine {
         now: u64,
         (first_ms, cap_ms): (u64, u64),
     ) -> Option<u64> {
-        self.make_room(node);
-        let record = self.records.entry(node).or_default();
-        if now >= record.last + FORGET_MS {
-            *record = Record::default();
-        }
-        record.last = now;
+        let record = self.record(node, now);
         record.losses.push_back(now);
         record.losses.retain(|at| now < at + WINDOW_MS);
         if record.losses.len() < LOSSES_MAX || first_ms == 0 {
             return None;
         }
-        record.expelled = false;
+        record.expelled = None;
         Some(record.keep_out(now, (first_ms, cap_ms)))
     }
 
-    /// Starts the quarantine of a node that withholds a vote, which also excludes it from the View
-    /// it is a member of. Returns the duration in milliseconds.
+    /// Records that this node broke the protocol. Returns the length of its quarantine if one begins
+    /// now, which also excludes it from the View it is a member of.
+    pub(super) fn breached(&mut self, node: NodeId, now: u64, times: (u64, u64)) -> Option<u64> {
+        let record = self.record(node, now);
+        record.breaches.push_back(now);
+        record.breaches.retain(|at| now < at + WINDOW_MS);
+        if record.breaches.len() < BREACHES_MAX {
+            return None;
+        }
+        record.breaches.clear();
+        self.expel(node, now, times, KeptOut::BrokeProtocol)
+    }
+
+    /// Starts the quarantine of a node, which also excludes it from the View it is a member of.
+    /// Returns the duration in milliseconds.
     pub(super) fn expel(
         &mut self,
         node: NodeId,
         now: u64,
         (first_ms, cap_ms): (u64, u64),
+        why: KeptOut,
     ) -> Option<u64> {
         if first_ms == 0 {
             return None;
         }
-        self.make_room(node);
-        let record = self.records.entry(node).or_default();
-        record.last = now;
-        record.expelled = true;
+        let record = self.record(node, now);
+        record.expelled = Some(why);
         Some(record.keep_out(now, (first_ms, cap_ms)))
     }
 
-    /// Whether the node is in quarantine for a vote that it withheld.
-    pub(super) fn expels(&self, node: NodeId, now: u64) -> bool {
-        self.records.get(&node).is_some_and(|record| record.expelled && now < record.until)
+    /// Why this node is excluded from the View that it is a member of; `None` if it is not.
+    pub(super) fn expels(&self, node: NodeId, now: u64) -> Option<KeptOut> {
+        self.records.get(&node).filter(|record| now < record.until)?.expelled
     }
 
     pub(super) fn holds(&self, node: NodeId, now: u64) -> bool {
@@ -96,15 +109,22 @@ impl Quarantine {
     /// The nodes in quarantine, the remaining time of each in milliseconds, and the reason.
     pub(super) fn held(&self, now: u64) -> impl Iterator<Item = (NodeId, u64, KeptOut)> {
         let held = self.records.iter().filter(move |(_, r)| now < r.until);
-        let why = |r: &Record| if r.expelled { KeptOut::WithheldVote } else { KeptOut::LostOften };
+        let why = |r: &Record| r.expelled.unwrap_or(KeptOut::LostOften);
         held.map(move |(node, r)| (*node, r.until - now, why(r)))
     }
 
-    fn make_room(&mut self, node: NodeId) {
+    /// The record of a node that something is recorded of now.
+    fn record(&mut self, node: NodeId, now: u64) -> &mut Record {
         if self.records.len() >= NODES_MAX && !self.records.contains_key(&node) {
             let oldest = self.records.iter().min_by_key(|(_, r)| r.last).map(|(node, _)| *node);
             oldest.map(|node| self.records.remove(&node));
         }
+        let record = self.records.entry(node).or_default();
+        if now >= record.last + FORGET_MS {
+            *record = Record::default();
+        }
+        record.last = now;
+        record
     }
 }
 
@@ -169,11 +189,26 @@ mod tests {
     #[test]
     fn a_vote_withheld_is_enough_and_each_time_doubles() {
         let mut quarantine = Quarantine::default();
-        assert_eq!(quarantine.expel(node(1), 0, TIMES), Some(10_000));
-        assert!(quarantine.expels(node(1), 9999) && quarantine.holds(node(1), 9999));
-        assert!(!quarantine.expels(node(1), 10_000));
-        assert_eq!(quarantine.expel(node(1), 10_000, TIMES), Some(20_000));
-        assert_eq!(quarantine.expel(node(1), 30_000, (0, 0)), None);
+        let why = KeptOut::WithheldVote;
+        assert_eq!(quarantine.expel(node(1), 0, TIMES, why), Some(10_000));
+        assert_eq!(quarantine.expels(node(1), 9999), Some(why));
+        assert!(quarantine.holds(node(1), 9999));
+        assert_eq!(quarantine.expels(node(1), 10_000), None);
+        assert_eq!(quarantine.expel(node(1), 10_000, TIMES, why), Some(20_000));
+        assert_eq!(quarantine.expel(node(1), 30_000, (0, 0), why), None);
+    }
+
+    #[test]
+    fn the_third_breach_within_a_minute_is_too_many() {
+        let mut quarantine = Quarantine::default();
+        let mut breached = |now| quarantine.breached(node(1), now, TIMES);
+        assert_eq!(
+            [0, 30_000, 60_000, 89_999].map(&mut breached),
+            [None, None, None, Some(10_000)]
+        );
+        assert_eq!([100_000, 100_001, 100_002].map(&mut breached), [None, None, Some(20_000)]);
+        assert_eq!(quarantine.expels(node(1), 120_001), Some(KeptOut::BrokeProtocol));
+        assert_eq!(quarantine.expels(node(1), 120_002), None);
     }
 
     #[test]

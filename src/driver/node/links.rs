@@ -253,6 +253,7 @@ impl Node {
             trace::warn!(peer = %member, why, "closed the link of a member that broke the \
                 protocol");
             self.counters.misbehaviours += 1;
+            self.step(Input::Breach(member));
         }
         self.step(Input::LinkDown(member));
         let is_member = self.envelope.as_ref().is_some_and(|e| e.view().contains(member));

@@ -302,8 +302,8 @@ impl Node {
         }
     }
 
-    /// Closes the link of a member that broke the protocol. It may reconnect; the election decides
-    /// whether it stays a member.
+    /// Closes the link of a member that broke the protocol. It may reconnect, and stays a member
+    /// unless it does it again and again.
     pub(super) fn expel(&mut self, rank: Rank) {
         let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(rank).map(|m| m.id))
         else {
@@ -316,6 +316,7 @@ impl Node {
 
     pub(super) fn close_link_of(&mut self, member: MemberId) {
         self.counters.misbehaviours += 1;
+        self.step(Input::Breach(member));
         self.drop_link(member);
         self.roster.link_down(member, self.now());
         self.step(Input::LinkDown(member));

@@ -44,10 +44,13 @@ impl Election {
     fn tell_losses(&mut self, now: u64, before: &[MemberId], view: &View) {
         for id in before.iter().filter(|id| !view.contains(**id)) {
             let peer = self.peers.get(id);
+            let expelled = self.quarantine.expels(id.node, now).and_then(loss_of);
             let notice = match peer {
                 Some(peer) if peer.left => Notice::Left(*id),
-                _ if self.quarantine.expels(id.node, now) => Notice::Lost(*id, Loss::Withheld),
-                _ => Notice::Lost(*id, peer.and_then(|p| p.loss).unwrap_or(Loss::Unreached)),
+                _ => {
+                    let loss = expelled.or(peer.and_then(|p| p.loss)).unwrap_or(Loss::Unreached);
+                    Notice::Lost(*id, loss)
+                }
             };
             self.note(notice);
         }
@@ -74,11 +77,11 @@ impl Election {
     }
 
     /// Whether `id` is excluded by quarantine. A member of the installed View is excluded only for
-    /// a vote that it withholds.
+    /// a vote that it withholds, or for breaking the protocol again and again.
     pub(super) fn is_kept_out(&self, now: u64, id: MemberId) -> bool {
         let is_member = || self.agreement.installed().is_some_and(|v| v.contains(id));
         self.quarantine.holds(id.node, now)
-            && (self.quarantine.expels(id.node, now) || !is_member())
+            && (self.quarantine.expels(id.node, now).is_some() || !is_member())
     }
 
     /// How long `id` is still kept out of new Views, in milliseconds; 0 if it is not.
@@ -94,14 +97,31 @@ impl Election {
     /// link ends, its quarantine begins, and the View must be replaced.
     pub(super) fn on_withheld(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
         let is_member = self.agreement.installed().is_some_and(|v| v.contains(id));
-        if !is_member || self.is_frozen() || self.quarantine.expels(id.node, now) {
+        if !is_member || self.is_frozen() || self.quarantine.expels(id.node, now).is_some() {
             return;
         }
-        if let Some(ms) = self.quarantine.expel(id.node, now, self.config.quarantine_ms) {
+        let (times, why) = (self.config.quarantine_ms, KeptOut::WithheldVote);
+        if let Some(ms) = self.quarantine.expel(id.node, now, times, why) {
             self.note(Notice::Quarantined(id.node, ms));
         }
         effects.push(Effect::Drop(id));
         self.on_lost(now, id, Loss::Withheld, effects);
+    }
+
+    /// Counts that a node broke the protocol. Its link is closed each time, and it may come back at
+    /// once; but a member that does it again and again is neither lost nor of use, so it is excluded.
+    pub(super) fn on_breach(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        if self.quarantine.expels(id.node, now).is_some() {
+            return;
+        }
+        let Some(ms) = self.quarantine.breached(id.node, now, self.config.quarantine_ms) else {
+            return;
+        };
+        self.note(Notice::Quarantined(id.node, ms));
+        let is_member = self.agreement.installed().is_some_and(|v| v.contains(id));
+        if is_member && !self.is_frozen() {
+            self.on_lost(now, id, Loss::BrokeProtocol, effects);
+        }
     }
 
     /// Whether this member is heard, and says that it hears this node.
@@ -114,5 +134,14 @@ impl Election {
     pub(super) fn has_enough_without_some(&self, now: u64, members: &[MemberId]) -> bool {
         let kept_out = members.iter().filter(|m| self.is_kept_out(now, **m)).count();
         kept_out > 0 && members.len() - kept_out >= self.config.partition.members_wanted()
+    }
+}
+
+/// How a member was lost that is excluded for this reason; `None` if the reason does not say it.
+fn loss_of(why: KeptOut) -> Option<Loss> {
+    match why {
+        KeptOut::LostOften => None,
+        KeptOut::WithheldVote => Some(Loss::Withheld),
+        KeptOut::BrokeProtocol => Some(Loss::BrokeProtocol),
     }
 }
