@@ -365,6 +365,9 @@ impl Node {
     /// Whether this member would have voted by `now`, if it did what it is to do. See
     /// [`unanswered`](crate::driver::unanswered).
     fn withholds_vote(&self, id: MemberId, asked: Instant, now: Instant) -> bool {
+        if self.election.has_left_behind_this_node(id) {
+            return false;
+        }
         let answered = self.peers.get(id).and_then(Link::answered);
         answered.is_some_and(|ping| ping > asked)
             || now >= asked + NO_PONG && self.election.hears_this_node(self.now(), id)

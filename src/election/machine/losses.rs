@@ -130,6 +130,12 @@ impl Election {
         peer.is_some_and(|p| !p.detector.is_quiet(now) && p.deaf_since.is_none())
     }
 
+    /// Whether this member of the installed View reports a later one without this node. It answers
+    /// nothing about operations of the earlier View any more.
+    pub fn has_left_behind_this_node(&self, id: MemberId) -> bool {
+        self.agreement.installed().is_some_and(|view| self.has_gone_on(view, id))
+    }
+
     /// Whether some of these are excluded by quarantine and enough others remain.
     pub(super) fn has_enough_without_some(&self, now: u64, members: &[MemberId]) -> bool {
         let kept_out = members.iter().filter(|m| self.is_kept_out(now, **m)).count();

@@ -147,3 +147,18 @@ fn what_a_view_reports_is_its_own() {
         (Some(node.ops.view), 0)
     );
 }
+
+/// A member of a later View votes on nothing in this one. It withholds nothing.
+#[test]
+fn who_has_gone_on_without_this_node_is_known() {
+    let (mut node, begin) = in_a_broken_view();
+    node.hear(begin, deaf());
+    assert!(!node.election.has_left_behind_this_node(member_id(2)));
+    let later = View { ballot: Ballot { round: 3, proposer: member_id(2) }, ..view_of(2) };
+    let Message::Heartbeat(heartbeat) = deaf() else { unreachable!("a heartbeat") };
+    for now in [begin, begin + 20] {
+        let elsewhere = Heartbeat { view: Some(later.id()), ..heartbeat.clone() };
+        node.hear(now, Message::Heartbeat(elsewhere));
+    }
+    assert!(node.election.has_left_behind_this_node(member_id(2)));
+}
