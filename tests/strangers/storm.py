@@ -4,12 +4,13 @@
 
 RATE new connections a second, which say half a preamble and end 100 ms later, and SLOW connections at
 a time that say a byte every 100 ms, from SOURCES addresses of this machine, of which all but the
-first are added to eth0.
+first are added to eth0. It ends with the first line of its input, or after SECONDS.
 """
 
 import collections
 import ipaddress
 import json
+import select
 import socket
 import subprocess
 import sys
@@ -99,7 +100,8 @@ def main(host, port, rate, slow, seconds, count):
             slow_ones = [(sock, at + 1) for sock, at in slow_ones
                          if storm.hear(sock) and storm.say(sock, START[at % 16:at % 16 + 1]) or sock.close()]
             slow_ones += [(storm.connect(), 0) for _ in range(min(50, slow - len(slow_ones)))]
-        time.sleep(0.005)
+        if select.select([sys.stdin], [], [], 0.005)[0]:
+            break
     say(event="stormed", made=storm.made, failed=storm.failed, received=storm.received,
         seconds=time.monotonic() - begin)
 
