@@ -181,20 +181,10 @@ fn operations_that_a_member_invents_for_each_other_one_put_no_blame_on_these() {
         g.deliver(LIAR, to);
     }
     // Each delivery expects that its sender is no liar.
-    (0..LIAR).for_each(|i| {
-        (0..LIAR).for_each(|j| {
-            if i != j {
-                g.deliver(i, j)
-            }
-        })
-    });
-    (0..LIAR).for_each(|i| {
-        (0..LIAR).for_each(|j| {
-            if i != j {
-                g.deliver(i, j)
-            }
-        })
-    });
+    for _ in 0..2 {
+        let ways = (0..LIAR).flat_map(|i| (0..LIAR).map(move |j| (i, j)));
+        ways.filter(|(i, j)| i != j).for_each(|(i, j)| g.deliver(i, j));
+    }
     // What they call themselves beside that ends as always.
     let ops: Vec<OpId> = (0..LIAR).map(|i| g.begin(i, SUM)).collect();
     g.wires[LIAR] = vec![given_up_by(Rank(LIAR as u8), ops[..1].iter().copied()); 5];
