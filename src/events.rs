@@ -34,8 +34,8 @@ pub enum Event {
         /// How the loss was detected.
         why: Loss,
     },
-    /// A node was lost three times within a minute, or withheld its vote. It is kept out for a while
-    /// if enough others are present.
+    /// A node was lost three times within a minute, broke the protocol as often, or withheld its
+    /// vote. It is kept out for a while if enough others are present.
     Quarantined {
         /// The node.
         peer: Who,

@@ -695,8 +695,8 @@ impl Ledger {
     }
 }
 
-/// Whether an honest member casts this vote only if it has called the operation. Who compares the
-/// calls of others need not have called it itself.
+/// Whether an honest member casts this vote only if it has called the operation. A member that finds
+/// a difference between the calls of others need not have called it.
 fn is_of_a_caller(from: Rank, vote: Vote) -> bool {
     match vote {
         Vote::Done { .. } => true,

@@ -15,8 +15,11 @@ async fn a_member_that_breaks_the_protocol_again_and_again_loses_its_place() {
     let mut b = seeded(GROUP, "b", Seeded::NONE).await;
     let mut twice = seeded(GROUP, "c", Some(Defect::VotesTwice).into()).await;
     let of_all = [view_of(3, &mut a).await, view_of(3, &mut b).await, view_of(3, &mut twice).await];
-    // Its link is closed after each call and made anew. Only so many are in this View.
+    // Its link is closed after each call and made anew, until the View is replaced.
+    let mut calls = 0;
     while let [Some(op), ..] = of_all.each_ref().map(try_begin) {
+        calls += 1;
+        assert!(calls < 1000, "it keeps its place");
         let outcome = decided(&of_all[0], op).await.outcome;
         assert!(matches!(outcome, Outcome::Committed | Outcome::Aborted(_)), "{outcome:?}");
     }

@@ -66,7 +66,7 @@ pub enum Input {
     EngineUnfit(ViewDigest),
     /// This member is linked and withholds a vote that a correct member gives at once.
     Withheld(MemberId),
-    /// This node sent what no correct node sends; its link is closed.
+    /// This peer sent what no correct node sends, and its link is being closed.
     Breach(MemberId),
     /// The state with this ticket, and every earlier one, is durable.
     Persisted(u64),

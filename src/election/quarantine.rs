@@ -62,8 +62,8 @@ impl Quarantine {
         Some(record.keep_out(now, (first_ms, cap_ms)))
     }
 
-    /// Records that this node broke the protocol. Returns the length of its quarantine if one begins
-    /// now, which also excludes it from the View it is a member of.
+    /// Records that this node broke the protocol. Returns the length of its quarantine if one
+    /// begins now, which also excludes it from the View it is a member of.
     pub(super) fn breached(&mut self, node: NodeId, now: u64, times: (u64, u64)) -> Option<u64> {
         let record = self.record(node, now);
         record.breaches.push_back(now);

@@ -8,8 +8,8 @@ use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
-/// Installs them in every second run, unless `POTLUCK_LOG` asks to see the traces. There can be only
-/// one of each kind in a process.
+/// Installs them in every second run, unless `POTLUCK_LOG` asks to see the traces. There can be
+/// only one of each kind in a process.
 pub fn install(seed: u64) {
     if std::env::var_os("POTLUCK_LOG").is_some() {
         let filter = tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG");

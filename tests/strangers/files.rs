@@ -67,7 +67,7 @@ fn loose_key_file() -> Result<()> {
     Ok(())
 }
 
-/// Who may write to the directory could remove or replace what is in it.
+/// A user that may write to the directory could remove or replace the files in it.
 fn loose_home() -> Result<()> {
     let mut group = Group::empty("lo", 1)?;
     let start = group.start(0);
