@@ -5,7 +5,7 @@
 export CARGO_TERM_COLOR=never
 
 passed=0 failed=0 skipped=0
-failures=() skips=()
+failures=() skips=() said=()
 
 heading() { printf '\n== %s: %s\n' "$1" "${*:2}"; }
 
@@ -50,6 +50,7 @@ count_results() {
             skipped) skipped=$((skipped + text)) ;;
             failure) failures+=("$text") ;;
             skip) skips+=("$text") ;;
+            said) said+=("$text") ;;
         esac
     done < <(awk -f scripts/results.awk "$log")
     if [ "$status" -ne 0 ] && [ "$failed" -eq "$before" ]; then
@@ -67,6 +68,8 @@ report() {
         for line in ${skips[@]+"${skips[@]}"}; do echo "  $line"; done
     fi
     if [ "$failed" -gt 0 ]; then
+        # Repeated, because the output of all suites is long and may be cut.
+        for line in ${said[@]+"${said[@]}"}; do echo "  $line"; done
         echo "Failed:"
         for line in ${failures[@]+"${failures[@]}"}; do echo "  $line"; done
     fi

@@ -3,6 +3,9 @@
 
 function out(kind, text) { printf "%s\t%s\n", kind, text }
 
+# How much of what a failed test said is repeated at the end, in lines and in characters of a line.
+BEGIN { most_lines = 30; most_characters = 500 }
+
 # A binary without a result was killed or aborted.
 function close_binary() {
     if (binary != "" && results == 0) {
@@ -19,6 +22,18 @@ function close_binary() {
     binary = $0
     if (sub(/^.*\(.*\//, "", binary)) sub(/-[0-9a-f]*\)$/, "", binary)
     sub(/^ +/, "", binary)
+    next
+}
+
+# What a failed test said: `---- name ----`, and lines up to the next such line or the list of names.
+/^---- .* ----$/ || /^failures:$/ {
+    saying = /^----/ ? most_lines : 0
+    if (saying) out("said", $0)
+    next
+}
+
+saying && !/^test result: / {
+    if (NF) { out("said", substr($0, 1, most_characters)); saying-- }
     next
 }
 
@@ -55,6 +70,7 @@ function close_binary() {
 }
 
 /^test result: / {
+    saying = 0
     results++
     for (i = 2; i <= NF; i++) {
         word = $i
