@@ -5,7 +5,7 @@
 export CARGO_TERM_COLOR=never
 
 passed=0 failed=0 skipped=0
-failures=() skips=() said=()
+failures=() skips=() said=() again=()
 
 heading() { printf '\n== %s: %s\n' "$1" "${*:2}"; }
 
@@ -50,6 +50,7 @@ count_results() {
             skipped) skipped=$((skipped + text)) ;;
             failure) failures+=("$text") ;;
             skip) skips+=("$text") ;;
+            again) again+=("$text") ;;
             said) said+=("$text") ;;
         esac
     done < <(awk -f scripts/results.awk "$log")
@@ -66,6 +67,10 @@ report() {
     if [ "$skipped" -gt 0 ]; then
         echo "Skipped, because this machine cannot run them, or by choice:"
         for line in ${skips[@]+"${skips[@]}"}; do echo "  $line"; done
+    fi
+    if [ ${#again[@]} -gt 0 ]; then
+        echo "Failed while this machine stood still, and run again:"
+        for line in "${again[@]}"; do echo "  $line"; done
     fi
     if [ "$failed" -gt 0 ]; then
         # Repeated, because the output of all suites is long and may be cut.

@@ -48,6 +48,12 @@ saying && !/^test result: / {
     next
 }
 
+# A line of the harness: `AGAIN name: the machine stood still for 2.0 s: what failed`.
+/^AGAIN / {
+    out("again", binary ": " substr($0, 7, most_characters))
+    next
+}
+
 # A line of libtest: `test name ... ignored` or `test name ... ignored, reason`.
 /^test .* \.\.\. ignored/ {
     name = $0

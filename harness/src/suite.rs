@@ -14,11 +14,14 @@
 //! suite.run();
 //! ```
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
 
+use crate::lag::Lag;
 use crate::need::{Need, first_unmet};
 use crate::turns::Turns;
 
@@ -41,7 +44,7 @@ struct Test {
     body: Body,
 }
 
-type Body = Box<dyn FnOnce() -> anyhow::Result<()> + Send>;
+type Body = Box<dyn Fn() -> anyhow::Result<()> + Send>;
 
 /// Which tests may run at the same time.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +61,13 @@ struct Engine {
     name: &'static str,
     missing: Option<&'static str>,
 }
+
+/// If the machine stood still for this long, members have counted each other as lost, and a test in
+/// real time proves nothing. The shortest such time of the library is 2 s.
+const STALL: Duration = Duration::from_secs(1);
+
+/// A test that fails while the machine stands still is run again, so often.
+const AGAIN: usize = 2;
 
 /// Tests that take longer are listed at the end of the suite.
 const LONG: Duration = Duration::from_secs(5);
@@ -90,7 +100,7 @@ impl Suite {
     /// is a failure.
     pub fn test<F>(&mut self, name: &str, body: F)
     where
-        F: FnOnce() -> anyhow::Result<()> + Send + 'static,
+        F: Fn() -> anyhow::Result<()> + Send + 'static,
     {
         self.test_needing(name, &[], body);
     }
@@ -101,7 +111,7 @@ impl Suite {
     /// If requested by `--ignored` or `--include-ignored`, it fails with that reason instead.
     pub fn test_needing<F>(&mut self, name: &str, needs: &[Need], body: F)
     where
-        F: FnOnce() -> anyhow::Result<()> + Send + 'static,
+        F: Fn() -> anyhow::Result<()> + Send + 'static,
     {
         self.add(name, needs, Company::Any, Box::new(body));
     }
@@ -110,7 +120,7 @@ impl Suite {
     /// test of this binary: for tests that measure time or use all processors.
     pub fn serial<F>(&mut self, name: &str, needs: &[Need], body: F)
     where
-        F: FnOnce() -> anyhow::Result<()> + Send + 'static,
+        F: Fn() -> anyhow::Result<()> + Send + 'static,
     {
         self.add(name, needs, Company::Serial, Box::new(body));
     }
@@ -184,7 +194,7 @@ impl Test {
             Some(reason) => Err(Failed::from(format!("cannot run here: {reason}"))),
             None => turns.take(|| {
                 let began = Instant::now();
-                let end = crate::engine::with(engine, body)
+                let end = crate::engine::with(engine, || despite_stalls(&own, STALL, &body))
                     .map_err(|error| Failed::from(format!("{error:#}")));
                 if began.elapsed() > LONG {
                     long.lock()
@@ -196,6 +206,36 @@ impl Test {
         };
         Trial::test(name, run).with_ignored_flag(skipped)
     }
+}
+
+/// Runs a test. If it fails, and this machine has stood still for at least `stall` meanwhile, runs it
+/// again. Each failure is printed: `AGAIN name: reason`.
+fn despite_stalls(
+    name: &str,
+    stall: Duration,
+    body: &(dyn Fn() -> anyhow::Result<()> + Send),
+) -> anyhow::Result<()> {
+    for _ in 0..AGAIN {
+        let lag = Lag::begin();
+        // A panic is an error too: it may be the test's own assertion.
+        let end = catch_unwind(AssertUnwindSafe(body));
+        let stood = lag.longest();
+        let why = match end {
+            Ok(Ok(())) => return Ok(()),
+            end if stood < stall => return end.unwrap_or_else(|panic| resume_unwind(panic)),
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(panic) => panic_message(&*panic),
+        };
+        let why = why.replace('\n', " ");
+        println!("AGAIN {name}: the machine stood still for {:.1} s: {why}", stood.as_secs_f64());
+    }
+    body()
+}
+
+/// The text of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }
 
 #[cfg(test)]
@@ -280,6 +320,29 @@ mod tests {
         suite.serial("two", &[], alone(Arc::clone(&now)));
         suite.test("three", alone(now));
         assert_eq!(suite.concluded().num_passed, 3);
+    }
+
+    #[test]
+    fn a_failure_counts_unless_the_machine_stood_still() {
+        let runs = AtomicUsize::new(0);
+        let fails_once = || {
+            anyhow::ensure!(runs.fetch_add(1, Ordering::SeqCst) > 0, "expected by this test");
+            Ok(())
+        };
+        assert!(despite_stalls("counts", Duration::MAX, &fails_once).is_err());
+        assert_eq!(runs.swap(0, Ordering::SeqCst), 1);
+        // Every machine stands still for at least no time.
+        assert!(despite_stalls("is run again", Duration::ZERO, &fails_once).is_ok());
+        assert_eq!(runs.swap(0, Ordering::SeqCst), 2);
+        let fails = || -> anyhow::Result<()> {
+            runs.fetch_add(1, Ordering::SeqCst);
+            panic!("expected by this test")
+        };
+        let end = catch_unwind(AssertUnwindSafe(|| {
+            despite_stalls("fails each time", Duration::ZERO, &fails)
+        }));
+        assert!(end.is_err());
+        assert_eq!(runs.load(Ordering::SeqCst), AGAIN + 1);
     }
 
     #[test]
