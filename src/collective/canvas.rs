@@ -74,7 +74,8 @@ unsafe impl Sync for Canvas {}
 
 impl Canvas {
     /// A buffer over `memory`, which comes from a pool, in as many parts as there are `lengths`.
-    /// `None` if these do not add up to the length of the memory.
+    /// `None` if these do not add up to the length of the memory, or if it is only
+    /// [lent](Block::is_lent).
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -96,7 +97,13 @@ impl Canvas {
         }
         let part = |_| Part { state: AtomicU8::new(BLANK), bytes: Access::new() };
         let parts = listed(count, ends.iter().map(part))?;
-        let start = memory.bytes_mut().as_mut_ptr();
+        let len = memory.len();
+        let writable = memory.bytes_mut();
+        // Of lent memory this is nothing, however long it is.
+        if writable.len() != len {
+            return Ok(None);
+        }
+        let start = writable.as_mut_ptr();
         Ok(Some(Arc::new(Canvas { start, ends, parts, memory })))
     }
 
@@ -243,6 +250,12 @@ mod tests {
 
     fn block(len: usize) -> Block {
         Pool::new().block(len).expect("there is memory")
+    }
+
+    #[test]
+    fn lent_memory_is_no_buffer() {
+        let lent = Block::lent(Arc::new(vec![0u8; 4]));
+        assert!(canvas_of(lent, &[2, 2]).is_none());
     }
 
     #[test]

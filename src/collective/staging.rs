@@ -233,6 +233,14 @@ impl Block {
         Block { storage: Storage::Lent(elements), start: 0, len, home: Weak::new() }
     }
 
+    /// Elements that belong to no pool.
+    #[cfg(all(test, potluck_threads))]
+    pub fn owned<T: Element>(elements: Vec<T>) -> Block {
+        let len = size_of_val(elements.as_slice());
+        let storage = Storage::Elements(Box::new(elements));
+        Block { storage, start: 0, len, home: Weak::new() }
+    }
+
     /// The result in `canvas`; `None` before all of it has landed.
     pub fn result(canvas: Arc<Canvas>) -> Option<Block> {
         let len = canvas.landed(0..canvas.len())?.len();

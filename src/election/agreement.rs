@@ -107,8 +107,9 @@ pub(super) struct Agreement {
     base: Option<History>,
     round_seen: u64,
     proposal: Option<Proposal>,
-    /// Replies that wait until the state of their ticket is durable.
-    held: VecDeque<(u64, MemberId, Message)>,
+    /// The replies that wait until the state of their ticket is durable; `None` for one that is not
+    /// wanted any more.
+    held: VecDeque<(u64, Option<(MemberId, Message)>)>,
     tickets: u64,
     seeded: Seeded,
 }
@@ -204,6 +205,7 @@ impl Agreement {
         self.closing.is_some()
     }
 
+    /// Whether a write for a promise or an acceptance is under way.
     pub(super) fn is_persisting(&self) -> bool {
         !self.held.is_empty()
     }
@@ -256,7 +258,9 @@ impl Agreement {
         self.cut_off = Some(self.durable.promised);
         // A waiting acceptance must not leave: with it the others, and this node, could install a
         // View that relies on the results given up here.
-        self.held.retain(|(_, _, message)| !matches!(message, Message::Accepted(_)));
+        // Its write still keeps the disk from the next one.
+        let is_acceptance = |(_, message): &mut (_, _)| matches!(message, Message::Accepted(_));
+        self.held.iter_mut().for_each(|(_, reply)| _ = reply.take_if(is_acceptance));
         self.proposal = None;
         effects.push(Effect::CutOff);
     }
@@ -267,8 +271,8 @@ impl Agreement {
     }
 
     fn on_persisted(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
-        while self.held.front().is_some_and(|(t, ..)| *t <= ticket) {
-            if let Some((_, to, message)) = self.held.pop_front() {
+        while self.held.front().is_some_and(|(t, _)| *t <= ticket) {
+            if let Some((_, Some((to, message)))) = self.held.pop_front() {
                 effects.push(Effect::Send(to, message));
             }
         }
@@ -293,6 +297,12 @@ impl Agreement {
         from == ballot.proposer
             && members.contains(&self.me)
             && self.partition.admits(members.iter().copied())
+    }
+
+    /// Learns that a View of this round exists. A node that knows only rounds far below approaches it
+    /// in steps, until it may answer ballots of the next rounds.
+    pub(super) fn approach(&mut self, round: u64) {
+        self.see(round.saturating_sub(ROUND_JUMP_MAX / 2));
     }
 
     fn see(&mut self, round: u64) {
@@ -584,7 +594,7 @@ impl Agreement {
             return;
         }
         self.tickets += 1;
-        self.held.extend(reply.map(|(to, message)| (self.tickets, to, message)));
+        self.held.extend(reply.map(|reply| (self.tickets, Some(reply))));
         let accepted =
             self.durable.accepted.clone().filter(|_| !self.seeded.has(Defect::AcceptedNotDurable));
         effects.push(Effect::Persist(self.tickets, Durable { accepted, ..self.durable.clone() }));

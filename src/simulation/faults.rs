@@ -4,6 +4,7 @@
 
 use super::host::name_of;
 use super::{LOSS_TO_MEET, Run};
+use crate::driver;
 use serde_json::json;
 use std::fmt;
 use std::net::IpAddr;
@@ -21,7 +22,12 @@ pub enum Relief {
     Unstick(usize),
     Mend(usize),
     Loss(u32),
+    Queues,
 }
+
+/// The queue of a control link is full for one new message in so many, which ends the link: one of
+/// these for each of four seeds, 0 for never. With relays links then end several times per second.
+const FULL_ONE_IN: [u64; 4] = [0, 0, 5000, 500];
 
 impl Run<'_> {
     /// Causes a random fault between random hosts.
@@ -90,6 +96,17 @@ impl Run<'_> {
         }
     }
 
+    /// Queues are full by chance until all faults end.
+    pub(super) fn fill_queues(&mut self) {
+        let (now, one_in) = (self.sim.elapsed(), FULL_ONE_IN[self.seed as usize % 4]);
+        if one_in > 0 {
+            let text = format_args!("one message in {one_in} finds a full queue");
+            self.tell(now, "queues", text);
+            driver::full_by_chance(self.seed ^ now.as_millis() as u64, one_in);
+            self.pending.push((Duration::MAX, Relief::Queues));
+        }
+    }
+
     fn crash(&mut self, now: Duration, a: usize, lasts: Duration) {
         if self.sim.is_host_running(name_of(a)) {
             self.tell(now, "kill", format_args!("{a} crashes for {lasts:?}"));
@@ -154,6 +171,7 @@ impl Run<'_> {
                 Relief::Unstick(a) => self.hosts[a].drive.unstick(),
                 Relief::Mend(a) => self.hosts[a].drive.mend(),
                 Relief::Loss(loss) => self.weather.lose_no_more(loss),
+                Relief::Queues => driver::full_by_chance(0, 0),
                 Relief::Wake(host, slept) => {
                     self.hosts[host].slept.fetch_add(slept.as_millis() as u64, Ordering::Relaxed);
                 }

@@ -26,7 +26,6 @@ mod witness;
 
 use crate::defect::{Defect, Seeded};
 use crate::discovery::Medium;
-use crate::driver;
 use crate::partition::Partition;
 use disk::Drive;
 use faults::Relief;
@@ -121,7 +120,6 @@ impl Run<'_> {
     /// or lie, one is enough.
     fn new<'a>(seed: u64, defect: Option<Defect>) -> Run<'a> {
         let (weather, witness) = (Weather::new(seed), Witness::default());
-        driver::full_by_chance(seed, [0, 0, 5000, 500][seed as usize % 4]);
         let mut sim = turmoil::Builder::new()
             .rng_seed(seed)
             .simulation_duration(TROUBLE + CALM + KEPT_OUT + CALM + ENDING)
@@ -198,6 +196,7 @@ impl Run<'_> {
     }
 
     fn go(mut self) -> Outcome {
+        self.fill_queues();
         let has_gone_on = match self.liar {
             Some(liar) => self.lies(liar),
             None => self.trouble(),
@@ -223,6 +222,7 @@ impl Run<'_> {
                 if !self.until(now + WELL) {
                     return false;
                 }
+                self.fill_queues();
                 let now = self.sim.elapsed();
                 well_from = now + Duration::from_millis(ILL / 2 + self.weather.below(ILL));
                 next = now;

@@ -12,9 +12,8 @@ use shuttle::thread;
 
 /// A result of two parts of two bytes, in memory that no pool wants back.
 pub(super) fn canvas() -> Arc<Canvas> {
-    Canvas::new(Block::lent(Arc::new(vec![0u8; 4])), [2, 2].into_iter())
-        .expect("there is memory")
-        .expect("they fit")
+    let memory = Block::owned(vec![0u8; 4]);
+    Canvas::new(memory, [2, 2].into_iter()).expect("there is memory").expect("they fit")
 }
 
 /// Claims a part and writes `mark` to it, or reads what another thread has written there.

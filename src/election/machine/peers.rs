@@ -233,6 +233,9 @@ impl Election {
         let keeps_out_ms = u64::from(heartbeat.keeps_out_ms).min(self.config.quarantine_ms.1);
         peer.keeps_out_until = if keeps_out_ms == 0 { 0 } else { now + keeps_out_ms };
         let radio = std::mem::replace(&mut peer.radio, heartbeat.radio);
+        if let Some(theirs) = heartbeat.view {
+            self.agreement.approach(theirs.ballot.round);
+        }
         if peer.view != heartbeat.view {
             let ours = self.agreement.open_views().any(|v| Some(v.id()) == heartbeat.view);
             peer.apart |= heartbeat.view.is_some() && !ours;

@@ -3,7 +3,7 @@
 //! A View is installed after this node has long lacked enough peers, and it is broken from the
 //! start.
 
-use super::{Election, Input, Operations};
+use super::{Around, Election, Input, Operations};
 use crate::collective::Closing;
 use crate::election::message::Heartbeat;
 use crate::election::{Applicant, Durable, Effect, ElectionConfig, Message};
@@ -161,4 +161,23 @@ fn who_has_gone_on_without_this_node_is_known() {
         node.hear(now, Message::Heartbeat(elsewhere));
     }
     assert!(node.election.has_left_behind_this_node(member_id(2)));
+}
+
+/// A member that gives up what it would have accepted still waits for its disk, and says so: the
+/// others need not ask it again.
+#[test]
+fn an_acceptance_that_is_given_up_still_occupies_the_disk() {
+    let (mut node, now) = in_a_broken_view();
+    let next = View { ballot: Ballot { round: 3, proposer: member_id(2) }, ..view_of(2) };
+    node.hear(now, prepare(&next));
+    let accept = Input::Message(member_id(2), Message::Accept(Arc::new(next)));
+    let mut effects = node.election.step(now, accept, &mut node.ops);
+    let write = |e: &Effect| if let Effect::Persist(t, _) = e { Some(*t) } else { None };
+    let ticket = effects.iter().find_map(write).expect("a write");
+    let Election { agreement, links, .. } = &mut node.election;
+    agreement.cut_off(&mut Around { ops: &mut node.ops, links }, &mut effects);
+    assert!(node.election.agreement.is_persisting());
+    let effects = node.election.step(now, Input::Persisted(ticket), &mut node.ops);
+    assert!(!effects.iter().any(|e| matches!(e, Effect::Send(_, Message::Accepted(_)))));
+    assert!(!node.election.agreement.is_persisting());
 }
