@@ -62,8 +62,9 @@ struct Engine {
     missing: Option<&'static str>,
 }
 
-/// If the machine stood still for this long, members have counted each other as lost, and a test in
-/// real time proves nothing. The shortest such time of the library is 2 s.
+/// If the machine stood still for this long, members may have counted each other as lost, and a test
+/// in real time proves nothing. The library misses a member after
+/// 1.5 s of silence at the earliest.
 const STALL: Duration = Duration::from_secs(1);
 
 /// A test that fails while the machine stands still is run again, so often.

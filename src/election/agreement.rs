@@ -299,8 +299,8 @@ impl Agreement {
             && self.partition.admits(members.iter().copied())
     }
 
-    /// Learns that a View of this round exists. A node that knows only rounds far below approaches it
-    /// in steps, until it may answer ballots of the next rounds.
+    /// Learns that a View of this round exists. A node that knows only rounds far below approaches
+    /// it in steps, until it may answer ballots of the next rounds.
     pub(super) fn approach(&mut self, round: u64) {
         self.see(round.saturating_sub(ROUND_JUMP_MAX / 2));
     }

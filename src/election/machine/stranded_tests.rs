@@ -181,3 +181,22 @@ fn an_acceptance_that_is_given_up_still_occupies_the_disk() {
     assert!(!effects.iter().any(|e| matches!(e, Effect::Send(_, Message::Accepted(_)))));
     assert!(!node.election.agreement.is_persisting());
 }
+
+/// The rounds of a group may be far above all that a newcomer knows. It learns them from heartbeats.
+#[test]
+fn a_node_that_knows_only_low_rounds_approaches_those_of_its_peers() {
+    let far = Ballot { round: 10_000_000, proposer: member_id(2) };
+    let next = View { ballot: Ballot { round: far.round + 1, ..far }, ..view_of(2) };
+    let running = View { ballot: far, ..view_of(2) };
+    let Message::Heartbeat(heartbeat) = deaf() else { unreachable!("a heartbeat") };
+    for heartbeats in [0, 20] {
+        let (mut node, now) = in_a_broken_view();
+        for _ in 0..heartbeats {
+            let elsewhere = Heartbeat { view: Some(running.id()), ..heartbeat.clone() };
+            node.hear(now, Message::Heartbeat(elsewhere));
+        }
+        let effects = node.hear(now, prepare(&next));
+        let promises = |e: &Effect| matches!(e, Effect::Send(_, Message::Promise(..)));
+        assert_eq!(effects.iter().any(promises), heartbeats > 0, "after {heartbeats}");
+    }
+}
