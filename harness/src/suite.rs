@@ -62,9 +62,9 @@ struct Engine {
     missing: Option<&'static str>,
 }
 
-/// If the machine stood still for this long, members may have counted each other as lost, and a test
-/// in real time proves nothing. The library misses a member after
-/// 1.5 s of silence at the earliest.
+/// If the machine stood still for this long, members may have counted each other as lost, and a
+/// test in real time proves nothing. The library misses a member after 1.5 s of silence at the
+/// earliest.
 const STALL: Duration = Duration::from_secs(1);
 
 /// A test that fails while the machine stands still is run again, so often.
@@ -209,8 +209,8 @@ impl Test {
     }
 }
 
-/// Runs a test. If it fails, and this machine has stood still for at least `stall` meanwhile, runs it
-/// again. Each failure is printed: `AGAIN name: reason`.
+/// Runs a test. If it fails, and this machine has stood still for at least `stall` meanwhile, runs
+/// it again. Each failure is printed: `AGAIN name: reason`.
 fn despite_stalls(
     name: &str,
     stall: Duration,

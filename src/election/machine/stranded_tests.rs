@@ -182,7 +182,8 @@ fn an_acceptance_that_is_given_up_still_occupies_the_disk() {
     assert!(!node.election.agreement.is_persisting());
 }
 
-/// The rounds of a group may be far above all that a newcomer knows. It learns them from heartbeats.
+/// The rounds of a group may be far above all that a newcomer knows. It learns them from
+/// heartbeats.
 #[test]
 fn a_node_that_knows_only_low_rounds_approaches_those_of_its_peers() {
     let far = Ballot { round: 10_000_000, proposer: member_id(2) };
