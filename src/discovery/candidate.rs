@@ -57,9 +57,11 @@ impl Candidate {
         self.origins.contains(&Origin::Fixed) || is_advertised || is_named
     }
 
-    /// Configured by the user or verified: exempt from the limits for unverified addresses.
+    /// Configured by the user, or verified in this run or an earlier one: exempt from the limits for
+    /// unverified addresses.
     pub(super) fn is_trusted(&self) -> bool {
-        self.verified.is_some() || self.origins.contains(&Origin::Fixed)
+        let is_own = |origin: &Origin| matches!(origin, Origin::Fixed | Origin::Cache);
+        self.verified.is_some() || self.origins.iter().any(is_own)
     }
 
     /// Whether an advert or another origin still supports it.
@@ -90,6 +92,11 @@ impl Candidate {
     pub(super) fn set_aside(&mut self, until_ms: u64) {
         self.aside_until_ms = until_ms;
         self.due_ms = self.due_ms.max(until_ms);
+    }
+
+    /// Whether the first dial since the last sighting is in flight or due.
+    pub(super) fn is_first_dial(&self, now_ms: u64) -> bool {
+        self.failures == 0 && self.verdict.is_none() && (self.dialing || self.due_ms <= now_ms)
     }
 
     pub(super) fn dial(&mut self, now_ms: u64) {

@@ -31,11 +31,12 @@ pub struct Limits {
     pub others: usize,
     /// Dials per second to unverified addresses.
     pub dials_per_second: u32,
-    /// Most of these dials in a burst after a pause.
+    /// Most of these dials in a burst after a pause: as many as a View has members, so that a group
+    /// that starts at once gets its direct links at once.
     pub dial_burst: u32,
-    /// Most dials in flight to unverified addresses.
+    /// Most dials in flight to unverified addresses; as many as in a burst.
     pub dialing: usize,
-    /// Most dials in flight to verified and fixed addresses: a fixed peer without a port is 16
+    /// Most dials in flight to verified, stored and fixed addresses: a fixed peer without a port is 16
     /// addresses.
     pub dialing_trusted: usize,
 }
@@ -49,8 +50,8 @@ impl Default for Limits {
             per_boot: 4,
             others: 64,
             dials_per_second: 4,
-            dial_burst: 8,
-            dialing: 8,
+            dial_burst: 16,
+            dialing: 16,
             dialing_trusted: 32,
         }
     }
@@ -63,7 +64,8 @@ pub enum Origin {
     Fixed,
     /// Reported by a member.
     Gossip,
-    /// Stored by an earlier run.
+    /// Verified and stored by an earlier run: exempt from the rate, because after a restart of all
+    /// nodes its addresses may be out of date and would use up the burst.
     Cache,
     /// Verified by a handshake in this run.
     Remembered,
@@ -352,6 +354,13 @@ impl Roster {
         let theirs =
             move |c: &Candidate| c.verified == Some(member) || c.boots.contains(&member.boot);
         self.candidates.iter().filter(move |(_, c)| theirs(c)).map(|(to, _)| *to)
+    }
+
+    /// Whether an address that `boot` advertises is being dialled, or is due, for the first time
+    /// since it was sighted: a direct link may come up at any moment.
+    pub fn expects(&self, boot: Boot, now_ms: u64) -> bool {
+        let is_theirs = |c: &&Candidate| c.boots.contains(&boot);
+        self.candidates.values().filter(is_theirs).any(|c| c.is_first_dial(now_ms))
     }
 
     /// The addresses of `member` that may carry its links: those that were proven, and those that

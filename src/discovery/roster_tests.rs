@@ -5,6 +5,7 @@
 use super::*;
 use crate::discovery::sighting::testing::advert;
 use crate::identity::NodeId;
+use crate::view::MEMBERS_MAX;
 use proptest::prelude::*;
 
 const TAG: Tag = [7; 8];
@@ -310,8 +311,8 @@ fn a_good_bye_forgets_and_a_lost_link_remembers() {
 fn strangers_get_a_burst_and_four_dials_a_second() {
     let mut roster = roster();
     (0..60).for_each(|n| appeared(&mut roster, ours(n), 0));
-    assert_eq!(due(&mut roster, 0).len(), 8);
-    assert_eq!(roster.next_due(0), None, "eight are under way");
+    assert_eq!(due(&mut roster, 0).len(), 16);
+    assert_eq!(roster.next_due(0), None, "sixteen are under way");
     let mut dialled = 0;
     let mut open: Vec<SocketAddr> = roster.entries().iter().map(|entry| entry.address).collect();
     for now_ms in (0..10_000).step_by(10) {
@@ -324,10 +325,45 @@ fn strangers_get_a_burst_and_four_dials_a_second() {
 }
 
 #[test]
+fn all_others_of_a_full_group_are_dialled_at_once() {
+    let mut roster = roster();
+    let others = MEMBERS_MAX as u16 - 1;
+    (0..others).for_each(|n| appeared(&mut roster, ours(n), 0));
+    assert_eq!(due(&mut roster, 0).len(), usize::from(others));
+}
+
+/// After a restart of all nodes, the stored addresses answer nobody.
+#[test]
+fn addresses_of_an_earlier_run_take_no_dials_from_those_that_are_advertised_now() {
+    let mut roster = roster();
+    let stored: Vec<SocketAddr> = (0..15).map(|n| port(30_000 + n)).collect();
+    stored.iter().for_each(|to| roster.add(*to, Origin::Cache, 0));
+    assert_eq!(due(&mut roster, 0), stored);
+    (0..15).for_each(|n| appeared(&mut roster, ours(n), 10));
+    assert_eq!(due(&mut roster, 10).len(), 15);
+}
+
+#[test]
+fn a_direct_link_is_expected_until_its_dial_has_failed() {
+    let mut roster = roster();
+    let expects = |roster: &Roster, now_ms| roster.expects(Boot(1), now_ms);
+    assert!(!expects(&roster, 0), "no advert");
+    appeared(&mut roster, ours(1), 0);
+    assert!(expects(&roster, 0), "due");
+    assert!(!roster.expects(Boot(2), 0), "another boot");
+    assert_eq!(due(&mut roster, 0), [port(40_001)]);
+    assert!(expects(&roster, 0), "under way");
+    roster.dialled(port(40_001), DialOutcome::Failed, 10);
+    assert!(!expects(&roster, 10));
+    assert_eq!(due(&mut roster, 260), [port(40_001)]);
+    assert!(!expects(&roster, 260), "a later dial is no reason to wait");
+}
+
+#[test]
 fn fixed_peers_do_not_wait_for_strangers() {
     let mut roster = roster();
     (0..60).for_each(|n| appeared(&mut roster, ours(n), 0));
-    assert_eq!(due(&mut roster, 0).len(), 8);
+    assert_eq!(due(&mut roster, 0).len(), 16);
     let fixed: Vec<SocketAddr> =
         (0..20).map(|n| SocketAddr::from(([203, 0, 113, 5], 80 + n))).collect();
     fixed.iter().for_each(|to| roster.add(*to, Origin::Fixed, 0));

@@ -3,7 +3,7 @@
 //! Decides when a node tries to open a circuit to a member, and over which of its neighbours.
 //!
 //! A member that this node knows only from others' reports gets some time for a direct link, which
-//! on a switch comes up soon. A lost member, or one that is about to be lost, gets none: the node
+//! on a switch comes up soon, and more while its address is dialled. A lost member, or one that is about to be lost, gets none: the node
 //! tries one neighbour after the other. If two nodes seek each other, the one with the smaller id
 //! goes first.
 //!
@@ -14,9 +14,11 @@
 use crate::identity::MemberId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The reason for seeking a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason for seeking a member, the less urgent one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Want {
+    /// Others report a direct link to it, and its address is being dialled for the first time.
+    Dialled,
     /// Others report a direct link to it.
     HeardOf,
     /// Its link has ended, or is silent.
@@ -58,25 +60,24 @@ impl Seeker {
             self.came += 1;
             self.waiting.entry(*id).or_insert(self.came);
         }
-        for (id, sought) in
-            self.sought.iter_mut().filter(|(id, _)| wanted.get(id) == Some(&Want::Lost))
-        {
-            sought.hurry(turn_ms(self.me, *id) + now);
+        for (id, sought) in &mut self.sought {
+            if let Some(want) = wanted.get(id) {
+                sought.hurry(*want, now + turn_ms(self.me, *id) + want.grace_ms());
+            }
         }
         // Lost members go first: they had a link, so nobody invented them.
-        let mut next: Vec<(bool, u64, MemberId)> = self
+        let mut next: Vec<(u64, MemberId, Want)> = self
             .waiting
             .iter()
-            .map(|(id, came)| (wanted.get(id) == Some(&Want::HeardOf), *came, *id))
+            .filter_map(|(id, came)| Some((*came, *id, *wanted.get(id)?)))
             .collect();
-        next.sort_unstable();
-        for (is_only_heard_of, _, id) in next {
-            let want = if is_only_heard_of { Want::HeardOf } else { Want::Lost };
+        next.sort_unstable_by_key(|(came, id, want)| (*want != Want::Lost, *came, *id));
+        for (_, id, want) in next {
             if !self.has_room(want) {
                 break;
             }
             self.waiting.remove(&id);
-            let due = now + turn_ms(self.me, id) + if is_only_heard_of { GRACE_MS } else { 0 };
+            let due = now + turn_ms(self.me, id) + want.grace_ms();
             self.sought
                 .insert(id, Sought { want, due, rounds: 0, over: None, failed: BTreeSet::new() });
         }
@@ -90,7 +91,7 @@ impl Seeker {
             return true;
         }
         let gives_way = |sought: &Sought| {
-            sought.want == Want::HeardOf
+            sought.want != Want::Lost
                 && sought.over.is_none()
                 && (want == Want::Lost || sought.rounds > 0)
         };
@@ -123,7 +124,7 @@ impl Seeker {
             .map(|(id, sought)| (*id, sought))
             .collect();
         // Lost members first; among equals, the one due earliest.
-        due.sort_by_key(|(id, sought)| (sought.want == Want::HeardOf, sought.due, *id));
+        due.sort_by_key(|(id, sought)| (sought.want != Want::Lost, sought.due, *id));
         for (id, sought) in due {
             if under_way >= UNDER_WAY_MAX {
                 break;
@@ -175,11 +176,24 @@ fn turn_ms(me: MemberId, id: MemberId) -> u64 {
     if id < me { TURN_MS } else { 0 }
 }
 
+impl Want {
+    /// The time that a member has for a direct link before it is sought.
+    fn grace_ms(self) -> u64 {
+        match self {
+            Want::Dialled => GRACE_DIALLED_MS,
+            Want::HeardOf => GRACE_MS,
+            Want::Lost => 0,
+        }
+    }
+}
+
 impl Sought {
-    /// Turns a reported member into a lost one, due at `due` or earlier, and resets its back-off.
-    fn hurry(&mut self, due: u64) {
-        if self.want == Want::HeardOf {
-            (self.want, self.due, self.rounds) = (Want::Lost, self.due.min(due), 0);
+    /// Gives it a more urgent reason, due at `due` or earlier. A lost member begins without
+    /// back-off.
+    fn hurry(&mut self, want: Want, due: u64) {
+        if want > self.want {
+            (self.want, self.due) = (want, self.due.min(due));
+            self.rounds = if want == Want::Lost { 0 } else { self.rounds };
         }
     }
 
@@ -196,6 +210,9 @@ impl Sought {
 /// milliseconds, and with multicast DNS the later of two nodes hears of the other within a few
 /// hundred.
 const GRACE_MS: u64 = 400;
+/// The same while its address is dialled: the handshakes of sixteen nodes that start at once on two
+/// cores take most of a second. A firewall that drops the dial delays the circuit by this much.
+const GRACE_DIALLED_MS: u64 = 1500;
 /// The additional delay of the node with the larger id.
 const TURN_MS: u64 = 100;
 /// The first back-off after a round in which every neighbour failed; it doubles with each round.
@@ -241,6 +258,26 @@ mod tests {
         seeker.found(member_id(9));
         seeker.want(1000, &wants(&[]));
         assert_eq!(seeker.due(20_000, over_two_or_three), []);
+    }
+
+    #[test]
+    fn who_is_dialled_has_more_time_until_the_dial_has_failed() {
+        let cases =
+            [(None, GRACE_DIALLED_MS), (Some(600), 600 + GRACE_MS), (Some(1400), GRACE_DIALLED_MS)];
+        for (fails_at, expected) in cases {
+            let mut seeker = Seeker::new(member_id(5));
+            let mut now = 0;
+            let first = loop {
+                let is_dialled = fails_at.is_none_or(|at| now < at);
+                let want = if is_dialled { Want::Dialled } else { Want::HeardOf };
+                seeker.want(now, &wants(&[(9, want)]));
+                if !seeker.due(now, over_two_or_three).is_empty() {
+                    break now;
+                }
+                now += 10;
+            };
+            assert_eq!(first, expected, "{fails_at:?}");
+        }
     }
 
     #[test]

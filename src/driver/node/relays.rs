@@ -196,8 +196,12 @@ impl Node {
             is_other && self.election.keeps_away_ms(now, *id).is_none() && has_route(id)
         };
         let is_urgent = |id: &MemberId| suspects.contains(id) || self.relays.lost.contains_key(id);
-        let want = |id| if is_urgent(&id) { (id, Want::Lost) } else { (id, Want::HeardOf) };
-        links.known().into_iter().filter(is_sought).map(want).collect()
+        let want = |id: MemberId| match () {
+            () if is_urgent(&id) => Want::Lost,
+            () if self.roster.expects(id.boot, now) => Want::Dialled,
+            () => Want::HeardOf,
+        };
+        links.known().into_iter().filter(is_sought).map(|id| (id, want(id))).collect()
     }
 
     fn direct_neighbours(&self) -> BTreeSet<MemberId> {
