@@ -95,9 +95,15 @@ impl Election {
 
     /// Excludes a member that withholds its vote, because it keeps every call of the View open: its
     /// link ends, its quarantine begins, and the View must be replaced.
+    ///
+    /// A member that has promised another View does not vote in this one any more. So nobody is
+    /// excluded where the View must be replaced in any case, nor while it waits for its disk. If it
+    /// waits for long, the View is replaced because of that.
     pub(super) fn on_withheld(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
         let is_member = self.agreement.installed().is_some_and(|v| v.contains(id));
-        if !is_member || self.is_frozen() || self.quarantine.expels(id.node, now).is_some() {
+        let may_have_promised =
+            self.is_frozen() || self.repair_since.is_some() || self.is_persisting(id);
+        if !is_member || may_have_promised || self.quarantine.expels(id.node, now).is_some() {
             return;
         }
         let (times, why) = (self.config.quarantine_ms, KeptOut::WithheldVote);

@@ -485,7 +485,7 @@ impl Election {
     }
 
     /// Whether a member, this node included, waits for its disk.
-    fn is_persisting(&self, id: MemberId) -> bool {
+    pub(super) fn is_persisting(&self, id: MemberId) -> bool {
         if id == self.me {
             self.agreement.is_persisting()
         } else {
