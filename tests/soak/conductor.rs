@@ -299,8 +299,10 @@ impl Soak {
             .iter()
             .filter(|machine| machine.child.is_none() || machine.is_stopped || machine.leaves);
         let is_busy = self.struck.iter().any(|struck| struck.victim == victim);
+        let has_begun = self.machines[victim].watch.as_ref().is_some_and(Tail::has_begun);
         // Two others at least go on, and there are not more faults than a few at a time.
         if is_busy
+            || fault == Fault::Leave && !has_begun
             || self.struck.len() > 1
             || fault_of_process(fault) && away.count() + 3 > self.machines.len()
         {

@@ -45,8 +45,8 @@ async fn live(words: &[String]) -> Result<()> {
     let [name, life, seed, path] = words else { bail!("{USAGE}") };
     let (life, seed) = (life.parse().context("LIFE")?, seed.parse().context("SEED")?);
     let log = file::log(Path::new(path))?;
-    log.tell(json!({"e": "start", "node": name, "life": life, "pid": std::process::id()}));
     let mut terminated = signal(SignalKind::terminate())?;
+    log.tell(json!({"e": "start", "node": name, "life": life, "pid": std::process::id()}));
     let cluster = Builder::new(Config::home())
         .name(name.as_str())
         .interfaces("eth0")

@@ -23,6 +23,11 @@ impl Tail {
         Tail { path: path.to_owned(), read: 0, rest: Vec::new(), watch: Watch::new(node) }
     }
 
+    /// Whether the process has told its start. From then on it leaves when it is asked to.
+    pub fn has_begun(&self) -> bool {
+        self.read > 0
+    }
+
     /// Reads what is new.
     pub fn look(&mut self) -> Result<()> {
         let Ok(mut file) = File::open(&self.path) else { return Ok(()) };
