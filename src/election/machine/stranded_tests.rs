@@ -182,7 +182,7 @@ fn who_may_have_promised_another_view_withholds_nothing() {
     let view = node.election.agreement.installed_id();
     let well = Heartbeat { view, reach: vec![me], ..heartbeat };
     let waits = Heartbeat { persisting: true, ..well.clone() };
-    node.hear(begin, Message::Heartbeat(Heartbeat { persisting: true, ..well.clone() }));
+    node.hear(begin, Message::Heartbeat(waits));
     node.step(begin, Input::Tick);
     assert!(!expels(&mut node, begin), "it waits for its disk");
     node.hear(begin, Message::Heartbeat(well));
