@@ -15,6 +15,10 @@ const BACK_OFF_MS: u64 = 250;
 /// Longest back-off.
 const BACK_OFF_MS_MAX: u64 = 30_000;
 
+/// Longest back-off of a trusted address until it counts as gone: parts of a group meet again at
+/// most this much after the network is whole, and a dial later.
+const TRUSTED_BACK_OFF_MS_MAX: u64 = 5000;
+
 /// Wait after an answer that another dial would only repeat: this node itself, another version,
 /// another namespace at an address that no advert of this one lists, or a member that sees other
 /// addresses.
@@ -23,6 +27,9 @@ const PARKED_MS: u64 = 60_000;
 /// Failures in a row, over about two and a half minutes, after which an unverified address is
 /// forgotten.
 const HEARSAY_FAILURES_MAX: u32 = 12;
+
+/// The same for a trusted address. A fixed one stays.
+const TRUSTED_FAILURES_MAX: u32 = 34;
 
 /// One address; see the module. Times are in milliseconds.
 #[derive(Clone, Debug, Default)]
@@ -106,13 +113,14 @@ impl Candidate {
 
     /// No connection, or no completed handshake.
     pub(super) fn failed(&mut self, now_ms: u64) {
-        self.due_ms = now_ms
-            + BACK_OFF_MS
-                .checked_shl(self.failures.min(16))
-                .unwrap_or(BACK_OFF_MS_MAX)
-                .min(BACK_OFF_MS_MAX);
+        let (longest_ms, failures_max) = match self.is_trusted() {
+            true => (TRUSTED_BACK_OFF_MS_MAX, TRUSTED_FAILURES_MAX),
+            false => (BACK_OFF_MS_MAX, HEARSAY_FAILURES_MAX),
+        };
+        let longest_ms = if self.failures < failures_max { longest_ms } else { BACK_OFF_MS_MAX };
+        self.due_ms = now_ms + (BACK_OFF_MS << self.failures.min(16)).min(longest_ms);
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= HEARSAY_FAILURES_MAX {
+        if self.failures >= failures_max {
             self.origins.retain(|origin| *origin == Origin::Fixed);
         }
     }
@@ -156,6 +164,23 @@ mod tests {
         assert_eq!(waits, [250, 500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
         candidate.refresh(1000);
         assert_eq!((candidate.failures, candidate.due_ms), (0, 1000));
+    }
+
+    /// A member behind a switch that was without power for minutes is back soon after it.
+    #[test]
+    fn a_trusted_address_is_dialled_every_five_seconds_for_minutes() {
+        let mut candidate =
+            Candidate { origins: BTreeSet::from([Origin::Cache]), ..Candidate::default() };
+        let mut now = 0;
+        let mut longest = 0;
+        while candidate.is_trusted() {
+            candidate.failed(now);
+            longest = longest.max(candidate.due_ms - now);
+            now = candidate.due_ms;
+        }
+        assert_eq!(longest, 5000);
+        assert!((140_000..170_000).contains(&now), "{now}");
+        assert!(!candidate.is_known());
     }
 
     #[test]
