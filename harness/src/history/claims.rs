@@ -345,7 +345,7 @@ impl<'a> Search<'a> {
     }
 
     /// No two Views without a common member commit at the same time when nothing has been wrong for
-    /// a while.
+    /// a while, and for as long nobody of one has been kept out by the other.
     fn groups(&mut self) {
         if self.history.liar.is_some() {
             return;
@@ -364,13 +364,16 @@ impl<'a> Search<'a> {
             };
             last.insert(view, at);
             let mine = self.members.get(view).copied().unwrap_or_default();
-            let clear = since.0 + APART_US;
             let others: Vec<&str> = last
                 .iter()
-                .filter(|(other, when)| **other != view && **when >= clear && at >= clear)
-                .filter(|(other, _)| {
+                .filter(|(other, when)| {
                     let theirs = self.members.get(**other).copied().unwrap_or_default();
-                    theirs.iter().all(|member| !mine.contains(member))
+                    let kept_out = self.last_kept_out(mine, theirs, at);
+                    let clear = since.0.max(kept_out.unwrap_or(0)) + APART_US;
+                    **other != view
+                        && **when >= clear
+                        && at >= clear
+                        && theirs.iter().all(|member| !mine.contains(member))
                 })
                 .map(|(other, _)| *other)
                 .collect();
@@ -385,6 +388,18 @@ impl<'a> Search<'a> {
                 }
             }
         }
+    }
+
+    /// The last time up to `at` at which a member of one of these groups said that one of the other
+    /// is kept out.
+    fn last_kept_out(&self, one: &[String], other: &[String], at: u64) -> Option<u64> {
+        let times = self.history.lives.iter().flat_map(|life| {
+            let others = if one.contains(&life.node) { other } else { one };
+            let is_in_one = one.contains(&life.node) || other.contains(&life.node);
+            let said = life.kept_out.iter().take_while(move |(when, _)| *when <= at);
+            said.filter(move |(_, who)| is_in_one && who.iter().any(|who| others.contains(who)))
+        });
+        times.map(|(when, _)| *when).max()
     }
 
     fn ends(&mut self) {

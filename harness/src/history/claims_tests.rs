@@ -226,6 +226,16 @@ fn two_groups_without_a_fault_are_a_violation_and_with_one_they_are_not() {
     let nodes = [group(["p1", "p2"], FIRST), group(["p3", "p4"], SECOND)].concat();
     let mut logs = Logs { nodes, faults: Vec::new() };
     assert_eq!(logs.broken(), ["one-history"]);
+    // The same while a member of one group keeps one of the other out, and not while it keeps out
+    // somebody else.
+    for (who, broken) in [("p3", &[][..]), ("p2", &["one-history"][..])] {
+        let mut kept_out = Logs { nodes: logs.nodes.clone(), faults: Vec::new() };
+        for t in (0..20).map(|n| n * second + 2) {
+            kept_out.nodes[0].push(json!({"e": "status", "t": t, "kept_out": [who]}));
+        }
+        kept_out.nodes[0].sort_by_key(|event| event["t"].as_u64());
+        assert_eq!(kept_out.broken(), broken);
+    }
     for n in 0..5 {
         let (from, until) = (n * 4 * second, (n * 4 + 1) * second);
         logs.faults.push(json!({"e": "struck", "t": from, "n": n, "kind": "cut", "who": ["p1"]}));

@@ -17,6 +17,7 @@
 //! | `return` | its end in the program | `id`, `code`, `cause`, `after`, `result` |
 //! | `kept` | the result of a dropped call | `id`, `result` |
 //! | `applied` | a committed result that entered the lane's state | `lane`, `view`, `k`, `version`, `digest` |
+//! | `status` | the state of the node, once a second | `kept_out` |
 //! | `withheld` | a member that is kept out for withholding its vote | `who` |
 //! | `left` | the node has left | |
 //! | `struck`, `healed` | the beginning and the end of a fault | `n`, `kind`, `who` |

@@ -49,6 +49,8 @@ pub struct Life {
     pub applied: Vec<Applied>,
     /// Members that its node knows to be kept out for withholding their vote.
     pub withheld: Vec<String>,
+    /// When its node said that somebody is kept out of new Views, and who.
+    pub kept_out: Vec<(u64, Vec<String>)>,
 }
 
 /// One call of one process.
@@ -240,6 +242,13 @@ impl Reader {
                 life.applied.push(Applied { at, place: place(event)?, version, digest });
             }
             "withheld" => life.withheld.push(text(&event["who"])),
+            "status" => {
+                let who = event["kept_out"].as_array().into_iter().flatten();
+                let who: Vec<String> = who.map(text).collect();
+                if !who.is_empty() {
+                    life.kept_out.push((at, who));
+                }
+            }
             "left" => life.left = Some(at),
             // For people.
             _ => {}

@@ -126,8 +126,7 @@ async fn statuses(node: Arc<Node>) {
     let mut known = BTreeSet::new();
     loop {
         let status = node.cluster.status();
-        let name =
-            |name: &Option<Name>| name.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string);
+        let name = |name: &Option<Name>| name.as_ref().map_or("?", Name::as_str).to_owned();
         for who in status.quarantined.iter().filter(|kept| kept.why == KeptOut::WithheldVote) {
             if known.insert(name(&who.name)) {
                 node.log.tell(json!({"e": "withheld", "who": name(&who.name)}));
