@@ -30,14 +30,7 @@ async fn node(world: &MemoryWorld, n: usize) -> (Handles, SocketAddr) {
 
 /// Keeps a link with the node at `to` for ever.
 async fn hold(net: Arc<dyn Net>, local: Arc<Local>, to: SocketAddr) {
-    let beat = Heartbeat {
-        view: None,
-        reach: Vec::new(),
-        persisting: false,
-        broken: false,
-        radio: false,
-        keeps_out_ms: 0,
-    };
+    let beat = Heartbeat::default();
     let beat = Message::Heartbeat(beat).to_bytes();
     loop {
         if let Ok(stream) = net.dial(to).await

@@ -12,6 +12,8 @@ mod fabric;
 #[cfg(test)]
 mod fabric_tests;
 mod losses;
+#[cfg(test)]
+mod losses_tests;
 mod peers;
 mod pursuit;
 #[cfg(test)]

@@ -84,7 +84,7 @@ pub struct Twin {
 }
 
 /// A sign of life, with the sender's state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Heartbeat {
     /// The sender's installed View.
     pub view: Option<ViewId>,
@@ -99,6 +99,19 @@ pub struct Heartbeat {
     pub radio: bool,
     /// The sender keeps the receiver out of new Views for this many milliseconds; 0 if it does not.
     pub keeps_out_ms: u32,
+    /// The sender has promised another View, so it votes on nothing in `view` any more.
+    pub promised: bool,
+    /// The members of `view` that the sender has excluded from it; at most [`MEMBERS_MAX`].
+    pub accused: Vec<Accused>,
+}
+
+/// A member that another one has excluded from their View.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Accused {
+    /// The excluded member.
+    pub id: MemberId,
+    /// It broke the protocol again and again. If false, it withheld a vote.
+    pub breach: bool,
 }
 
 /// A member to which the sender has a live control link.
@@ -177,21 +190,35 @@ impl Encode for Heartbeat {
     fn encode(&self, out: &mut Vec<u8>) {
         put_option(out, self.view.as_ref());
         put_list(out, &self.reach);
-        let bits = [self.persisting, self.broken, self.radio];
+        let bits = [self.persisting, self.broken, self.radio, self.promised];
         out.push(bits.into_iter().zip(0..).map(|(bit, place)| u8::from(bit) << place).sum());
         out.extend_from_slice(&self.keeps_out_ms.to_le_bytes());
+        put_list(out, &self.accused);
+    }
+}
+
+impl Encode for Accused {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        out.push(u8::from(self.breach));
+    }
+}
+
+impl Decode for Accused {
+    fn decode(r: &mut Reader<'_>) -> Result<Accused, Malformed> {
+        Ok(Accused { id: MemberId::decode(r)?, breach: r.bool()? })
     }
 }
 
 impl Decode for Heartbeat {
     fn decode(r: &mut Reader<'_>) -> Result<Heartbeat, Malformed> {
         let (view, reach, bits) = (r.option()?, r.list(REACH_MAX)?, r.u8()?);
-        if bits > 7 {
+        if bits > 15 {
             return Err(Malformed::UnknownTag);
         }
-        let [persisting, broken, radio] = [1, 2, 4].map(|bit| bits & bit != 0);
-        let keeps_out_ms = r.u32()?;
-        Ok(Heartbeat { view, reach, persisting, broken, radio, keeps_out_ms })
+        let [persisting, broken, radio, promised] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+        let (keeps_out_ms, accused) = (r.u32()?, r.list(MEMBERS_MAX)?);
+        Ok(Heartbeat { view, reach, persisting, broken, radio, keeps_out_ms, promised, accused })
     }
 }
 
@@ -461,6 +488,8 @@ mod tests {
             broken: true,
             radio: true,
             keeps_out_ms: 9000,
+            promised: true,
+            accused: vec![Accused { id: member_id(3), breach: true }],
         };
         let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();
         let v4: SocketAddr = "10.0.0.1:1".parse().unwrap();

@@ -41,14 +41,7 @@ fn heartbeat(reaches: &[u8], radio: bool) -> Message {
         .iter()
         .map(|n| Reached { id: member_id(*n), rtt_us: 0, relayed: false, radio: false })
         .collect();
-    Message::Heartbeat(Heartbeat {
-        view: None,
-        reach,
-        persisting: false,
-        broken: false,
-        radio,
-        keeps_out_ms: 0,
-    })
+    Message::Heartbeat(Heartbeat { reach, radio, ..Heartbeat::default() })
 }
 
 /// Time from the last of ten heartbeats of node 2 to its loss, in milliseconds.
@@ -141,14 +134,7 @@ fn station(reaches: &[(u8, bool)]) -> Message {
         radio: *radio,
     };
     let reach = reaches.iter().map(reached).collect();
-    Message::Heartbeat(Heartbeat {
-        view: None,
-        reach,
-        persisting: false,
-        broken: false,
-        radio: false,
-        keeps_out_ms: 0,
-    })
+    Message::Heartbeat(Heartbeat { reach, ..Heartbeat::default() })
 }
 
 /// Time from the last heartbeat of node 2 to its loss while its relays live on, in milliseconds.

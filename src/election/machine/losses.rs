@@ -6,6 +6,7 @@
 use super::Election;
 use super::peers::Link;
 use crate::election::agreement::Effect;
+use crate::election::message::Accused;
 use crate::election::notice::Notice;
 use crate::events::Loss;
 use crate::identity::{MemberId, NodeId};
@@ -33,8 +34,16 @@ impl Election {
         if is_merger {
             self.note(Notice::Merged(apart));
         }
+        let is_larger = is_the_larger_part(&before, view);
+        if is_larger {
+            self.adopt_exclusions(now, &before, view);
+        }
+        // The reports end with the View that they are about.
+        self.peers.values_mut().for_each(|p| p.accused.clear());
         self.tell_losses(now, &before, view);
-        self.count_losses(now, before, view);
+        if is_larger {
+            self.count_losses(now, &before, view);
+        }
     }
 
     fn was_apart(&mut self, id: MemberId) -> bool {
@@ -56,18 +65,11 @@ impl Election {
         }
     }
 
-    /// Counts the losses of members that did not announce it. When a View splits, the smaller part
-    /// is to blame, so a node in the smaller part counts nothing.
-    fn count_losses(&mut self, now: u64, before: Vec<MemberId>, view: &View) {
-        let (kept, gone): (Vec<MemberId>, Vec<MemberId>) =
-            before.into_iter().partition(|id| view.contains(*id));
-        // `kept` does not include this node.
-        if 2 * (kept.len() + 1) < kept.len() + gone.len() + 1 {
-            return;
-        }
-        for id in gone {
+    /// Counts the losses of members that did not announce it.
+    fn count_losses(&mut self, now: u64, before: &[MemberId], view: &View) {
+        for id in before.iter().filter(|id| !view.contains(**id)) {
             // If the peer is forgotten, this node itself was away.
-            let to_blame = self.peers.get(&id).is_some_and(|p| !p.left);
+            let to_blame = self.peers.get(id).is_some_and(|p| !p.left);
             if to_blame
                 && let Some(ms) = self.quarantine.lost(id.node, now, self.config.quarantine_ms)
             {
@@ -97,21 +99,65 @@ impl Election {
     /// link ends, its quarantine begins, and the View must be replaced.
     ///
     /// A member that has promised another View does not vote in this one any more. So nobody is
-    /// excluded where the View must be replaced in any case, nor while it waits for its disk. If it
-    /// waits for long, the View is replaced because of that.
+    /// excluded while it says so, or waits for its disk, for the time that any disk gets.
     pub(super) fn on_withheld(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
         let is_member = self.agreement.installed().is_some_and(|v| v.contains(id));
-        let may_have_promised =
-            self.is_frozen() || self.repair_since.is_some() || self.is_persisting(id);
-        if !is_member || may_have_promised || self.quarantine.expels(id.node, now).is_some() {
+        let may_not_vote = self.is_frozen() || self.is_persisting(id) || self.promises(now, id);
+        if !is_member || may_not_vote || self.quarantine.expels(id.node, now).is_some() {
             return;
         }
-        let (times, why) = (self.config.quarantine_ms, KeptOut::WithheldVote);
-        if let Some(ms) = self.quarantine.expel(id.node, now, times, why) {
-            self.note(Notice::Quarantined(id.node, ms));
-        }
+        self.exclude(now, id, KeptOut::WithheldVote);
         effects.push(Effect::Drop(id));
         self.on_lost(now, id, Loss::Withheld, effects);
+    }
+
+    /// Whether a member says that it has promised another View, and has said so for no longer than
+    /// a proposal may wait for a disk.
+    fn promises(&self, now: u64, id: MemberId) -> bool {
+        let since = self.peers.get(&id).and_then(|p| p.promised_since);
+        since.is_some_and(|since| now < since + self.config.persisting_ms)
+    }
+
+    /// The other members of the installed View that this node has excluded from it.
+    pub(super) fn excluded_members(&self, now: u64) -> Vec<Accused> {
+        let members = self.agreement.installed().into_iter().flat_map(|v| &v.members);
+        let others = members.map(|m| m.id).filter(|id| *id != self.me);
+        let accused = |id: MemberId| {
+            let why = self.quarantine.expels(id.node, now)?;
+            Some(Accused { id, breach: why == KeptOut::BrokeProtocol })
+        };
+        others.filter_map(accused).collect()
+    }
+
+    /// The members of the installed View that another member reports as excluded.
+    pub(super) fn accused(&self) -> impl Iterator<Item = Accused> {
+        let members = self.agreement.installed().into_iter().flat_map(|v| &v.members);
+        let reports = members.filter_map(|m| self.peers.get(&m.id)).flat_map(|p| &p.accused);
+        reports.copied()
+    }
+
+    /// A member of the new View that has excluded one of the previous View had a reason: all keep
+    /// that one out, and tell the same reason.
+    fn adopt_exclusions(&mut self, now: u64, before: &[MemberId], view: &View) {
+        let stay = self.peers.iter().filter(|(id, _)| view.contains(**id));
+        let reports: Vec<Accused> = stay.flat_map(|(_, p)| &p.accused).copied().collect();
+        let are_gone = |a: &&Accused| before.contains(&a.id) && !view.contains(a.id);
+        for Accused { id, breach } in reports.iter().filter(are_gone) {
+            self.exclude(
+                now,
+                *id,
+                if *breach { KeptOut::BrokeProtocol } else { KeptOut::WithheldVote },
+            );
+        }
+    }
+
+    /// Begins the quarantine of a member for this reason, unless it is excluded already.
+    fn exclude(&mut self, now: u64, id: MemberId, why: KeptOut) {
+        if self.quarantine.expels(id.node, now).is_none()
+            && let Some(ms) = self.quarantine.expel(id.node, now, self.config.quarantine_ms, why)
+        {
+            self.note(Notice::Quarantined(id.node, ms));
+        }
     }
 
     /// Counts that a node broke the protocol. Its link is closed each time, and it may come back at
@@ -147,6 +193,13 @@ impl Election {
         let kept_out = members.iter().filter(|m| self.is_kept_out(now, **m)).count();
         kept_out > 0 && members.len() - kept_out >= self.config.partition.members_wanted()
     }
+}
+
+/// Whether the new View has at least half of the previous one, whose other members are given. When
+/// a View splits, the smaller part is to blame, so a node in the smaller part blames nobody.
+fn is_the_larger_part(before: &[MemberId], view: &View) -> bool {
+    let kept = before.iter().filter(|id| view.contains(**id)).count();
+    2 * (kept + 1) > before.len()
 }
 
 /// How a member was lost that is excluded for this reason; `None` if the reason does not say it.

@@ -5,7 +5,7 @@
 use super::Election;
 use crate::election::agreement::Effect;
 use crate::election::detector::{Detector, Verdict};
-use crate::election::message::{Heartbeat, Message, Reached};
+use crate::election::message::{Accused, Heartbeat, Message, Reached};
 use crate::events::Loss;
 use crate::identity::MemberId;
 use crate::view::ViewId;
@@ -45,6 +45,10 @@ pub(super) struct Peer {
     pub(super) refused_until: u64,
     /// It reports that it keeps this node out of new Views until this time.
     pub(super) keeps_out_until: u64,
+    /// Since when it reports that it has promised another View than it is in.
+    pub(super) promised_since: Option<u64>,
+    /// The members that it reports as excluded from its View.
+    pub(super) accused: Vec<Accused>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +157,8 @@ impl Election {
             shunned_until: 0,
             refused_until: 0,
             keeps_out_until: 0,
+            promised_since: None,
+            accused: Vec::new(),
         };
         self.peers.insert(id, peer);
         // Its next heartbeat reports its reach.
@@ -182,6 +188,7 @@ impl Election {
         peer.over.clear();
         peer.reach.clear();
         peer.relayed.clear();
+        peer.accused.clear();
         if self.yielded_to == Some(id) {
             self.yield_until = 0;
             self.yield_to_disks_until = 0;
@@ -230,6 +237,12 @@ impl Election {
         peer.detector.heartbeat(now);
         peer.persisting_since = heartbeat.persisting.then(|| peer.persisting_since.unwrap_or(now));
         peer.broken = heartbeat.broken;
+        peer.promised_since = heartbeat.promised.then(|| peer.promised_since.unwrap_or(now));
+        let of_this_view = heartbeat.view == self.agreement.installed_id();
+        if of_this_view && peer.accused != heartbeat.accused {
+            peer.accused.clone_from(&heartbeat.accused);
+            self.clique = None;
+        }
         let keeps_out_ms = u64::from(heartbeat.keeps_out_ms).min(self.config.quarantine_ms.1);
         peer.keeps_out_until = if keeps_out_ms == 0 { 0 } else { now + keeps_out_ms };
         let radio = std::mem::replace(&mut peer.radio, heartbeat.radio);
@@ -309,8 +322,9 @@ impl Election {
             reach: reach.into_iter().map(|id| self.reached(id)).collect(),
             persisting: self.told_persisting,
             broken: self.broken,
-            radio: false,
-            keeps_out_ms: 0,
+            promised: self.is_frozen(),
+            accused: self.excluded_members(now),
+            ..Heartbeat::default()
         };
         let linked =
             self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);

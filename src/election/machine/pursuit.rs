@@ -209,7 +209,8 @@ impl Election {
     }
 
     /// The members to propose: the largest set that contains this node, in which all reach each
-    /// other and which direct links connect. Ties go to the set with more present members.
+    /// other and which direct links connect. Ties go to the set with more present members that no
+    /// other one has excluded.
     /// Quarantined nodes are left out if enough others remain.
     pub(super) fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
         let wanted = self.config.partition.members_wanted();
@@ -246,10 +247,9 @@ impl Election {
             .copied()
             .collect();
         self.links.set_relayed(self.me, &relayed);
-        let prefer = self
-            .agreement
-            .installed()
-            .map_or_else(BTreeSet::new, |v| v.members.iter().map(|m| m.id).collect());
+        let present = self.agreement.installed().into_iter().flat_map(|v| &v.members);
+        let mut prefer: BTreeSet<MemberId> = present.map(|m| m.id).collect();
+        self.accused().for_each(|accused| _ = prefer.remove(&accused.id));
         let clique = self.links.largest_clique_with(self.me, &prefer);
         // A relay of control links may be outside the View, but bulk data takes direct links
         // between members only.

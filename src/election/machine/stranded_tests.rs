@@ -5,7 +5,7 @@
 
 use super::{Around, Election, Input, Operations};
 use crate::collective::Closing;
-use crate::election::message::{Heartbeat, Reached};
+use crate::election::message::Heartbeat;
 use crate::election::{Applicant, Durable, Effect, ElectionConfig, Message};
 use crate::engine::Engines;
 use crate::identity::Name;
@@ -66,14 +66,7 @@ fn prepare(view: &View) -> Message {
 
 /// A heartbeat of node 2 that does not report node 1 as reachable: the two can form no View.
 fn deaf() -> Message {
-    Message::Heartbeat(Heartbeat {
-        view: None,
-        reach: Vec::new(),
-        persisting: false,
-        broken: false,
-        radio: false,
-        keeps_out_ms: 0,
-    })
+    Message::Heartbeat(Heartbeat::default())
 }
 
 /// Node 1 of a roster of three, of which a majority may go on. It was stranded in its first View
@@ -161,33 +154,6 @@ fn who_has_gone_on_without_this_node_is_known() {
         node.hear(now, Message::Heartbeat(elsewhere));
     }
     assert!(node.election.has_left_behind_this_node(member_id(2)));
-}
-
-/// Whether this node ends the link with node 2 because that one withholds its vote.
-fn expels(node: &mut Node, now: u64) -> bool {
-    let effects = node.step(now, Input::Withheld(member_id(2)));
-    effects.iter().any(|e| matches!(e, Effect::Drop(_)))
-}
-
-/// A member that has promised another View votes on nothing in this one. Where this View must be
-/// replaced, or the member waits for its disk, that is no reason to expel it.
-#[test]
-fn who_may_have_promised_another_view_withholds_nothing() {
-    let (mut node, begin) = in_a_broken_view();
-    node.hear(begin, deaf());
-    node.step(begin, Input::Tick);
-    assert!(!expels(&mut node, begin), "the View must be replaced");
-    let Message::Heartbeat(heartbeat) = deaf() else { unreachable!("a heartbeat") };
-    let me = Reached { id: member_id(1), rtt_us: 100, relayed: false, radio: false };
-    let view = node.election.agreement.installed_id();
-    let well = Heartbeat { view, reach: vec![me], ..heartbeat };
-    let waits = Heartbeat { persisting: true, ..well.clone() };
-    node.hear(begin, Message::Heartbeat(waits));
-    node.step(begin, Input::Tick);
-    assert!(!expels(&mut node, begin), "it waits for its disk");
-    node.hear(begin, Message::Heartbeat(well));
-    node.step(begin, Input::Tick);
-    assert!(expels(&mut node, begin));
 }
 
 /// A member that gives up what it would have accepted still waits for its disk, and says so: the
