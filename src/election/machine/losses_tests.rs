@@ -102,9 +102,10 @@ fn a_member_that_has_promised_another_view_withholds_nothing() {
     let (mut election, begin) = member_of_three();
     assert!(excludes(&election, begin));
     let well = beat(&election, &[1, 3]);
-    let beats = |election: &mut Election, now, beat: &Heartbeat| {
-        hear(election, now, 2, Message::Heartbeat(beat.clone()));
-        hear(election, now, 3, Message::Heartbeat(self::beat(election, &[1, 2])));
+    let beats = |election: &mut Election, now, of_2: &Heartbeat| {
+        let of_3 = beat(election, &[1, 2]);
+        hear(election, now, 2, Message::Heartbeat(of_2.clone()));
+        hear(election, now, 3, Message::Heartbeat(of_3));
         step(election, now, Input::Tick);
     };
     beats(&mut election, begin, &Heartbeat { persisting: true, ..well.clone() });
