@@ -60,8 +60,9 @@ pub(crate) enum Defect {
     BeginsBeside,
     /// A node outside a running View agrees to begin one beside it.
     AgreesBeside,
-    /// A node whose disk does not answer waits with its calls for as long as that takes. Not one of
-    /// [`ALL`](Defect::ALL), like the following ones: they break what the model leaves out.
+    /// A node whose disk does not answer waits with its calls for as long as that takes, also when
+    /// the others have gone on. Not one of [`ALL`](Defect::ALL), like the following ones: they break
+    /// what the model leaves out.
     WaitsForItsDisk,
     /// A result that a member holds is committed there without the votes of the others.
     CommitsAlone,

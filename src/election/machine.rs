@@ -117,6 +117,8 @@ pub struct Election {
     repair_since: Option<u64>,
     /// Since when another View is wanted and none may be made.
     stranded_since: Option<u64>,
+    /// Since when a member of the View reports a later one without this node.
+    left_behind_since: Option<u64>,
     /// This node has been away: until this time it waits for all members of its View, see `beside`.
     returning_until: u64,
     /// Since when this node waits for its own disk.
@@ -191,6 +193,7 @@ impl Election {
             failures: 0,
             repair_since: None,
             stranded_since: None,
+            left_behind_since: None,
             returning_until: 0,
             persisting_since: None,
             outgrown_since: None,

@@ -355,11 +355,18 @@ impl Node {
             let withheld: Vec<MemberId> =
                 members.map(|m| m.id).filter(|id| self.withholds_vote(*id, asked, now)).collect();
             for member in withheld {
-                trace::warn!(peer = %member, %op, "a member answers and withholds its vote; it \
-                    loses its place");
+                let had_place = !self.is_excluded(member);
                 self.step(Input::Withheld(member));
+                if had_place && self.is_excluded(member) {
+                    trace::warn!(peer = %member, %op, "a member answers and withholds its vote; it \
+                        loses its place");
+                }
             }
         }
+    }
+
+    fn is_excluded(&self, id: MemberId) -> bool {
+        self.election.quarantined(self.now()).any(|(node, ..)| node == id.node)
     }
 
     /// Whether this member would have voted by `now`, if it did what it is to do. See

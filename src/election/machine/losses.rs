@@ -99,7 +99,7 @@ impl Election {
     /// link ends, its quarantine begins, and the View must be replaced.
     ///
     /// A member that has promised another View does not vote in this one any more. So nobody is
-    /// excluded while it says so, or waits for its disk, for the time that any disk gets.
+    /// excluded while it says so, or waits for its disk.
     pub(super) fn on_withheld(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
         let is_member = self.agreement.installed().is_some_and(|v| v.contains(id));
         let may_not_vote = self.is_frozen() || self.is_persisting(id) || self.promises(now, id);
@@ -111,11 +111,13 @@ impl Election {
         self.on_lost(now, id, Loss::Withheld, effects);
     }
 
-    /// Whether a member says that it has promised another View, and has said so for no longer than
-    /// a proposal may wait for a disk.
+    /// Whether a member says that it has promised another View. Where this View need not be
+    /// replaced, it may say so for as long as a proposal may wait for a disk.
     fn promises(&self, now: u64, id: MemberId) -> bool {
         let since = self.peers.get(&id).and_then(|p| p.promised_since);
-        since.is_some_and(|since| now < since + self.config.persisting_ms)
+        let may =
+            |since: u64| self.repair_since.is_some() || now < since + self.config.persisting_ms;
+        since.is_some_and(may)
     }
 
     /// The other members of the installed View that this node has excluded from it.

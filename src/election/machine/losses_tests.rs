@@ -120,6 +120,32 @@ fn a_member_that_has_promised_another_view_withholds_nothing() {
     }
     beats(&mut election, end, &promised);
     assert!(excludes(&election, end), "a promise leads to a View, or ends");
+    // Where the View must be replaced, the next one decides.
+    step(&mut election, end, Input::Unreachable(member_id(3)));
+    assert!(!excludes(&election, end), "this node tries to replace the View, too");
+}
+
+/// Members 2 and 3 are in a later View without member 1, and now and then lose their links with it.
+/// Its operations end all the same, although there are times at which it could propose a View.
+#[test]
+fn a_node_that_is_left_behind_waits_for_no_place_before_it_gives_up_its_operations() {
+    let (mut election, begin) = member_of_three();
+    let later = view(2, 3, &[2, 3]);
+    let config = ElectionConfig::default();
+    let given_up = (begin..begin + 60_000).step_by(50).find(|now| {
+        let mut effects = Vec::new();
+        for peer in [2, 3] {
+            let there = Heartbeat { view: Some(later.id()), ..beat(&election, &[1, 5 - peer]) };
+            effects.extend(hear(&mut election, *now, peer, Message::Heartbeat(there)));
+            if now % 500 == 0 {
+                effects.extend(hear(&mut election, *now, peer, Message::Unwilling));
+            }
+        }
+        effects.extend(step(&mut election, *now, Input::Tick));
+        election.is_frozen()
+    });
+    let given_up = given_up.expect("it gives up") - begin;
+    assert!(given_up <= 3 * config.phase_ms + 100, "after {given_up} ms");
 }
 
 /// Member 3 has excluded member 2, for this reason, and member 2 still reaches this node. This node

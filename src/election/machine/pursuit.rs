@@ -26,6 +26,10 @@ pub(super) struct Wanted {
 /// break again.
 const SETTLED_MS: u64 = 5000;
 
+/// A node that is left behind by a View gives up the operations of its own View after this many
+/// phases of a proposal.
+const LEFT_BEHIND_PHASES: u64 = 3;
+
 impl Election {
     /// Starts or gives up an attempt to change the View, if one is wanted and due.
     pub(super) fn pursue(&mut self, now: u64, effects: &mut Vec<Effect>) {
@@ -80,9 +84,10 @@ impl Election {
         let Some(view) = view else {
             return self.first_view(now, members).filter(|_| admitted && !is_beside);
         };
-        let may_be = admitted
-            && !(members.len() < self.config.partition.members_wanted()
-                && self.is_left_behind(&view));
+        let is_left_behind = self.is_left_behind(&view);
+        self.left_behind_since = is_left_behind.then(|| self.left_behind_since.unwrap_or(now));
+        let may_be =
+            admitted && !(is_left_behind && members.len() < self.config.partition.members_wanted());
         let lost = !self.is_intact(&view, &members) || self.must_yield(now);
         if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
@@ -179,7 +184,16 @@ impl Election {
         }
     }
 
+    /// Whether no View that could decide the operations of this one can be expected any more.
     fn is_stranded(&self, now: u64) -> bool {
+        // Nobody decides them after the View that follows, so this node need not wait for a place in
+        // a View. A single member that reports a View that is not there is replaced before this.
+        let is_late = |since| now >= since + LEFT_BEHIND_PHASES * self.config.phase_ms;
+        if self.left_behind_since.is_some_and(is_late)
+            && !self.agreement.breaks(Defect::WaitsForItsDisk)
+        {
+            return true;
+        }
         // Members of a later View either admit this node as quickly as any joiner, or refuse it for
         // longer than this.
         let is_left_behind = self.must_yield(now)
