@@ -62,7 +62,7 @@ pub(crate) use lies::Liar;
 pub(crate) use lies::by_seed as lie_by_seed;
 pub use node::{Doors, GRACE, NodeConfig, RENEW_AFTER, engine_reason, peer_at};
 #[cfg(test)]
-pub(crate) use voice::full_by_chance;
+pub(crate) use voice::{full_by_chance, overruns};
 pub use wires::{Unchanging, Wires, Wiring};
 
 use crate::collective::{Envelope, Meter};

@@ -242,6 +242,8 @@ impl State {
         if said == Said::New {
             if self.new >= WAITING_MAX || is_full_by_chance() {
                 self.overrun = true;
+                #[cfg(test)]
+                OVERRUNS.set(OVERRUNS.get() + 1);
                 return false;
             }
             self.new += 1;
@@ -311,8 +313,15 @@ pub(crate) fn full_by_chance(seed: u64, one_in: u64) {
     FULL.set((seed, one_in));
 }
 
+/// How many queues of this thread have been full so far.
+#[cfg(test)]
+pub(crate) fn overruns() -> u64 {
+    OVERRUNS.get()
+}
+
 #[cfg(test)]
 thread_local! {
+    static OVERRUNS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
     /// The state of the generator, and one in how many messages is refused; 0 for none.
     static FULL: std::cell::Cell<(u64, u64)> = const { std::cell::Cell::new((0, 0)) };
 }

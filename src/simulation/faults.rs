@@ -206,6 +206,25 @@ impl Run<'_> {
         self.unhealed.push(n);
     }
 
+    /// A queue that is full ends its link, so this is a fault, which ends at once. Queues are so
+    /// short here that a link that comes back can fill them.
+    pub(super) fn tell_overruns(&mut self, now: Duration) {
+        let (before, last) = self.overruns;
+        let overruns = driver::overruns();
+        if overruns == before {
+            return;
+        }
+        self.overruns = (overruns, now);
+        self.well_since = now;
+        if now > last + Duration::from_secs(1) {
+            self.story.push(format!("  {:>7.2} s: a queue is full", now.as_secs_f64()));
+        }
+        let n = self.told;
+        self.told += 1;
+        self.witness.fault(now, json!({"e": "struck", "n": n, "kind": "queues"}));
+        self.witness.fault(now, json!({"e": "healed", "n": n}));
+    }
+
     fn healed(&mut self, now: Duration) {
         for n in std::mem::take(&mut self.unhealed) {
             self.witness.fault(now, json!({"e": "healed", "n": n}));

@@ -59,6 +59,8 @@ struct Run<'a> {
     unhealed: Vec<u64>,
     /// Many segments were lost.
     has_lost: bool,
+    /// How many queues were full, and when one was last.
+    overruns: (u64, Duration),
     /// A host that lies.
     liar: Option<usize>,
     /// All programs are to end.
@@ -191,6 +193,7 @@ impl Run<'_> {
             told: 0,
             unhealed,
             has_lost: false,
+            overruns: (crate::driver::overruns(), Duration::ZERO),
             liar,
             finish,
             hang: None,
@@ -272,8 +275,9 @@ impl Run<'_> {
             if !self.step() {
                 return false;
             }
-            // A node that was lost too often is admitted again, but later.
-            if self.witness.is_anybody_out() {
+            // A node that was lost too often is admitted again, but later. A full queue was a fault.
+            let is_late = self.overruns.1 + LOOK > self.sim.elapsed();
+            if is_late || self.witness.is_anybody_out() {
                 end = end.max(self.sim.elapsed() + VIEW).min(last);
             }
         }
@@ -325,6 +329,7 @@ impl Run<'_> {
 
     /// Tells the witness which hosts run and reach each other, and looks for what hangs.
     fn watch(&mut self, now: Duration) {
+        self.tell_overruns(now);
         // Who cannot write can promise nothing, and be in no new View. A node that has left forwards
         // nothing either.
         let is_there = |host: &Host| !host.drive.is_ill() && !host.is_away.load(Ordering::Relaxed);
