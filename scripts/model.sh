@@ -12,7 +12,7 @@ trap 'rm -f "$log"' EXIT
 export POTLUCK_SEEDS=${SEEDS:-10000}
 [ -z "${SEED:-}" ] || export POTLUCK_SEED=$SEED POTLUCK_SEEDS=1
 began=$SECONDS
-cargo test -p potluck --locked --profile checks --lib election::model -- --include-ignored --nocapture --test-threads 1 2>&1 | tee "$log"
+cargo test -p potluck --locked --profile checks --lib sim::model -- --include-ignored --nocapture --test-threads 1 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 unique=$(awk -F '|' '$NF ~ /^ *$/ && $9 ~ /^ *[0-9]+ *$/ { n += $9 } END { printf "%d", n }' "$log")
 found=$(grep -oE '^[0-9]+ of [0-9]+ seeded defects found' "$log" || echo "no seeded defects looked for")

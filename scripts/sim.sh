@@ -22,7 +22,7 @@ cargo test --release --locked -p potluck --lib --features metrics --no-run >&2
 status=0
 log=$(mktemp)
 cargo test --release --locked -p potluck --lib --features metrics -- --nocapture --exact \
-    simulation::seeds::groups_in_virtual_time_never_differ_and_find_together 2>&1 | tee "$log" || status=1
+    sim::groups::seeds::groups_in_virtual_time_never_differ_and_find_together 2>&1 | tee "$log" || status=1
 tail -n 1 <(grep '^sim: ' "$log" || echo "sim: ended without a result")
 rm -f "$log"
 exit "$status"

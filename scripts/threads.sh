@@ -41,7 +41,7 @@ else
 fi
 schedules=$(sed -n 's/^threads: .*: \([0-9]*\) schedules hold.*/\1/p' "$log" | awk '{ n += $1 } END { printf "%d", n }')
 ran=$(awk '/^test result:/ { for (i = 2; i <= NF; i++) if ($i ~ /^passed/) n += $(i - 1) } END { printf "%d", n }' "$log")
-seeded=$(grep -c '^    [A-Z][A-Za-z]*,$' src/race.rs)
+seeded=$(grep -c '^    [A-Z][A-Za-z]*,$' src/os/race.rs)
 found=$(sed -n 's/^threads: found \([A-Za-z]*\).*/\1/p' "$log" | sort -u | wc -l)
 [ $# -gt 0 ] || [ "$found" -eq "$seeded" ] || status=1
 [ "$ran" -gt 0 ] || status=1

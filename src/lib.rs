@@ -1,5 +1,3 @@
-//! Layer: Face.
-//!
 //! Turns the computers of a home or lab network into one all-reduce group: every member contributes
 //! a buffer, every member gets the sum.
 //!
@@ -134,100 +132,68 @@
 //! At most 16 members; no mean of integers; Linux, with macOS untested. docs/limits.md in the
 //! repository lists what is missing or untested, SECURITY.md what is not defended.
 
-mod admissions;
-pub mod blocking;
-mod calls;
-mod cluster;
+mod api;
 mod collective;
 mod compression;
-mod config;
-mod context;
-mod copying;
-mod defect;
 mod discovery;
-mod driver;
 mod election;
-mod engine;
-mod error;
-mod events;
-#[cfg(all(test, potluck_threads))]
-mod exploring;
-#[cfg(any(fuzzing, test))]
-#[doc(hidden)]
-pub mod fuzzing;
-#[cfg(any(feature = "gloo", test))]
+#[cfg(any(feature = "gloo", test, fuzzing))]
 mod gloo_ffi;
-mod gradients;
-mod graph;
 mod identity;
-mod invitation;
-mod joining;
-mod keys;
 mod link;
-mod locks;
-mod metrics;
+mod memory;
+mod node;
+mod os;
 mod pairing;
-mod partition;
-mod plan;
-mod race;
+mod protocol;
 mod relay;
-#[cfg(test)]
-mod simulation;
-mod start;
-mod status;
-mod surroundings;
-mod thread;
+mod report;
+mod session;
+#[cfg(any(fuzzing, test))]
+mod sim;
 mod topology;
 mod trace;
-mod trust;
-mod view;
 mod wire;
-mod wires;
 
 /// The programs of the simulation are those of `tests/soak`, which name this crate.
 #[cfg(test)]
 extern crate self as potluck;
 
 // The public interface is:
-pub use calls::{
-    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather,
-    Owned, Receiving, Reduce, ReduceScatter, Scatter, Sending, Step, StepReduction, Sync,
-    Undecodable,
+pub use api::blocking;
+pub use api::{
+    Admission, AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Builder,
+    Cluster, Codec, Commit, Config, Context, Engine, EventStream, Gather, GradientStep,
+    GradientSync, Invitation, InvitationEvent, KeyBefore, Keys, Kinship, MachineIdentity,
+    Neighbour, Network, OtherKey, Owned, Paired, Receiving, Reduce, ReduceScatter, Scatter,
+    Sending, StatusStream, Step, StepReduction, StoredKey, Surroundings, Sync, Undecodable,
+    gloo_version, join_by_code, look_around,
 };
-pub use cluster::{Cluster, EventStream, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
-pub use collective::{
-    Bf16, Call, Coarsest, CodecId, DType, Element, EngineFault, F16, FeedbackProblem,
-    GradientProblem, Kind, Mode, ReduceOp, Rejection, Traffic, reference as reference_sum,
-};
-pub use config::{Admission, Builder, Config, Engine, Network};
-pub use context::Context;
+pub use collective::{Traffic, reference as reference_sum};
 pub use discovery::{Activity, InterfaceReport, Skip};
-pub use engine::EngineKind;
-pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
-pub use events::{Event, Loss, Who};
-pub use gradients::{GradientStep, GradientSync};
-pub use graph::{LinkDirection, LinkPath, Topology, TopologyLink};
 pub use identity::{
-    ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId, NodeIdTextError,
+    ClusterKey, CodeTextError, FileAction, IdentityProblem, Kept, KeyTextError, Name, Newcomer,
+    NodeId, NodeIdTextError, OnNew, PairingCode, Trust,
 };
-pub use invitation::{Invitation, InvitationEvent};
-pub use joining::{KeyBefore, OtherKey, Paired, join_by_code};
-pub use keys::{Keys, MachineIdentity, StoredKey};
-pub use metrics::{EdgeMetrics, Metrics, OperationMetrics};
-pub use pairing::{CodeTextError, InvitationEnd, PairingCode, PairingProblem};
-pub use partition::{Partition, RosterProblem};
-pub use plan::{Plan, SizeClass, Way, WeightedTree};
-pub use start::gloo_version;
-pub use status::{
-    AloneBecause, AloneOn, Counters, Forecast, KeptOut, PathStatus, PeerStatus, PlanShare,
-    Quarantined, State, Status, ViewStatus, Waiting,
+pub use memory::{Bf16, DType, Element, F16};
+pub use os::InterfaceKind;
+pub use pairing::{InvitationEnd, PairingProblem};
+pub use protocol::{
+    Ballot, Call, Coarsest, CodecId, EngineFault, EngineKind, FeedbackProblem, FoldOrder,
+    FoldSegment, FoldTree, GradientProblem, Kind, Lane, Mode, OpId, Partition, Rank, ReduceOp,
+    Rejection, RosterProblem, ViewDigest, ViewId,
 };
-pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
-pub use topology::{FoldOrder, FoldSegment, FoldTree, InterfaceKind};
-pub use trust::{Newcomer, OnNew, Trust};
-pub use view::{Ballot, Lane, OpId, Rank, ViewDigest, ViewId};
+pub use report::{
+    AloneBecause, AloneOn, Cause, ConfigProblem, Counters, EdgeMetrics, Error, Event, Forecast,
+    KeptOut, LinkDirection, LinkPath, Loss, Metrics, Mismatched, OperationMetrics, PathStatus,
+    Peer, PeerStatus, Plan, PlanShare, Quarantined, Result, SizeClass, State, Status, Topology,
+    TopologyLink, ViewStatus, Waiting, Way, WeightedTree, Who,
+};
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+pub use sim::fuzzing;
 
 /// Compiles the README's programs.
 #[cfg(doctest)]

@@ -1,5 +1,3 @@
-//! Layer: Words.
-//!
 //! Traces and counters for sinks of the program. A sink that panics ends nothing but itself: a
 //! panic would unwind through the driver, or through an operation of an engine.
 
@@ -38,7 +36,10 @@ macro_rules! debug {
     ($($event:tt)*) => { $crate::trace::unharmed(|| ::tracing::debug!($($event)*)) };
 }
 
-pub(crate) use {debug, error, info, warning as warn};
+pub(crate) use debug;
+pub(crate) use error;
+pub(crate) use info;
+pub(crate) use warning as warn;
 
 /// A span.
 pub(crate) struct Traced(Span);

@@ -1,11 +1,12 @@
-//! Layer: Words.
-//!
 //! Encoding of messages and files: fixed little-endian layouts, written by hand.
 //!
 //! Every decoder reads from a [`Reader`], which only moves forward within its slice. A length is
 //! checked against its limit, and the length of a blob also against the bytes left, before anything
 //! is allocated. No input can make a decoder panic or recurse, and its memory use is proportional
 //! to the size of the input.
+
+#[cfg(test)]
+pub(crate) use testing::assert_codec;
 
 use std::fmt;
 

@@ -1,36 +1,81 @@
-//! The layer rule of src/: imports point downward, and the lower layers are pure.
+//! The layer rule of src/: imports point downward, no two files import each other, and the lower
+//! layers are pure.
 //!
-//! Every file names its layer in its first line, `//! Layer: Core.`. From low to high: Words, Core,
-//! Doors, Shells, Host, Face. A path `crate::…` or `super::…` may lead to the same layer or to a
-//! lower one. A re-export counts as the file that defines the item. Words and Core use no clock,
-//! socket, file, thread or global random source. No layer reads the wall clock, which people and
-//! time servers set. Code under `#[cfg(test)]` is exempt.
+//! A layer is a folder of `src/`, or a file beside `lib.rs`. [`LAYERS`] lists them from low to
+//! high. A file may import from its own layer and from lower ones. A re-export counts as the file
+//! that defines the item. Imports form no circle, neither among layers nor among files. A pure file
+//! uses no clock, socket, file, thread or global random source. No file reads the wall clock, which
+//! people and time servers set. Code under `#[cfg(test)]` is exempt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Layer {
-    Words,
-    Core,
-    Doors,
-    Shells,
-    Host,
-    Face,
+/// Which files of a layer may use the operating system.
+#[derive(Debug, Clone, Copy)]
+enum Impure {
+    /// None: all are pure.
+    None,
+    /// These, each with the files below it. All others are pure.
+    Only(&'static [&'static str]),
+    /// All.
+    All,
 }
 
-const LAYERS: [(&str, Layer); 6] = [
-    ("Words", Layer::Words),
-    ("Core", Layer::Core),
-    ("Doors", Layer::Doors),
-    ("Shells", Layer::Shells),
-    ("Host", Layer::Host),
-    ("Face", Layer::Face),
+type Layers<'a> = &'a [(&'a str, Impure)];
+
+/// From low to high.
+const LAYERS: Layers<'static> = &[
+    ("wire", Impure::None),
+    ("trace", Impure::None),
+    (
+        "identity",
+        Impure::Only(&["identity/home.rs", "identity/keystore.rs", "identity/private_file.rs"]),
+    ),
+    ("os", Impure::Only(&["os/disk.rs", "os/interfaces.rs", "os/suspend.rs", "os/thread.rs"])),
+    ("memory", Impure::None),
+    ("protocol", Impure::None),
+    ("compression", Impure::None),
+    ("topology", Impure::None),
+    (
+        "link",
+        Impure::Only(&[
+            "link/control.rs",
+            "link/data.rs",
+            "link/establish.rs",
+            "link/frame.rs",
+            "link/low_water.rs",
+            "link/memory.rs",
+            "link/outlet.rs",
+            "link/tcp.rs",
+            "link/transport.rs",
+        ]),
+    ),
+    ("relay", Impure::Only(&["relay/tunnel.rs"])),
+    (
+        "discovery",
+        Impure::Only(&["discovery/fixed.rs", "discovery/mdns.rs", "discovery/memory.rs"]),
+    ),
+    ("pairing", Impure::Only(&["pairing/inviter.rs", "pairing/seeker.rs", "pairing/talk.rs"])),
+    ("report", Impure::None),
+    ("election", Impure::None),
+    ("collective", Impure::Only(&["collective/board/view_board.rs"])),
+    ("gloo_ffi", Impure::Only(&["gloo_ffi/p2p/endpoint.rs"])),
+    ("session", Impure::All),
+    ("node", Impure::All),
+    ("api", Impure::All),
+    ("sim", Impure::All),
 ];
 
-/// Paths that Words and Core must not contain outside of tests, compared word by word with
-/// normalized paths.
+/// The circles that are there. An entry goes when its circle does.
+const CIRCLES: &[&[&str]] = &[
+    // A block of memory may be a finished result, and a result is written into a block.
+    &["memory/canvas.rs", "memory/staging.rs"],
+];
+
+/// Paths that pure files must not contain outside of tests, compared word by word with normalized
+/// paths.
 const IMPURE: [&str; 9] = [
     "tokio",
     "std::net::Tcp",
@@ -43,16 +88,18 @@ const IMPURE: [&str; 9] = [
     "getrandom",
 ];
 
-/// No layer may contain these: a step of the wall clock must change nothing.
+/// No file may contain these: a step of the wall clock must change nothing.
 const WALL_CLOCK: [&str; 2] = ["SystemTime", "ClockId::Realtime"];
 
 #[test]
-fn src_keeps_the_house_rule() {
+fn src_keeps_the_layer_rule() {
     let mut sources = BTreeMap::new();
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     read_folder(&src, "", &mut sources);
     assert!(!sources.is_empty(), "no source files under {}", src.display());
-    let faults = House::build(&sources).faults();
+    let crate_ = Crate::build(&sources);
+    println!("imports: {}", crate_.figures(LAYERS));
+    let faults = crate_.faults(LAYERS, CIRCLES);
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
@@ -71,14 +118,13 @@ fn read_folder(folder: &Path, prefix: &str, sources: &mut BTreeMap<String, Strin
 
 /// All files of src/ by module path: `["election", "machine"]` is `election/machine.rs`, `[]` is
 /// `lib.rs`.
-struct House {
-    rooms: BTreeMap<Vec<String>, Room>,
+struct Crate {
+    files: BTreeMap<Vec<String>, File>,
 }
 
-struct Room {
-    file: String,
-    /// `None` if the first line names no layer.
-    layer: Option<Layer>,
+struct File {
+    /// Its path in `src/`.
+    name: String,
     tokens: Vec<Token>,
     uses: Vec<Use>,
     /// Path prefixes of files that exist only for tests, as declared by `#[cfg(test)] mod tests;`.
@@ -90,6 +136,9 @@ struct Room {
 struct Use {
     path: Vec<String>,
     name: String,
+    line: usize,
+    /// It is a re-export.
+    passes_on: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,135 +147,229 @@ struct Token {
     line: usize,
 }
 
-impl House {
-    fn build(sources: &BTreeMap<String, String>) -> House {
-        let room = |(file, text): (&String, &String)| {
+impl Crate {
+    fn build(sources: &BTreeMap<String, String>) -> Crate {
+        let file = |(name, text): (&String, &String)| {
             let all = tokens(text);
             let tokens = without_tests(&all);
-            let room = Room {
-                test_files: test_files(file, &all),
-                file: file.clone(),
-                layer: declared_layer(text),
+            let file = File {
+                test_files: test_files(name, &all),
+                name: name.clone(),
                 uses: uses(&tokens),
                 tokens,
             };
-            (module_path(file), room)
+            (module_path(name), file)
         };
-        House { rooms: sources.iter().map(room).collect() }
+        Crate { files: sources.iter().map(file).collect() }
     }
 
-    fn faults(&self) -> Vec<String> {
+    /// The files that are compiled outside of tests, without `lib.rs`, which re-exports everything.
+    fn shipped(&self) -> impl Iterator<Item = (&Vec<String>, &File)> {
+        let ships = |file: &File| {
+            let mut starts = self.files.values().flat_map(|file| &file.test_files);
+            !starts.any(|start| file.name.starts_with(start))
+        };
+        self.files.iter().filter(move |(module, file)| !module.is_empty() && ships(file))
+    }
+
+    /// All faults, but for these circles.
+    fn faults(&self, layers: Layers<'_>, known: &[&[&str]]) -> Vec<String> {
         let mut faults = Vec::new();
-        for (module, room) in &self.rooms {
-            let Some(layer) = room.layer else {
-                let names = LAYERS.map(|(name, _)| name).join("|");
-                faults.push(format!(
-                    "src/{}:1: the first line is not `//! Layer: {names}.`",
-                    room.file
-                ));
+        for (module, file) in self.shipped() {
+            let Some(layer) = layer_of(module, layers) else {
+                faults.push(format!("src/{}: tests/layers.rs lists no such layer", file.name));
                 continue;
             };
-            if module.is_empty() || self.for_tests_only(&room.file) {
-                continue; // lib.rs re-exports everything
+            for (path, line) in self.arrows(module, file) {
+                let (to, target) = self.resolve(&path);
+                if layer_of(to, layers).is_none_or(|above| above > layer) {
+                    let (own, path) = (&module[0], path.join("::"));
+                    let fault = format!(
+                        "src/{}:{line}: {own} uses crate::{path}, which is above it (src/{})",
+                        file.name, target.name
+                    );
+                    faults.push(fault);
+                }
             }
-            self.upward_arrows(module, room, layer, &mut faults);
-            forbidden_words(room, layer, &WALL_CLOCK, &mut faults);
-            if layer <= Layer::Core {
-                forbidden_words(room, layer, &IMPURE, &mut faults);
+            forbidden_words(file, "no file", &WALL_CLOCK, &mut faults);
+            if is_pure(&file.name, layers[layer].1) {
+                forbidden_words(file, "no pure file", &IMPURE, &mut faults);
             }
         }
+        let circles = self.circles();
+        let new = circles.iter().filter(|names| !known.contains(&&names[..]));
+        faults.extend(new.map(|names| format!("a circle: {}", names.join(", "))));
+        let gone = known.iter().filter(|names| !circles.iter().any(|circle| circle == *names));
+        faults.extend(gone.map(|names| format!("no circle any more: {}", names.join(", "))));
+        let impure = layers.iter().flat_map(|(_, impure)| match impure {
+            Impure::Only(names) => *names,
+            Impure::None | Impure::All => &[],
+        });
+        let is_there = |name: &str| self.files.values().any(|file| file.name.starts_with(name));
+        faults.extend(impure.filter(|name| !is_there(name)).map(|name| format!("no src/{name}")));
+        faults.dedup();
         faults
     }
 
-    fn for_tests_only(&self, file: &str) -> bool {
-        let mut all = self.rooms.values().flat_map(|room| &room.test_files);
-        all.any(|start| file.starts_with(start))
+    /// What the imports look like, in a line.
+    fn figures(&self, layers: Layers<'_>) -> String {
+        let loose = self.files.keys().filter(|module| module.len() <= 1).count();
+        let folders = self.files.values().filter(|file| file.name.matches('/').count() == 1);
+        let doors = folders.filter(|file| file.name.ends_with("/mod.rs")).count();
+        let root: usize = self
+            .files
+            .get(&[][..])
+            .map_or(0, |lib| lib.uses.iter().filter(|u| u.passes_on).count());
+        let circles = self.circles();
+        format!(
+            "{} layers, {} loose files in src/, {root} names at the root, {} circles of {} files",
+            layers.len(),
+            loose - doors,
+            circles.len(),
+            circles.iter().map(Vec::len).sum::<usize>()
+        )
     }
 
-    fn upward_arrows(
-        &self,
-        module: &[String],
-        room: &Room,
-        layer: Layer,
-        faults: &mut Vec<String>,
-    ) {
-        for (path, line) in inner_paths(&room.tokens, module) {
-            let target = self.resolve(&path);
-            let Some(above) = target.layer.filter(|above| *above > layer) else {
-                continue;
-            };
-            let fault = format!(
-                "src/{}:{line}: {layer:?} uses crate::{}, which is {above:?} (src/{})",
-                room.file,
-                path.join("::"),
-                target.file
-            );
-            if !faults.contains(&fault) {
-                faults.push(fault);
+    /// All paths of a file that lead to another file of this crate, from the crate's root, with
+    /// their lines. A re-export is one only if the file uses the name itself.
+    fn arrows(&self, module: &[String], file: &File) -> Vec<(Vec<String>, usize)> {
+        let code = without_uses(&file.tokens);
+        let is_used = |name: &str| code.iter().any(|token| token.text == name);
+        let imports = file.uses.iter().filter(|u| !u.passes_on || is_used(&u.name));
+        let imports = imports.map(|u| (u.path.clone(), u.line));
+        let paths = all_paths(&code).into_iter().filter(|(path, _)| path.len() > 1);
+        let absolute =
+            |(path, line): (Vec<String>, usize)| Some((self.absolute(module, &path)?, line));
+        imports.chain(paths).filter_map(absolute).collect()
+    }
+
+    /// Groups of files that import each other in a circle, each sorted by name.
+    fn circles(&self) -> Vec<Vec<&str>> {
+        let mut arrows: BTreeMap<&[String], BTreeSet<&[String]>> = BTreeMap::new();
+        for (module, file) in self.shipped() {
+            let ends = self.arrows(module, file);
+            let ends = ends.iter().map(|(path, _)| self.resolve(path).0);
+            arrows.insert(module, ends.filter(|end| *end != &module[..]).collect());
+        }
+        let mut left: BTreeSet<&[String]> = arrows.keys().copied().collect();
+        let mut circles = Vec::new();
+        while let Some(first) = left.pop_first() {
+            let meets = |to: &&&[String]| reached(&arrows, to).contains(first);
+            let circle: Vec<&[String]> =
+                reached(&arrows, first).iter().filter(meets).copied().collect();
+            left.retain(|module| !circle.contains(module));
+            if circle.len() > 1 {
+                circles.push(circle.iter().map(|module| &self.files[*module].name[..]).collect());
             }
         }
+        circles
     }
 
-    /// The file that defines the item of a path: follows modules as far as possible, then
-    /// re-exports.
-    fn resolve(&self, path: &[String]) -> &Room {
+    /// The file that defines the item of a path, and its module: follows modules as far as
+    /// possible, then re-exports.
+    fn resolve(&self, path: &[String]) -> (&[String], &File) {
         let mut path = path.to_vec();
         // A bound for chains of re-exports, in case of a cycle.
         for _ in 0..16 {
-            let (depth, room) = self.deepest(&path);
-            let Some(name) = path.get(depth) else {
-                return room;
-            };
-            let Some(found) = self.re_export(&path[..depth], room, name) else {
-                return room;
-            };
+            let (depth, _) = self.deepest(&path);
+            let Some(name) = path.get(depth) else { break };
+            let Some(found) = self.re_export(&path[..depth], name) else { break };
             path = [found, path[depth + 1..].to_vec()].concat();
         }
         self.deepest(&path).1
     }
 
-    fn deepest(&self, path: &[String]) -> (usize, &Room) {
+    /// The file of the longest prefix of a path that is a module, and the length of that prefix.
+    fn deepest(&self, path: &[String]) -> (usize, (&[String], &File)) {
         let fitting = (0..=path.len()).rev();
-        let found = fitting.filter_map(|n| Some((n, self.rooms.get(&path[..n])?))).next();
-        found.expect("src/lib.rs is a room")
+        let file = |n: usize| self.files.get_key_value(&path[..n]);
+        let found = fitting.filter_map(|n| Some((n, file(n)?))).next();
+        let (depth, (module, file)) = found.expect("src/lib.rs is a file");
+        (depth, (module, file))
     }
 
     /// The path from the crate's root from which module `at` imports `name`; `None` if it does not
     /// import it.
-    fn re_export(&self, at: &[String], room: &Room, name: &str) -> Option<Vec<String>> {
-        let named = room.uses.iter().find(|u| u.name == name);
-        if let Some(found) = named {
+    fn re_export(&self, at: &[String], name: &str) -> Option<Vec<String>> {
+        let uses = &self.files.get(at)?.uses;
+        if let Some(found) = uses.iter().find(|u| u.name == name) {
             return self.absolute(at, &found.path);
         }
         // For `use session::*`: the glob-imported module that defines the name.
-        room.uses.iter().filter(|u| u.name == "*").find_map(|star| {
+        uses.iter().filter(|u| u.name == "*").find_map(|star| {
             let module = self.absolute(at, &star.path)?;
             let has = |t: &[Token]| t[1].text == name && DEFINES.contains(&t[0].text.as_str());
-            let defines = self.rooms.get(&module)?.tokens.windows(2).any(has);
+            let defines = self.files.get(&module)?.tokens.windows(2).any(has);
             defines.then(|| [module, vec![name.to_string()]].concat())
         })
     }
 
+    /// A path as seen from module `at`, from the crate's root; `None` for paths into other crates,
+    /// and for names that are no modules.
     fn absolute(&self, at: &[String], path: &[String]) -> Option<Vec<String>> {
-        let (base, rest) = match path.first()?.as_str() {
-            "crate" => (&[][..], &path[1..]),
-            "self" => (at, &path[1..]),
-            "super" => (&at[..at.len().checked_sub(1)?], &path[1..]),
-            _ => (at, path),
+        let (first, rest) = path.split_first()?;
+        let ups = path.iter().take_while(|word| *word == "super").count();
+        let absolute = match first.as_str() {
+            "crate" => rest.to_vec(),
+            "self" => [at, rest].concat(),
+            "super" => [&at[..at.len().checked_sub(ups)?], &path[ups..]].concat(),
+            _ => {
+                let child = [at, path].concat();
+                if self.deepest(&child).0 > at.len() {
+                    child
+                } else {
+                    let uses = &self.files.get(at)?.uses;
+                    let module = uses.iter().find(|u| u.name == *first && u.path[0] != *first)?;
+                    let module = self.absolute(at, &module.path)?;
+                    self.files.contains_key(&module).then(|| [&module, rest].concat())?
+                }
+            }
         };
-        let absolute = [base, rest].concat();
-        // Names of other crates do not resolve here.
-        (self.deepest(&absolute).0 > base.len()).then_some(absolute)
+        (!absolute.is_empty()).then_some(absolute)
+    }
+}
+
+/// All modules that can be reached from one along arrows.
+fn reached<'a>(
+    arrows: &BTreeMap<&'a [String], BTreeSet<&'a [String]>>,
+    from: &[String],
+) -> BTreeSet<&'a [String]> {
+    let mut found = BTreeSet::new();
+    let mut next: Vec<&[String]> = arrows.get(from).into_iter().flatten().copied().collect();
+    while let Some(module) = next.pop() {
+        if found.insert(module) {
+            next.extend(arrows.get(module).into_iter().flatten());
+        }
+    }
+    found
+}
+
+/// The place of a module's layer in the list.
+fn layer_of(module: &[String], layers: Layers<'_>) -> Option<usize> {
+    let name = module.first()?;
+    layers.iter().position(|(layer, _)| layer == name)
+}
+
+fn is_pure(file: &str, impure: Impure) -> bool {
+    let stem = file.trim_end_matches(".rs");
+    let covers = |name: &str| {
+        let name = name.trim_end_matches(".rs");
+        stem.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    match impure {
+        Impure::None => true,
+        Impure::Only(names) => !names.iter().any(|name| covers(name)),
+        Impure::All => false,
     }
 }
 
 const DEFINES: [&str; 8] = ["struct", "enum", "trait", "fn", "type", "const", "static", "union"];
 
-fn forbidden_words(room: &Room, layer: Layer, words: &[&str], faults: &mut Vec<String>) {
-    for (path, line) in all_paths(&room.tokens) {
+fn forbidden_words(file: &File, whom: &str, words: &[&str], faults: &mut Vec<String>) {
+    for (path, line) in all_paths(&file.tokens) {
         for word in words {
             if says(&path, word) {
-                faults.push(format!("src/{}:{line}: {layer:?} says `{word}`", room.file));
+                faults.push(format!("src/{}:{line}: {whom} may say `{word}`", file.name));
             }
         }
     }
@@ -254,28 +397,6 @@ fn module_path(file: &str) -> Vec<String> {
         path.pop();
     }
     path
-}
-
-fn declared_layer(text: &str) -> Option<Layer> {
-    let first = text.lines().next()?.strip_prefix("//! Layer: ")?;
-    let name = first.trim_end().strip_suffix('.')?;
-    LAYERS.iter().find(|(n, _)| *n == name).map(|(_, layer)| *layer)
-}
-
-/// Every path into this crate, in a `use` or elsewhere, from the crate's root: `crate::…`, and
-/// `super::…` as seen from `module`.
-fn inner_paths(tokens: &[Token], module: &[String]) -> Vec<(Vec<String>, usize)> {
-    let from_root = |(path, line): (Vec<String>, usize)| {
-        let (first, rest) = path.split_first()?;
-        let base = match first.as_str() {
-            "crate" => &[],
-            "super" => &module[..module.len().checked_sub(1)?],
-            _ => return None,
-        };
-        // `pub(crate)` and `pub(super)` contain paths of one word.
-        (!rest.is_empty()).then(|| ([base, rest].concat(), line))
-    };
-    all_paths(tokens).into_iter().filter_map(from_root).collect()
 }
 
 /// Every path `a::b::c`, with brace groups expanded.
@@ -339,13 +460,30 @@ fn spread_group(
 /// The leaves of all `use` items, with the names that they import.
 fn uses(tokens: &[Token]) -> Vec<Use> {
     let mut found = Vec::new();
-    let starts = (0..tokens.len()).filter(|i| at(tokens, *i, "use"));
-    for start in starts {
-        let length = tokens[start..].iter().position(|t| t.text == ";");
-        let item = &tokens[start + 1..start + length.unwrap_or(1)];
-        use_leaves(item, 0, &[], &mut found);
+    for item in use_items(tokens) {
+        let mut leaves = Vec::new();
+        use_leaves(&tokens[item.start + 1..item.end], 0, &[], &mut leaves);
+        let before = item.start.checked_sub(1).and_then(|i| tokens.get(i));
+        // `pub use`, or the bracket of `pub(crate) use`.
+        let passes_on = before.is_some_and(|token| ["pub", ")"].contains(&token.text.as_str()));
+        let line = tokens[item.start].line;
+        found.extend(leaves.into_iter().map(|leaf| Use { line, passes_on, ..leaf }));
     }
     found
+}
+
+/// The places of all `use` items, from their `use` to their semicolon.
+fn use_items(tokens: &[Token]) -> Vec<Range<usize>> {
+    let starts = (0..tokens.len()).filter(|i| at(tokens, *i, "use"));
+    let end = |start: usize| tokens[start..].iter().position(|t| t.text == ";");
+    starts.map(|start| start..start + end(start).unwrap_or(1)).collect()
+}
+
+/// The tokens outside of all `use` items.
+fn without_uses(tokens: &[Token]) -> Vec<Token> {
+    let items = use_items(tokens);
+    let is_free = |i: usize| !items.iter().any(|item| item.contains(&i));
+    tokens.iter().enumerate().filter(|(i, _)| is_free(*i)).map(|(_, t)| t.clone()).collect()
 }
 
 fn use_leaves(tokens: &[Token], mut i: usize, head: &[String], found: &mut Vec<Use>) -> usize {
@@ -373,7 +511,7 @@ fn use_leaves(tokens: &[Token], mut i: usize, head: &[String], found: &mut Vec<U
         path.pop(); // `use a::b::{self}` names b
         name = if name == "*" { name } else { path.last().cloned().unwrap_or_default() };
     }
-    found.push(Use { path, name });
+    found.push(Use { path, name, line: 0, passes_on: false });
     i
 }
 
@@ -547,20 +685,31 @@ fn char_or_lifetime_end(c: &[char], i: usize) -> usize {
 
 // ---- tests of this test ----
 
+/// From low to high.
+const SOME: Layers<'static> = &[
+    ("words", Impure::None),
+    ("plan", Impure::None),
+    ("link", Impure::Only(&["link/session.rs", "link/mod.rs"])),
+    ("top", Impure::All),
+];
+
 fn faults(files: &[(&str, &str)]) -> Vec<String> {
     let mut sources: BTreeMap<String, String> =
         files.iter().map(|(file, text)| (file.to_string(), text.to_string())).collect();
-    sources.entry("lib.rs".into()).or_insert_with(|| "//! Layer: Face.\n".into());
-    House::build(&sources).faults()
+    for (file, text) in [("lib.rs", ""), LINK[0], LINK[1]] {
+        sources.entry(file.into()).or_insert_with(|| text.into());
+    }
+    Crate::build(&sources).faults(SOME, &[])
 }
 
-const LINK: [(&str, &str); 3] = [
+const LINK: [(&str, &str); 4] = [
     (
         "link/mod.rs",
-        "//! Layer: Doors.\nmod session;\nmod frame;\npub(crate) use session::Session;\npub use frame::*;",
+        "mod session;\nmod frame;\npub(crate) use session::Session;\npub use crate::words::*;\npub struct Door;",
     ),
-    ("link/session.rs", "//! Layer: Shells.\npub(crate) struct Session;"),
-    ("link/frame.rs", "//! Layer: Words.\npub struct Frame;"),
+    ("link/session.rs", "pub(crate) struct Session;"),
+    ("link/frame.rs", "pub struct Other;"),
+    ("words.rs", "pub struct Frame;"),
 ];
 
 fn faults_beside_link(file: &str, text: &str) -> Vec<String> {
@@ -569,61 +718,78 @@ fn faults_beside_link(file: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn an_upward_arrow_is_caught_with_its_line() {
-    let found =
-        faults_beside_link("view.rs", "//! Layer: Words.\n\nuse crate::link::session::Session;\n");
+    let found = faults_beside_link("plan.rs", "\n\nuse crate::link::session::Session;\n");
     assert_eq!(
         found,
         [
-            "src/view.rs:3: Words uses crate::link::session::Session, which is Shells (src/link/session.rs)"
+            "src/plan.rs:3: plan uses crate::link::session::Session, which is above it (src/link/session.rs)"
         ]
     );
 }
 
 #[test]
 fn a_re_export_counts_as_the_file_that_defines_it() {
-    let core =
-        |line: &str| faults_beside_link("plan.rs", &format!("//! Layer: Core.\n{line}\n")).len();
-    assert_eq!(core("use crate::link::Session;"), 1);
-    assert_eq!(core("use crate::link::Session as S;"), 1);
-    assert_eq!(core("use crate::link::Frame;"), 0, "passed on by a star");
-    assert_eq!(core("use crate::link::SomethingOfTheDoor;"), 1, "the door itself is above Core");
-    let via_lib = ("lib.rs", "//! Layer: Face.\npub use crate::link::{Frame, Session};");
-    let user = |name: &str| format!("//! Layer: Core.\nuse crate::{name};");
+    let plan = |line: &str| faults_beside_link("plan.rs", line).len();
+    assert_eq!(plan("use crate::link::Session;"), 1);
+    assert_eq!(plan("use crate::link::Session as S;"), 1);
+    assert_eq!(plan("use crate::link::Frame;"), 0, "passed on by a star, defined below");
+    assert_eq!(plan("use crate::link::Door;"), 1, "the door itself is above");
+    let via_lib = ("lib.rs", "mod link;\npub use link::{Frame, Session};");
     let with = |name: &str| {
-        faults(&[&LINK[..], &[via_lib, ("plan.rs", user(name).as_str())]].concat()).len()
+        let user = format!("use crate::{name};");
+        faults(&[&LINK[..], &[via_lib, ("plan.rs", user.as_str())]].concat()).len()
     };
     assert_eq!((with("Frame"), with("Session")), (0, 1));
 }
 
 #[test]
-fn a_neighbour_in_the_same_folder_is_an_arrow_too() {
-    let core = |line: &str| {
-        faults_beside_link("link/queue.rs", &format!("//! Layer: Core.\n{line}\n")).len()
-    };
-    assert_eq!(core("use super::session::Session;"), 1);
-    assert_eq!(core("use super::{frame::Frame, Session};"), 1);
-    assert_eq!(core("use super::Frame;"), 0);
+fn a_door_may_pass_on_what_lives_behind_it() {
+    assert_eq!(faults(&LINK), Vec::<String>::new());
 }
 
 #[test]
-fn a_door_may_pass_on_what_lives_above_it_in_its_own_folder() {
-    assert_eq!(faults(&LINK), Vec::<String>::new());
+fn files_that_import_each_other_are_caught() {
+    let circle = |one: &str, other: &str| {
+        let plan =
+            [("plan/mod.rs", "mod one;\nmod other;\npub use one::One;\npub use other::Other;")];
+        faults(&[&LINK[..], &plan, &[("plan/one.rs", one), ("plan/other.rs", other)]].concat())
+    };
+    let found = ["a circle: plan/one.rs, plan/other.rs"];
+    assert_eq!(circle("use super::Other;", "use super::one::One;"), found);
+    assert_eq!(circle("fn f(x: super::Other) {}", "use crate::plan::{One, X};"), found);
+    assert_eq!(circle("use super::Other;", ""), [""; 0]);
+    assert_eq!(circle("use super::Other;", "#[cfg(test)]\nuse super::One;"), [""; 0]);
+}
+
+#[test]
+fn a_file_and_one_below_it_are_a_circle_if_they_import_each_other() {
+    let circle =
+        |parent: &str, child: &str| faults_beside(&[("plan.rs", parent), ("plan/part.rs", child)]);
+    let found = ["a circle: plan.rs, plan/part.rs"];
+    assert_eq!(circle("mod part;\nuse part::Part;\nstruct Plan;", "use super::Plan;"), found);
+    assert_eq!(circle("mod part;\nfn f() { part::g(); }\nstruct Plan;", "use super::Plan;"), found);
+    assert_eq!(circle("mod part;\npub use part::Part;\nstruct Plan;", "use super::Plan;"), [""; 0]);
+    let uses_it = "mod part;\npub use part::Part;\nstruct Plan(Part);";
+    assert_eq!(circle(uses_it, "use super::Plan;"), found);
+    assert_eq!(circle("mod part;\nuse part::Part;\nstruct Plan;", "struct Part;"), [""; 0]);
+    let by_module = ("plan.rs", "mod part;\nuse crate::words;\nfn f() { words::deep::g(); }");
+    let deep = [("words/deep.rs", "use crate::words::Frame;"), ("words.rs", "pub struct Frame;")];
+    assert_eq!(faults_beside(&[&[by_module][..], &deep].concat()), [""; 0]);
+}
+
+fn faults_beside(files: &[(&str, &str)]) -> Vec<String> {
+    faults(&[&LINK[..], files].concat())
 }
 
 #[test]
 fn arrows_hide_in_braces_and_in_code() {
     let found = faults_beside_link(
         "plan.rs",
-        "//! Layer: Core.\nuse crate::{view::{self, View}, link::{frame::Frame,\n session::Session as S}};\n\
+        "use crate::{words::{self, Frame}, link::{frame::{Other},\n session::Session as S}};\n\
          fn f() { let _ = crate::link::session::Session::<u8>::new(); }",
     );
     let lines: Vec<&str> = found.iter().map(|f| f.split(": ").next().unwrap_or("")).collect();
-    // `view` is not a file here, so the path resolves to lib.rs: Face.
-    assert_eq!(
-        lines,
-        ["src/plan.rs:2", "src/plan.rs:2", "src/plan.rs:3", "src/plan.rs:4"],
-        "{found:#?}"
-    );
+    assert_eq!(lines, ["src/plan.rs:1", "src/plan.rs:1", "src/plan.rs:3"], "{found:#?}");
 }
 
 #[test]
@@ -639,22 +805,22 @@ fn a_forbidden_word_is_caught() {
         "fn f() { rand::thread_rng(); }",
         "fn f() { getrandom::fill(&mut b); }",
     ] {
-        for layer in ["Words", "Core"] {
-            let found = faults(&[("a.rs", &format!("//! Layer: {layer}.\n{line}\n"))]);
-            assert!(
-                found.iter().any(|f| f.starts_with("src/a.rs:2: ")),
-                "{layer}: {line}: {found:?}"
-            );
+        for file in ["words/a.rs", "link/pure.rs", "link/session_too.rs"] {
+            let found = faults_beside_link(file, &format!("\n{line}\n"));
+            let begin = format!("src/{file}:2: no pure file may say ");
+            assert!(found.iter().any(|f| f.starts_with(&begin)), "{file}: {line}: {found:?}");
         }
-        assert!(faults(&[("a.rs", &format!("//! Layer: Shells.\n{line}\n"))]).is_empty());
+        for file in ["link/session.rs", "link/session/a.rs", "top/a.rs"] {
+            assert_eq!(faults_beside_link(file, line), [""; 0]);
+        }
     }
 }
 
 #[test]
 fn the_wall_clock_is_forbidden_in_every_layer() {
-    for (layer, _) in LAYERS {
+    for (layer, _) in SOME {
         for line in ["use std::time::SystemTime;", "fn f() { clock_gettime(ClockId::Realtime); }"] {
-            let found = faults_beside_link("plan.rs", &format!("//! Layer: {layer}.\n{line}\n"));
+            let found = faults_beside_link(&format!("{layer}/a.rs"), line);
             assert_eq!(found.len(), 1, "{layer}: {line}: {found:?}");
         }
     }
@@ -662,12 +828,12 @@ fn the_wall_clock_is_forbidden_in_every_layer() {
 
 #[test]
 fn tests_comments_and_texts_are_free() {
-    let text = "//! Layer: Core.\n// tokio\n/* use crate::link::Session; /* std::fs */ */\n\
+    let text = "// tokio\n/* use crate::link::Session; /* std::fs */ */\n\
         const A: &str = \"tokio \\\" std::fs\"; const B: &str = r#\"getrandom \" tokio\"#;\n\
         const C: char = '\"'; fn f<'a>(x: &'a str) {}\n\
         #[cfg(test)]\nmod tests { use crate::link::Session; fn g() { std::fs::read(\"}\"); } }\n\
         #[cfg(all(test, unix))]\nuse std::thread;\n";
-    assert_eq!(faults_beside_link("plan.rs", text), Vec::<String>::new());
+    assert_eq!(faults_beside_link("plan.rs", text), [""; 0]);
     // Code after the test module is checked again.
     let after = format!("{text}\nuse std::fs;\n");
     assert_eq!(faults_beside_link("plan.rs", &after).len(), 1);
@@ -675,35 +841,33 @@ fn tests_comments_and_texts_are_free() {
 
 #[test]
 fn a_file_that_exists_for_tests_only_is_free() {
-    let tests = "//! Layer: Core.\nuse crate::link::Session;\nuse std::fs;\n";
-    let found = |parent: &str| {
-        let room = ("plan/mod.rs", parent);
-        faults(&[&LINK[..], &[room, ("plan/tests.rs", tests)]].concat()).len()
-    };
-    assert_eq!(found("//! Layer: Core.\n#[cfg(test)]\nmod tests;\n"), 0);
-    assert_eq!(found("//! Layer: Core.\n#[cfg(test)]\npub(crate) mod tests;\n"), 0);
-    assert_eq!(found("//! Layer: Core.\nmod tests;\n"), 2);
+    let tests = "use crate::link::Session;\nuse std::fs;\n";
+    let found =
+        |parent: &str| faults_beside(&[("plan/mod.rs", parent), ("plan/tests.rs", tests)]).len();
+    assert_eq!(found("#[cfg(test)]\nmod tests;\n"), 0);
+    assert_eq!(found("#[cfg(test)]\npub(crate) mod tests;\n"), 0);
+    assert_eq!(found("mod tests;\n"), 2);
 
     let elsewhere = |attribute: &str| {
-        let plan =
-            format!("//! Layer: Core.\n{attribute}\n#[path = \"plan_tests.rs\"]\nmod tests;\n");
-        faults(&[&LINK[..], &[("a/plan.rs", plan.as_str()), ("a/plan_tests.rs", tests)]].concat())
-            .len()
+        let plan = format!("{attribute}\n#[path = \"a_tests.rs\"]\nmod tests;\n");
+        faults_beside(&[("plan/a.rs", plan.as_str()), ("plan/a_tests.rs", tests)]).len()
     };
     assert_eq!((elsewhere("#[cfg(test)]"), elsewhere("#[cfg(unix)]")), (0, 2));
 }
 
 #[test]
 fn names_that_only_contain_a_forbidden_word_are_fine() {
-    let text = "//! Layer: Core.\nfn tokios() { let getrandomly = std::net::IpAddr::V4; }\npub(crate) struct A;\n";
-    assert!(faults(&[("a.rs", text)]).is_empty());
+    let text = "fn tokios() { let getrandomly = std::net::IpAddr::V4; }\npub(crate) struct A;\n";
+    assert_eq!(faults_beside_link("plan.rs", text), [""; 0]);
 }
 
 #[test]
-fn a_file_without_a_layer_is_caught() {
-    for text in ["", "//! Story.\n//! Layer: Core.\n", "//! Layer: Cellar.\n", "//! Layer: Core\n"]
-    {
-        let found = faults(&[("a.rs", text)]);
-        assert!(found.len() == 1 && found[0].starts_with("src/a.rs:1: "), "{found:?}");
-    }
+fn a_file_outside_of_the_list_is_caught_and_so_is_an_entry_without_a_file() {
+    assert_eq!(
+        faults_beside_link("cellar.rs", ""),
+        ["src/cellar.rs: tests/layers.rs lists no such layer"]
+    );
+    let sources = [("lib.rs", ""), LINK[0]].map(|(file, text)| (file.into(), text.into()));
+    let found = Crate::build(&sources.into()).faults(SOME, &[]);
+    assert_eq!(found, ["no src/link/session.rs"]);
 }

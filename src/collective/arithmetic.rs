@@ -1,13 +1,10 @@
-//! Layer: Core.
-//!
 //! The arithmetic of one element in a reduction step, for every type.
 //!
-//! It avoids branches that the compiler would not remove: the loops in [`fold`](super::fold())
-//! consist of these steps and should become vector instructions.
+//! It avoids branches that the compiler would not remove: the loops in
+//! [`fold`](super::fold::fold()) consist of these steps and should become vector instructions.
 
-use super::element::Element;
-use super::half::{Bf16, F16};
-use ::half::slice::HalfFloatSliceExt;
+use crate::memory::{Bf16, Element, F16};
+use half::slice::HalfFloatSliceExt;
 
 /// The arithmetic of one element.
 pub trait Arithmetic: Element {

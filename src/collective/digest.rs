@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The digest of a result: XXH3-128 over the XXH3-64 hashes of its 256 KiB blocks, by position in
 //! the result.
 //!
@@ -8,8 +6,7 @@
 //! one chunk is hashed with that chunk, and the rest in a pass at the end. The digest guards
 //! against bugs and memory faults, not against members.
 
-use super::out_of_memory::{OutOfMemory, listed, zeroed};
-use super::staging::Block;
+use crate::memory::{Block, OutOfMemory, listed, zeroed};
 use std::ops::Range;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
 
@@ -134,7 +131,7 @@ impl Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::{Pool, Staging};
+    use crate::memory::{Pool, Staging};
 
     fn plain(bytes: &[u8]) -> u128 {
         let hashes: Vec<u8> =

@@ -1,8 +1,6 @@
-//! Layer: Core.
-//!
 //! Operations for which a peer has sent data before they have begun here.
 
-use crate::view::{OPS_IN_FLIGHT_MAX, OpId};
+use crate::protocol::{OPS_IN_FLIGHT_MAX, OpId};
 use std::collections::BTreeMap;
 
 /// Most such operations per peer; equal to the limit of undecided operations. They are counted at
@@ -41,7 +39,7 @@ impl EarlyOps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{Lane, PARTS_MAX};
+    use crate::protocol::{Lane, PARTS_MAX};
 
     fn op(number: u64) -> OpId {
         OpId { lane: Lane(7), number }

@@ -1,8 +1,6 @@
-//! Layer: Core.
-//!
 //! Tests elements for NaN and infinity.
 
-use super::DType;
+use crate::memory::DType;
 
 /// Whether all elements are finite; integers always are. An incomplete element at the end of
 /// `bytes` is ignored.
@@ -36,7 +34,7 @@ const PIECE: usize = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::{Bf16, Element, F16, bytes_of};
+    use crate::memory::{Bf16, Element, F16, bytes_of};
 
     fn assert_finds<T: Element>(finite: &[T], others: &[T]) {
         for len in [0, 1, 3, PIECE - 1, PIECE, 2 * PIECE + 7] {

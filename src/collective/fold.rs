@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The arithmetic of every reduction, for all schedules and engines.
 //!
 //! # Determinism
@@ -7,9 +5,9 @@
 //! A result is `finish(fold(.. fold(a, b) .., z))`. Each step is one IEEE 754 operation per
 //! element, in the order that the schedule fixes. Nothing is fused or reassociated, so optimisation
 //! level and vector width do not change the bits. Each step runs under the default control word,
-//! [whatever the thread's own one is](super::in_default_environment). NaN payloads differ between
-//! machines, so [`finish`] replaces every NaN by the type's canonical quiet one. Up to that, each
-//! step is commutative, and a node may use either operand as its accumulator.
+//! [whatever the thread's own one is](crate::os::in_default_environment). NaN payloads differ
+//! between machines, so [`finish`] replaces every NaN by the type's canonical quiet one. Up to
+//! that, each step is commutative, and a node may use either operand as its accumulator.
 //!
 //! Halves are widened to `f32` for each step, and the result is rounded once, to nearest, ties to
 //! even; partial sums between members are halves too. Integers wrap around.
@@ -17,12 +15,9 @@
 //! `Min` and `Max` follow a total rule: NaN wins, and -0 is below +0.
 
 use super::arithmetic::{Arithmetic, each};
-use super::call::ReduceOp;
-use super::dtype::DType;
-use super::element::{elements_of, elements_of_mut};
-use super::fault::EngineFault;
-use super::float_environment::in_default_environment;
-use super::half::{Bf16, F16};
+use crate::memory::{Bf16, DType, F16, elements_of, elements_of_mut};
+use crate::os::in_default_environment;
+use crate::protocol::{EngineFault, ReduceOp};
 
 /// The slices are not whole and aligned elements of their type, or differ in length. This is a bug
 /// of an engine: blocks are aligned, and schedules cut them between elements.
@@ -151,7 +146,7 @@ fn finish_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], members: usize) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::element::{bytes_of, bytes_of_mut};
+    use crate::memory::{bytes_of, bytes_of_mut};
 
     const OPS: [ReduceOp; 5] =
         [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
@@ -215,7 +210,7 @@ mod tests {
         let all =
             || -> Vec<_> { reductions.iter().flat_map(|reduction| OPS.map(reduction)).collect() };
         let usual = all();
-        crate::collective::float_testing::under_every_control_word(|| assert_eq!(all(), usual));
+        crate::os::under_every_control_word(|| assert_eq!(all(), usual));
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! Layer: Core.
-//!
 //! The bits of folds, compared with those in the repository.
 //!
 //! Members on different machines have to compute the same bits. Every build compares its own with
 //! the same file, so builds that pass agree with each other, whatever processor they are for.
 
-use super::{DType, ReduceOp, digest_of, finish, fold};
+use super::digest::digest_of;
+use super::fold::{finish, fold};
+use crate::memory::DType;
+use crate::protocol::ReduceOp;
 
 /// Members that a mean is divided by.
 const MEMBERS: usize = 3;

@@ -1,14 +1,8 @@
-//! Layer: Core.
-//!
 //! A member's contribution, as the caller passes it in.
 
-use super::dtype::DType;
-use super::element::{Element, bytes_of_mut};
-use super::fault::EngineFault;
 use super::finite::all_finite;
-use super::out_of_memory::OutOfMemory;
-use super::staging::{Block, Pool};
-use crate::copying::copy;
+use crate::memory::{Block, DType, Element, OutOfMemory, Pool, bytes_of_mut, copy};
+use crate::protocol::EngineFault;
 use std::ops::Range;
 use std::sync::Arc;
 

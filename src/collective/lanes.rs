@@ -1,8 +1,6 @@
-//! Layer: Core.
-//!
 //! A value for each lane, in little memory for programs that use many lanes once.
 
-use crate::view::Lane;
+use crate::protocol::Lane;
 use std::collections::BTreeMap;
 
 /// A map from lanes to values. Neighbouring lanes with equal values share one entry, a *run*.

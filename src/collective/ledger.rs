@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The votes and statuses of all operations of one View, on one member.
 //!
 //! The ledger sits behind one lock. Engines report results to it, and the control plane delivers
@@ -33,23 +31,19 @@ mod calls;
 mod entry;
 #[cfg(test)]
 mod inspection;
+mod replanning;
 mod reports;
 mod revisions;
-
 #[cfg(test)]
-pub(crate) use bounds::Bounds as LedgerBounds;
+mod tests;
 
 use super::lanes::Lanes;
-use super::revision::REVISION_UNKNOWN;
-use super::{
-    AbortCause, AbortReason, Call, Closing, Descriptor, Kind, LaneStates, Mode, OpBody, Outcome,
-    Vote,
+use crate::protocol::{
+    AbortCause, AbortReason, Call, Closing, CommittedOp, Defect, Descriptor, DisputedOp, Kind,
+    Lane, LaneStates, MESSAGES_IN_FLIGHT_MAX, Mode, OpBody, OpId, OpSet, Outcome, REVISION_UNKNOWN,
+    Rank, Seeded, View, ViewDigest, Vote,
 };
-use crate::defect::{Defect, Seeded};
-use crate::view::{
-    CommittedOp, DisputedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OpId, OpSet, Rank, View, ViewDigest,
-};
-use bounds::Bounds;
+pub(crate) use bounds::LedgerBounds;
 use calls::Calls;
 use entry::Entry;
 use revisions::Revisions;
@@ -79,7 +73,7 @@ pub struct Ledger {
     effects: Vec<LedgerEffect>,
     /// An operation is disputed.
     disputed: bool,
-    bounds: Bounds,
+    bounds: LedgerBounds,
     seeded: Seeded,
 }
 
@@ -140,7 +134,7 @@ impl Ledger {
             entries: BTreeMap::new(),
             effects: Vec::new(),
             disputed: false,
-            bounds: Bounds::default(),
+            bounds: LedgerBounds::default(),
             seeded: Seeded::NONE,
         }
     }
@@ -542,8 +536,8 @@ impl Ledger {
         self.view
     }
 
-    /// Creates an entry for a message of `from` about `op`, within the limits of open operations per
-    /// member; `is_caller` if the message shows that `from` has called it.
+    /// Creates an entry for a message of `from` about `op`, within the limits of open operations
+    /// per member; `is_caller` if the message shows that `from` has called it.
     fn admit(&mut self, from: Rank, op: OpId, is_caller: bool) -> Result<(), Misbehaviour> {
         let concerns = |rank: Rank| op.lane.participants(self.size) >> rank.0 & 1 == 1;
         if !op.lane.fits(self.size) || !concerns(from) || !concerns(self.me) {
@@ -571,7 +565,7 @@ impl Ledger {
         let open = || self.entries.values().filter(|e| e.call.is_none() && e.outcome.is_none());
         let called = || open().filter(|e| e.is_called_by(from)).count();
         let answered = || open().filter(|e| e.is_answered_by(from)).count();
-        let Bounds { listed, uncalled, .. } = self.bounds;
+        let LedgerBounds { listed, uncalled, .. } = self.bounds;
         if self.seeded.has(Defect::NarrowAdmission) {
             return called() + answered() >= listed;
         }
@@ -695,8 +689,8 @@ impl Ledger {
     }
 }
 
-/// Whether an honest member casts this vote only if it has called the operation. A member that finds
-/// a difference between the calls of others need not have called it.
+/// Whether an honest member casts this vote only if it has called the operation. A member that
+/// finds a difference between the calls of others need not have called it.
 fn is_of_a_caller(from: Rank, vote: Vote) -> bool {
     match vote {
         Vote::Done { .. } => true,
@@ -713,6 +707,3 @@ fn is_honest(descriptor: &Descriptor, part: Option<u8>) -> bool {
     let alone = call.mode != Mode::PerStep && ends == descriptor.op.lane.ends();
     if part.is_some() { in_step && descriptor.op.lane.ends().is_none() } else { alone }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,14 +1,11 @@
-//! Layer: Core.
-//!
 //! The reference result of a reduction, computed one element at a time from a [`FoldOrder`].
 //!
 //! It shares no loop with the fast code on purpose and is as plain as possible, so that the two can
 //! be compared bit for bit.
 
 use super::arithmetic::Arithmetic;
-use super::call::ReduceOp;
-use super::float_environment::in_default_environment;
-use crate::topology::{FoldOrder, FoldTree};
+use crate::os::in_default_environment;
+use crate::protocol::{FoldOrder, FoldTree, ReduceOp};
 use std::cmp::Ordering;
 
 /// The result of reducing `inputs`, one buffer per rank and all of the same length, in `order`.
@@ -70,6 +67,6 @@ fn step<T: Arithmetic + PartialOrd>(op: ReduceOp, a: T, b: T) -> T {
 /// The one of two equal values whose sign the total rule prefers. They differ only if both are
 /// zeros of a float.
 fn tie<T: Arithmetic>(op: ReduceOp, a: T, b: T) -> T {
-    let a_is_negative = super::element::bytes_of(&[a]).last().is_some_and(|byte| byte & 0x80 != 0);
+    let a_is_negative = crate::memory::bytes_of(&[a]).last().is_some_and(|byte| byte & 0x80 != 0);
     if a_is_negative == (op == ReduceOp::Min) { a } else { b }
 }

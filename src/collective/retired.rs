@@ -1,9 +1,7 @@
-//! Layer: Core.
-//!
 //! The set of operations that are over, so that late data for them is recognised and dropped.
 
 use super::lanes::Lanes;
-use crate::view::OpId;
+use crate::protocol::OpId;
 
 /// The set of operations that are over: ranges of numbers by lane.
 ///
@@ -59,7 +57,7 @@ fn add(ranges: &mut Vec<(u64, u64)>, number: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Lane;
+    use crate::protocol::Lane;
 
     fn op(number: u64) -> OpId {
         OpId { lane: Lane(7), number }

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The agreement on a new plan within a View, led by rank 0; two phases.
 //!
 //! 1. *Hold.* Every member holds its new calls and reports the next number of each of its lanes.
@@ -17,9 +15,7 @@
 //! A's calls 7, 8: old plan, B may have begun them         A's call 9: new plan
 //! ```
 
-use super::revision::{LANES_TOLD_MAX, PlanStep, Switch};
-use crate::topology::Plan;
-use crate::view::{Lane, OpId, Rank};
+use crate::protocol::{LANES_TOLD_MAX, Lane, OpId, Plan, PlanStep, Rank, Switch};
 use std::collections::BTreeMap;
 
 /// A change of the plan, as rank 0 leads it. One at a time: the next one begins when this one [is
@@ -119,12 +115,12 @@ fn furthest<'a>(next: impl Iterator<Item = &'a OpId>) -> Vec<OpId> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ledger::{Ledger, LedgerEffect};
     use super::*;
-    use crate::collective::revision::REVISION_UNKNOWN;
-    use crate::collective::{
-        Call, CodecId, DType, Descriptor, Kind, Ledger, LedgerEffect, Mode, OpBody, ReduceOp, Vote,
+    use crate::memory::DType;
+    use crate::protocol::{
+        Call, CodecId, Descriptor, Kind, Mode, OpBody, REVISION_UNKNOWN, ReduceOp, Vote, view_of,
     };
-    use crate::view::testing::view_of;
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
     use std::collections::VecDeque;

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The schedule of a call as data: the route of each piece of the result between the ranks.
 //!
 //! An [`Itinerary`] is the schedule that follows from a call, a plan and a View's size. It is a
@@ -23,14 +21,16 @@
 //! ring these are two values, the incoming one and the own one; their order does not matter,
 //! because folding two values is commutative.
 
+mod flow;
+#[cfg(test)]
+mod tests;
 mod ways;
 
-use super::call::{Call, Kind, ReduceOp};
-use super::dtype::DType;
 use crate::compression::{BLOCK, Codec, codec, codec_of_sums};
-use crate::engine::EngineKind;
-use crate::topology::{Coding, Plan, Tree, ranks};
-use crate::view::{MEMBERS_MAX, Rank};
+use crate::memory::DType;
+use crate::protocol::{Call, Coding, EngineKind, Kind, MEMBERS_MAX, Plan, Rank, ReduceOp, ranks};
+use flow::{Flow, Kept};
+pub use flow::{Route, Unfit};
 use std::ops::Range;
 use ways::Ways;
 
@@ -50,43 +50,6 @@ pub struct Itinerary {
     /// Elements per chunk; the last chunk of a flow may have fewer. With a codec, flows and chunks
     /// begin at multiples of the codec's block.
     pub chunk_elements: usize,
-}
-
-/// A range of the result and its route.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flow {
-    /// The element range in the combined result.
-    pub elements: Range<usize>,
-    /// Its route.
-    pub route: Route,
-}
-
-/// The route of a flow from the contributions to the result on every rank.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// Every rank sends its contribution to every other rank, and every rank folds all of them in
-    /// rank order.
-    Exchange,
-    /// A reduction up to an owner, then a distribution down from it.
-    Paths {
-        /// The root of both trees.
-        owner: Rank,
-        /// The tree of the reduction; `None` if only the owner contributes.
-        up: Option<Tree>,
-        /// The tree of the distribution.
-        down: Tree,
-        /// The ranks that keep the result; other ranks on the way down only forward it.
-        kept: Kept,
-    },
-}
-
-/// The ranks that keep a flow's result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// All ranks keep it; it is the same on all of them.
-    ByAll,
-    /// Only this rank keeps it.
-    By(Rank),
 }
 
 /// One rank's role in a flow.
@@ -115,10 +78,6 @@ pub enum Then {
     /// It is the result, on the owner, which distributes it.
     HandOn,
 }
-
-/// The call cannot run under its plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unfit;
 
 /// Most chunks of one operation: 256 GiB in chunks of 256 KiB. Bounds the state kept per chunk.
 pub const CHUNKS_MAX: usize = 1 << 20;
@@ -323,34 +282,7 @@ impl Station {
     }
 }
 
-impl Route {
-    fn kept(&self) -> Kept {
-        match self {
-            Route::Exchange => Kept::ByAll,
-            Route::Paths { kept, .. } => *kept,
-        }
-    }
-
-    /// The number of ranks, one behind the other, that add before `rank` does.
-    fn height(&self, rank: Rank) -> usize {
-        match self {
-            Route::Paths { up: Some(tree), .. } => tree.height(rank),
-            Route::Exchange | Route::Paths { up: None, .. } => 0,
-        }
-    }
-
-    fn contributes(&self, rank: Rank) -> bool {
-        match self {
-            Route::Exchange | Route::Paths { up: Some(_), .. } => true,
-            Route::Paths { owner, up: None, .. } => *owner == rank,
-        }
-    }
-}
-
 /// Only an all-reduce of `f32` may use a codec.
 fn encodable(call: &Call, coding: Coding) -> bool {
     coding == Coding::NONE || matches!((call.kind, call.dtype), (Kind::AllReduce(_), DType::F32))
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,6 @@
-//! Layer: Shells.
-//!
 //! Counts an engine's threads.
 
-use crate::locks::{AtomicUsize, Condvar, Mutex, MutexGuard};
-use crate::thread;
+use crate::os::{AtomicUsize, Condvar, Mutex, MutexGuard, thread};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 #[cfg(any(test, fuzzing))]

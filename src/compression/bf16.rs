@@ -1,10 +1,8 @@
-//! Layer: Core.
-//!
 //! bfloat16: the upper half of an `f32`, rounded to nearest, ties to even. Half the bytes, the full
 //! range, 8 bits of precision. Overflow rounds to infinity, subnormals are kept, every NaN becomes
 //! the canonical one.
 
-use super::Codec;
+use super::codec::Codec;
 use super::wide::{Work, widely};
 use crate::wire::Malformed;
 

@@ -1,13 +1,11 @@
-//! Layer: Core.
-//!
 //! IEEE 754 half precision, rounded to nearest, ties to even. Half the bytes, 11 bits of precision,
 //! magnitudes up to 65504. Larger magnitudes round to infinity, subnormals are kept, every NaN
 //! becomes the canonical one.
 
-use super::Codec;
+use super::codec::Codec;
 use crate::wire::Malformed;
-use ::half::f16;
-use ::half::slice::HalfFloatSliceExt;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
 
 /// The half-precision codec; wire ratio 0.5.
 #[derive(Clone, Copy, Debug)]

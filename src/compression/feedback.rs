@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! Error feedback: a codec's rounding error in a member's contribution is kept as a residual and
 //! added to the next contribution.
 //!
@@ -10,9 +8,10 @@
 //! the owner of a sum encodes that sum is not kept, since the owner of a range changes with every
 //! plan.
 
-use super::Codec;
 use super::blocks::BLOCK;
-use crate::collective::{OutOfMemory, Pool, in_default_environment};
+use super::codec::Codec;
+use crate::memory::{OutOfMemory, Pool};
+use crate::os::in_default_environment;
 
 /// The residual of one member for one buffer and one codec.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -89,8 +88,11 @@ fn subtract_from(x: &[f32], y: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bf16::Bf16;
+    use super::super::f16::F16;
+    use super::super::int4::Int4;
+    use super::super::int8::Int8;
     use super::*;
-    use crate::compression::{Bf16, F16, Int4, Int8};
     use proptest::prelude::*;
 
     const CODECS: [&dyn Codec; 4] = [&Bf16, &F16, &Int8, &Int4];

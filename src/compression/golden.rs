@@ -1,11 +1,10 @@
-//! Layer: Core.
-//!
 //! The bits of codecs, compared with those in the repository, see
 //! [`collective::golden`](crate::collective::golden).
 
-use super::codec;
-use crate::collective::golden::{compare, random_bits};
-use crate::collective::{CodecId, bytes_of, digest_of};
+use super::by_id::codec;
+use crate::collective::{compare, digest_of, random_bits};
+use crate::memory::bytes_of;
+use crate::protocol::CodecId;
 
 /// Lengths in elements: none, some, one block of 256 and its neighbours, several.
 const LENGTHS: [usize; 7] = [0, 1, 31, 255, 256, 257, 5000];

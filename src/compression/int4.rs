@@ -1,11 +1,9 @@
-//! Layer: Core.
-//!
 //! Four bits per element: an integer multiple, -7 to 7, of the step of its block of 256 elements.
 //! Two elements per byte, the earlier one in the lower half. If the number of elements is odd, the
 //! last upper half is 0. An eighth of the bytes, plus 1/32 of that for the steps.
 
-use super::Codec;
 use super::blocks::{BLOCK, STEP_BYTES, Step, read_step};
+use super::codec::Codec;
 use super::wide::{Work, widely};
 use crate::wire::Malformed;
 

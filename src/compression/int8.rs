@@ -1,10 +1,8 @@
-//! Layer: Core.
-//!
 //! Eight bits per element: an integer multiple, -127 to 127, of the step of its block of 256
 //! elements. A quarter of the bytes, plus 1/64 of that for the steps.
 
-use super::Codec;
 use super::blocks::{BLOCK, STEP_BYTES, Step, read_step};
+use super::codec::Codec;
 use super::wide::{Work, widely};
 use crate::wire::Malformed;
 

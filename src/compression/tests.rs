@@ -1,12 +1,13 @@
-//! Layer: Core.
-//!
 //! Properties that all codecs share.
 
-use super::wide::{Work, widely};
-use super::{Codec, codec};
+use super::by_id::codec;
+use super::codec::Codec;
 #[cfg(target_arch = "x86_64")]
-use super::{Feedback, TopK};
-use crate::collective::CodecId;
+use super::feedback::Feedback;
+#[cfg(target_arch = "x86_64")]
+use super::top_k::TopK;
+use super::wide::{Work, widely};
+use crate::protocol::CodecId;
 use crate::wire::Malformed;
 use proptest::prelude::*;
 
@@ -54,7 +55,7 @@ fn what_the_program_has_set_for_its_thread_does_not_show_in_the_bits() {
         all().map(|(_, codec)| of_one(codec)).chain([of_one(TopK::keeping(50))]).collect()
     };
     let usual = of_all();
-    crate::collective::float_testing::under_every_control_word(|| assert_eq!(of_all(), usual));
+    crate::os::under_every_control_word(|| assert_eq!(of_all(), usual));
 }
 
 proptest! {

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! Top-k: the elements of largest magnitude in each block of 256 are sent exactly; the others
 //! are 0.
 //!
@@ -13,8 +11,8 @@
 //! all of them: no element is left out twice. Therefore every omission is known to the member whose
 //! contribution it affects.
 
-use super::Codec;
 use super::blocks::BLOCK;
+use super::codec::Codec;
 use crate::wire::Malformed;
 
 /// The codec that keeps `kept` elements of each block, in 5 bytes each.

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! Runs plain loops with the widest vector instructions of this processor.
 //!
 //! The compiler vectorises the same loop once per instruction set, and the set is chosen at run

@@ -1,11 +1,10 @@
-//! Layer: Core.
-//!
 //! One address at which a peer may answer: its origins, its next dial, and the member verified
 //! there.
 
-use super::address::AddressPolicy;
-use super::roster::{DialOutcome, Origin};
+use super::dial_outcome::DialOutcome;
+use super::origin::Origin;
 use crate::identity::{Boot, MemberId};
+use crate::os::AddressPolicy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -64,8 +63,8 @@ impl Candidate {
         self.origins.contains(&Origin::Fixed) || is_advertised || is_named
     }
 
-    /// Configured by the user, or verified in this run or an earlier one: exempt from the limits for
-    /// unverified addresses.
+    /// Configured by the user, or verified in this run or an earlier one: exempt from the limits
+    /// for unverified addresses.
     pub(super) fn is_trusted(&self) -> bool {
         let is_own = |origin: &Origin| matches!(origin, Origin::Fixed | Origin::Cache);
         self.verified.is_some() || self.origins.iter().any(is_own)

@@ -1,14 +1,10 @@
-//! Layer: Host.
-//!
 //! The contract of [`Discovery`], as a test suite that the tests of every implementation run.
 
-use super::address::AddressPolicy;
+use super::Discovery;
 use super::roster::{Limits, Roster};
-use super::sighting::Tag;
-use super::sighting::testing::advert;
-use super::{Advert, Discovery, Sighting};
-use crate::identity::Boot;
-use crate::pairing::Selector;
+use super::sighting::{Advert, Sighting, Tag, advert};
+use crate::identity::{Boot, Selector};
+use crate::os::AddressPolicy;
 use std::any::Any;
 use std::future::Future;
 use std::time::Duration;

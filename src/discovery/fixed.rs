@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! Peers configured by the user, for networks without multicast: `--peer`, `POTLUCK_PEERS`.
 
 use super::report::DiscoveryProblem;

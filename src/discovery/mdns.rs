@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! Discovery by multicast DNS: service `_potluck._tcp.local.`, with one random instance and host
 //! name per boot.
 //!
@@ -17,10 +15,13 @@
 //! time to live has expired, so beyond a limit it is made to forget all of them. It also drops a
 //! listener that is a thousand events behind, and is then restarted.
 
+#[cfg(test)]
+mod tests;
+
 use super::Discovery;
-use super::address::is_link_local;
 use super::report::{Activity, DiscoveryProblem, InterfaceReport, Skip};
 use super::sighting::{Advert, Sighting};
+use crate::os::is_link_local;
 use async_trait::async_trait;
 use if_addrs::Interface;
 use mdns_sd::{
@@ -528,7 +529,3 @@ fn interfaces_of(service: &ResolvedService) -> BTreeSet<String> {
 fn count(metrics: &Metrics, key: &str) -> i64 {
     metrics.get(key).copied().unwrap_or_default()
 }
-
-#[cfg(test)]
-#[path = "mdns_tests.rs"]
-mod tests;

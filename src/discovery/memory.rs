@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! Discovery without a network, for simulations: every node on a [`Medium`] hears every other node.
 //!
 //! Adverts are transmitted as TXT records, so a simulation uses the real encoder and decoder.
@@ -172,8 +170,9 @@ impl Drop for MemoryDiscovery {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contract::{self, Stage};
+    use super::super::contract::Stage;
     use super::*;
+    use crate::discovery::contract;
 
     struct InMemory(Medium);
 
@@ -212,7 +211,7 @@ mod tests {
         let medium = Medium::new();
         let (mut deaf, mut loud) = (medium.node(), medium.node());
         for n in 0..5000 {
-            loud.announce(&super::super::sighting::testing::advert(n, None))
+            loud.announce(&super::super::sighting::advert(n, None))
                 .await
                 .expect("memory is always there");
         }

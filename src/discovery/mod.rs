@@ -1,5 +1,3 @@
-//! Layer: Doors.
-//!
 //! How nodes find each other.
 //!
 //! A node announces an [`Advert`], and every other node gets a [`Sighting`] of it. A sighting is a
@@ -8,30 +6,32 @@
 //! earlier run take the same route, so a network without multicast loses hints, but the cluster
 //! still forms.
 
-mod address;
 mod candidate;
+#[cfg(test)]
+mod contract;
+mod dial_outcome;
 mod fixed;
 mod mdns;
 mod memory;
+mod origin;
 mod paths;
 mod rate;
 mod report;
 mod roster;
 mod sighting;
 
-#[cfg(test)]
-mod contract;
-
-pub use address::{AddressPolicy, Subnet};
+use async_trait::async_trait;
+pub use dial_outcome::DialOutcome;
 pub use fixed::FixedPeer;
 pub use mdns::{MdnsDiscovery, MdnsScope};
 pub use memory::Medium;
+pub use origin::Origin;
 pub use paths::{Paths, Trial, is_same_place, ways};
-pub use report::{Activity, DiscoveryProblem, InterfaceReport, Skip};
-pub use roster::{DialOutcome, Limits, Origin, Roster};
+use report::DiscoveryProblem;
+pub use report::{Activity, InterfaceReport, Skip};
+pub use roster::Limits;
+pub use roster::Roster;
 pub use sighting::{Advert, Sighting};
-
-use async_trait::async_trait;
 
 /// Announces this node and finds others.
 #[async_trait]

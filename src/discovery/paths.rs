@@ -1,14 +1,11 @@
-//! Layer: Core.
-//!
 //! The alternative paths to a member, and when each should be tried.
 //!
 //! The address that answers first need not have the fastest path. So each path is tried once, again
 //! when the network of this machine or the member's known addresses have changed, and repeatedly
 //! with a back-off while it fails.
 
-use super::address::Subnet;
 use crate::identity::NodeId;
-use crate::topology::{Interface, InterfaceKind};
+use crate::os::{Interface, InterfaceKind, Subnet};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -144,7 +141,7 @@ const DISTURBED_MS: u64 = 1_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::InterfaceAddress;
+    use crate::os::InterfaceAddress;
 
     const NODE: NodeId = NodeId([1; 32]);
 

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The limit on dials to unverified addresses.
 
 /// A token bucket on the caller's clock.

@@ -1,5 +1,3 @@
-//! Layer: Words.
-//!
 //! The activity of discovery on each interface, which explains why no peer is seen.
 
 use std::fmt;

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The candidate addresses of other nodes, and which of them are worth a dial now.
 //!
 //! Every entry is unverified until a handshake, so everything is bounded: the table, the share of
@@ -7,11 +5,16 @@
 //! Several adverts, addresses and origins may belong to one peer; its boot joins them, and while it
 //! has a link none of its addresses is dialled.
 
-use super::address::{AddressPolicy, is_dialable};
+#[cfg(test)]
+mod tests;
+
 use super::candidate::Candidate;
+use super::dial_outcome::DialOutcome;
+use super::origin::Origin;
 use super::rate::DialRate;
 use super::sighting::{Advert, Sighting, Tag};
 use crate::identity::{Boot, MemberId};
+use crate::os::{AddressPolicy, is_dialable};
 use crate::wire::PROTOCOL_VERSION;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -36,8 +39,8 @@ pub struct Limits {
     pub dial_burst: u32,
     /// Most dials in flight to unverified addresses; as many as in a burst.
     pub dialing: usize,
-    /// Most dials in flight to verified, stored and fixed addresses: a fixed peer without a port is 16
-    /// addresses.
+    /// Most dials in flight to verified, stored and fixed addresses: a fixed peer without a port is
+    /// 16 addresses.
     pub dialing_trusted: usize,
 }
 
@@ -57,20 +60,6 @@ impl Default for Limits {
     }
 }
 
-/// The origin of an address, apart from adverts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
-    /// Configured by the user: never forgotten, and exempt from the address policy and the rate.
-    Fixed,
-    /// Reported by a member.
-    Gossip,
-    /// Verified and stored by an earlier run: exempt from the rate, because after a restart of all
-    /// nodes its addresses may be out of date and would use up the burst.
-    Cache,
-    /// Verified by a handshake in this run.
-    Remembered,
-}
-
 /// One dial to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dial {
@@ -78,24 +67,6 @@ pub struct Dial {
     pub to: SocketAddr,
     /// The boot that advertises it, if there is exactly one.
     pub expected: Option<Boot>,
-}
-
-/// The outcome of a dial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DialOutcome {
-    /// No connection, or no completed handshake.
-    Failed,
-    /// This member answered, and the address is its own; its link is up.
-    Authenticated(MemberId),
-    /// This member answered, and sees other addresses: something on the way forwards its
-    /// connections. Its link is up.
-    Unproven(MemberId),
-    /// This node itself answered, as its key shows.
-    Myself,
-    /// It speaks this other protocol version.
-    OtherVersion(u8),
-    /// It holds another cluster key.
-    OtherNamespace,
 }
 
 /// One entry of the table, for tests.
@@ -621,7 +592,3 @@ fn remove_oldest(
         .clone();
     table.remove(&oldest)
 }
-
-#[cfg(test)]
-#[path = "roster_tests.rs"]
-mod tests;

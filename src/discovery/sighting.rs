@@ -1,13 +1,13 @@
-//! Layer: Words.
-//!
 //! The announcement of a node, and the sightings of it by other nodes.
 //!
 //! An advert is only a hint. Any node on the network can forge one, so it may cause a dial, never a
 //! decision. It contains no name of a person, host or namespace. The only value derived from a
 //! secret is [`Advert::tag`], which looks random without the cluster key.
 
-use crate::identity::Boot;
-use crate::pairing::Selector;
+#[cfg(test)]
+pub(crate) use testing::advert;
+
+use crate::identity::{Boot, Selector};
 use crate::wire::{Malformed, PROTOCOL_VERSION};
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use std::net::SocketAddr;

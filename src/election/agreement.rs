@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The safety rules of Views: a three-step view change with durable ballots, after Paxos (Lamport
 //! 1998) and virtual synchrony (Birman and Joseph 1987). No rule depends on time.
 //!
@@ -12,22 +10,20 @@ mod durable;
 #[cfg(test)]
 mod inspection;
 mod proposal;
+mod surroundings;
 
-pub use durable::Durable;
-
-use super::Applicant;
-use super::message::{Accepted, Message, Promise};
+use super::applicant::Applicant;
 use super::standing;
-use crate::collective::Closing;
-use crate::defect::{Defect, Seeded};
-use crate::engine::{EngineKind, Engines};
 use crate::identity::MemberId;
-use crate::partition::Partition;
-use crate::topology::Arrangement;
-use crate::view::{Ballot, History, LaneSet, Rank, View, ViewDigest, ViewId};
+use crate::protocol::{
+    Accepted, Ballot, Closing, Defect, EngineKind, History, LaneSet, Message, Partition, Promise,
+    Rank, Seeded, View, ViewDigest, ViewId,
+};
+pub use durable::Durable;
 use proposal::Proposal;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+pub(crate) use surroundings::Surroundings;
 
 /// The largest rise of the highest round seen with one message: too little for a member to exhaust
 /// the rounds. A node that has missed more rounds learns them in steps, one with each message.
@@ -59,7 +55,7 @@ pub enum Decides {
 
 /// An input of the agreement rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// A message from this member, or from this node itself. Messages that are not about ballots
     /// are ignored.
     Message(MemberId, Message),
@@ -69,20 +65,9 @@ pub(super) enum Event {
     Persisted(u64),
 }
 
-/// Callbacks from the agreement rules to the rest of the node.
-pub(super) trait Surroundings {
-    /// Freezes the operations of this View, the installed one, and reports them; later calls return
-    /// the same report. Empty until the View's installation has been carried out.
-    fn freeze(&mut self, view: ViewDigest) -> Closing;
-    /// Arranges the next View of these members: rank order, engine, plan, and pairs without a
-    /// direct link.
-    fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>)
-    -> Arrangement;
-}
-
 /// The agreement rules of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Agreement {
+pub(crate) struct Agreement {
     me: MemberId,
     applicant: Applicant,
     partition: Partition,
@@ -96,8 +81,8 @@ pub(super) struct Agreement {
     closing: Option<Closing>,
     /// Lanes in which programs sync, as this member has seen in all its Views.
     stateful: LaneSet,
-    /// Since this member came into a View without the common history, and until it has synced all of
-    /// these lanes: those that it has.
+    /// Since this member came into a View without the common history, and until it has synced all
+    /// of these lanes: those that it has.
     catching_up: Option<LaneSet>,
     /// Set when open operations of the installed View ended here as indeterminate: the ballot
     /// promised at that time. Views of ballots up to it may rely on results that this member has
@@ -115,7 +100,7 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
-    pub(super) fn new(applicant: Applicant, durable: Durable) -> Agreement {
+    pub(crate) fn new(applicant: Applicant, durable: Durable) -> Agreement {
         Agreement {
             me: applicant.id,
             applicant,
@@ -139,14 +124,14 @@ impl Agreement {
 
     /// The same rules with one seeded defect.
     #[cfg(test)]
-    pub(super) fn with(mut self, seeded: Seeded) -> Agreement {
+    pub(crate) fn with(mut self, seeded: Seeded) -> Agreement {
         self.seeded = seeded;
         self
     }
 
     /// One step. Effects must be carried out in order; messages to this node itself are fed back as
     /// events.
-    pub(super) fn step(&mut self, event: Event, around: &mut dyn Surroundings) -> Vec<Effect> {
+    pub(crate) fn step(&mut self, event: Event, around: &mut dyn Surroundings) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
             Event::Message(from, message) => self.on_message(from, message, around, &mut effects),
@@ -193,15 +178,15 @@ impl Agreement {
         self.seeded.has(defect)
     }
 
-    pub(super) fn installed(&self) -> Option<&Arc<View>> {
+    pub(crate) fn installed(&self) -> Option<&Arc<View>> {
         self.installed.as_ref()
     }
 
-    pub(super) fn installed_id(&self) -> Option<ViewId> {
+    pub(crate) fn installed_id(&self) -> Option<ViewId> {
         self.installed_id
     }
 
-    pub(super) fn is_frozen(&self) -> bool {
+    pub(crate) fn is_frozen(&self) -> bool {
         self.closing.is_some()
     }
 
@@ -211,7 +196,7 @@ impl Agreement {
     }
 
     /// The members of the running proposal, and those that have not answered its current phase.
-    pub(super) fn proposal(&self) -> Option<(&BTreeSet<MemberId>, BTreeSet<MemberId>)> {
+    pub(crate) fn proposal(&self) -> Option<(&BTreeSet<MemberId>, BTreeSet<MemberId>)> {
         let proposal = self.proposal.as_ref()?;
         let answered = |m: &&MemberId| match proposal.view {
             None => !proposal.promises.contains_key(m),
@@ -222,13 +207,13 @@ impl Agreement {
 
     /// The Views that a data link may belong to: the installed one unless frozen, and an accepted
     /// one until a higher ballot is promised.
-    pub(super) fn open_views(&self) -> impl Iterator<Item = &Arc<View>> {
+    pub(crate) fn open_views(&self) -> impl Iterator<Item = &Arc<View>> {
         let installed = self.installed.iter().filter(|_| self.closing.is_none());
         installed.chain(self.accepted_here.iter().filter(|v| self.durable.promised == v.ballot))
     }
 
     /// Starts a ballot for these members; this node must be one of them.
-    pub(super) fn propose(&mut self, members: BTreeSet<MemberId>, effects: &mut Vec<Effect>) {
+    pub(crate) fn propose(&mut self, members: BTreeSet<MemberId>, effects: &mut Vec<Effect>) {
         if !self.partition.admits(members.iter().copied()) {
             return;
         }
@@ -253,7 +238,7 @@ impl Agreement {
 
     /// Ends the open operations of the installed View as indeterminate here. Later promises still
     /// report what this member holds, but it shares its history with nobody any more.
-    pub(super) fn cut_off(&mut self, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
+    pub(crate) fn cut_off(&mut self, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
         self.freeze(around);
         self.cut_off = Some(self.durable.promised);
         // A waiting acceptance must not leave: with it the others, and this node, could install a
@@ -266,7 +251,7 @@ impl Agreement {
     }
 
     /// Gives up the running proposal. Promises stay binding.
-    pub(super) fn withdraw(&mut self) {
+    pub(crate) fn withdraw(&mut self) {
         self.proposal = None;
     }
 

@@ -1,9 +1,7 @@
-//! Layer: Words.
-//!
 //! The properties a node brings into a View.
 
-use crate::engine::Engines;
 use crate::identity::{MemberId, Name};
+use crate::protocol::Engines;
 
 /// A node that wants to be a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,9 +1,7 @@
-//! Layer: Core.
-//!
 //! Timeouts of an election, and the rule for Views it may make.
 
 use super::detector::Limits;
-use crate::partition::Partition;
+use crate::protocol::Partition;
 
 /// Timeouts of an election, in milliseconds, and the rule for Views.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! Failure detector: adaptive silence limits after Chen, Toueg and Aguilera (2002), with
 //! Lifeguard's rule (Dadgar, Phillips and Currey 2018) that a node which is itself late waits
 //! longer for others.

@@ -1,20 +1,16 @@
-//! Layer: Core.
-//!
 //! Votes that differ, from the ledgers through the promises to the end of the operation: honest
 //! members that go on together never contradict each other, whatever a third member says to whom or
 //! proposes.
 
-use super::message::{Accepted, Promise};
 use super::standing;
-use crate::collective::{
-    AbortCause, AbortReason, Call, Closing, CodecId, DType, Kind, Ledger, LedgerEffect, Listed,
-    Mode, OpBody, Outcome, ReduceOp, Status, Vote,
-};
-use crate::defect::Seeded;
-use crate::engine::Engines;
+use crate::collective::{Ledger, LedgerEffect};
 use crate::identity::{MemberId, Name};
-use crate::view::testing::{member_id, view_of};
-use crate::view::{Ballot, CommittedOp, DisputedOp, Lane, OpId, Rank, View, ViewId};
+use crate::memory::DType;
+use crate::protocol::{
+    AbortCause, AbortReason, Accepted, Ballot, Call, Closing, CodecId, CommittedOp, DisputedOp,
+    Engines, Kind, Lane, Listed, Mode, OpBody, OpId, Outcome, Promise, Rank, ReduceOp, Seeded,
+    Status, View, ViewId, Vote, member_id, view_of,
+};
 use std::collections::BTreeMap;
 
 const SUM: Call = Call {

@@ -1,24 +1,22 @@
-//! Layer: Core.
-//!
 //! Views that run elsewhere, as a node knows them from the reports of its peers, and whether a View
 //! would begin a second history beside one of them. When a report counts is a matter of time and of
-//! links, which [`Election`](super::Election) knows.
+//! links, which [`Election`](super::machine::Election) knows.
 
 use crate::identity::MemberId;
-use crate::view::ViewId;
+use crate::protocol::ViewId;
 use std::collections::BTreeSet;
 
 /// The report of a peer that answers and has a View, other than this node's own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Report {
-    pub(super) from: MemberId,
-    pub(super) view: ViewId,
+pub(crate) struct Report {
+    pub(crate) from: MemberId,
+    pub(crate) view: ViewId,
     /// A single report is believed: it is fresh, and this node does not keep its sender out.
-    pub(super) is_believed: bool,
+    pub(crate) is_believed: bool,
     /// Its sender keeps this node out of new Views.
-    pub(super) keeps_out: bool,
+    pub(crate) keeps_out: bool,
     /// Its sender was in this node's View, and is in a later one without this node.
-    pub(super) has_gone_on: bool,
+    pub(crate) has_gone_on: bool,
 }
 
 /// The running Views that a node has to join before it makes one with others:
@@ -27,7 +25,7 @@ pub(super) struct Report {
 /// | --- | --- |
 /// | has a View | those to which members of its View have gone on |
 /// | has none | the newest, of those that do not keep it out if there are any |
-pub(super) fn to_join(has_view: bool, reports: &[Report]) -> BTreeSet<ViewId> {
+pub(crate) fn to_join(has_view: bool, reports: &[Report]) -> BTreeSet<ViewId> {
     let running = || reports.iter().filter(|r| r.is_believed || reporters(reports, r.view) > 1);
     if has_view {
         return running().filter(|r| r.has_gone_on).map(|r| r.view).collect();
@@ -42,7 +40,7 @@ pub(super) fn reporters(reports: &[Report], view: ViewId) -> usize {
 }
 
 /// Whether one of these members is in one of these Views, as far as a node knows.
-pub(super) fn joins_one(
+pub(crate) fn joins_one(
     members: &BTreeSet<MemberId>,
     views: &BTreeSet<ViewId>,
     view_of: impl Fn(MemberId) -> Option<ViewId>,

@@ -1,11 +1,10 @@
-//! Layer: Core.
-//!
 //! The liveness part of an election: failure detection, the reasons for a change of the View,
 //! proposer scheduling and retries.
 //!
 //! Nothing here can make a View unsafe; it only decides when [`Agreement`] is asked to act.
 
 mod beside;
+mod contests;
 #[cfg(test)]
 mod drain_tests;
 mod fabric;
@@ -14,6 +13,7 @@ mod fabric_tests;
 mod losses;
 #[cfg(test)]
 mod losses_tests;
+mod peer;
 mod peers;
 mod pursuit;
 #[cfg(test)]
@@ -21,22 +21,22 @@ mod stranded_tests;
 mod twins;
 mod waking;
 
-use super::agreement::{Agreement, Effect, Event, Surroundings};
-use super::message::{Message, REACH_MAX};
+use super::agreement::{Agreement, Durable, Effect, Event, Surroundings};
+use super::applicant::Applicant;
+use super::config::ElectionConfig;
 use super::notice::{NOTICES_MAX, Notice};
 use super::quarantine::Quarantine;
-use super::{Applicant, Durable, ElectionConfig};
-use crate::collective::Closing;
-use crate::engine::{EngineChoice, Engines};
-use crate::events::Loss;
 use crate::identity::MemberId;
+use crate::protocol::{
+    Ballot, Closing, EngineChoice, Engines, Message, REACH_MAX, View, ViewDigest,
+};
+use crate::report::Loss;
 use crate::topology::{Arrangement, LinkMap, arrange};
-use crate::view::{Ballot, View, ViewDigest};
-use peers::{Link, Peer};
+use contests::Twins;
+use peer::{Link, Peer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 pub use twins::PROBE;
-use twins::Twins;
 
 /// An input of the state machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -218,7 +218,7 @@ impl Election {
 
     /// The same election with one rule broken.
     #[cfg(test)]
-    pub(super) fn with(self, seeded: crate::defect::Seeded) -> Election {
+    pub(crate) fn with(self, seeded: crate::protocol::Seeded) -> Election {
         Election { agreement: self.agreement.with(seeded), ..self }
     }
 

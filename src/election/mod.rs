@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! Membership agreement: how a group agrees on the next View. The View fixes the members, their
 //! rank order and the outcome of the operations that were open in the View before.
 //!
@@ -12,29 +10,24 @@ mod agreement;
 mod applicant;
 mod config;
 mod detector;
+#[cfg(test)]
+mod disputes_tests;
 mod elsewhere;
 mod machine;
-mod message;
 mod notice;
 mod quarantine;
 mod standing;
 
 #[cfg(test)]
-mod claims;
+pub(crate) use agreement::Agreement;
 #[cfg(test)]
-mod disputes_tests;
+pub(crate) use agreement::Event;
 #[cfg(test)]
-mod model;
-#[cfg(test)]
-mod scripts;
-#[cfg(test)]
-mod simulation;
-
+pub(crate) use agreement::Surroundings;
 pub use agreement::{Decides, Durable, Effect};
 pub use applicant::Applicant;
 pub use config::{Alone, ElectionConfig};
-pub use machine::{Election, Input, Operations, PROBE};
 #[cfg(test)]
-pub use message::Heartbeat;
-pub use message::{Message, PeerAddress};
+pub(crate) use elsewhere::{Report, joins_one, to_join};
+pub use machine::{Election, Input, Operations, PROBE};
 pub use notice::Notice;

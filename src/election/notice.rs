@@ -1,9 +1,7 @@
-//! Layer: Core.
-//!
 //! Notifications of an election. They are for the user and ask for no action, unlike `Effect`.
 
-use crate::events::Loss;
 use crate::identity::{MemberId, NodeId};
+use crate::report::Loss;
 
 /// A change worth reporting.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,9 @@
-//! Layer: Core.
-//!
 //! Quarantine of nodes that are lost repeatedly. Every loss costs the group a View, so such a node
 //! is excluded for a while, each time for longer. So is a node that withholds a vote or breaks the
 //! protocol again and again: as long as it has a place, calls may wait for it.
 
 use crate::identity::NodeId;
-use crate::status::KeptOut;
+use crate::report::KeptOut;
 use std::collections::{BTreeMap, VecDeque};
 
 /// This many losses within [`WINDOW_MS`] lead to quarantine.

@@ -1,15 +1,10 @@
-//! Layer: Core.
-//!
 //! Phase-1 merge: derives from the promises the value to propose, which is the newest installed
 //! View, the outcome of its operations, and the members that share its history.
 
-use super::message::{Accepted, Promise};
-use crate::collective::{Closing, Listed, Status};
-use crate::defect::{Defect, Seeded};
 use crate::identity::MemberId;
-use crate::view::{
-    CommittedOp, DisputedOp, History, LaneSet, MEMBERS_MAX, OPS_DECIDED_MAX, OpId, OpSet, Rank,
-    ViewId,
+use crate::protocol::{
+    Accepted, Closing, CommittedOp, Defect, DisputedOp, History, LaneSet, Listed, MEMBERS_MAX,
+    OPS_DECIDED_MAX, OpId, OpSet, Promise, Rank, Seeded, Status, ViewId,
 };
 use crate::wire::{Encode, put_option};
 use sha2::{Digest, Sha256};
@@ -65,7 +60,7 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> St
 }
 
 /// Whether a member came into its View without the common history and has not synced all of these
-/// lanes, see [`LaneStates`](crate::collective::LaneStates).
+/// lanes, see [`LaneStates`](crate::protocol::LaneStates).
 pub(super) fn lacks_a_state(
     promise: &Promise,
     committed: &[CommittedOp],
@@ -367,11 +362,8 @@ fn winner(effective: &BTreeMap<MemberId, Option<History>>, seeded: Seeded) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::LaneStates;
-    use crate::engine::Engines;
     use crate::identity::Name;
-    use crate::view::testing::{member_id, view_of};
-    use crate::view::{Ballot, Lane, View};
+    use crate::protocol::{Ballot, Engines, Lane, LaneStates, View, member_id, view_of};
 
     const OP: OpId = OpId { lane: Lane::MAIN, number: 0 };
 

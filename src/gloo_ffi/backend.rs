@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! The Gloo engine in one View: its operations, its threads, and its end.
 //!
 //! Each operation runs on a thread of its own: an idle one, or else a new one. It begins before
@@ -10,18 +8,15 @@
 use super::collective::Part;
 use super::context::{Context, Failure, version};
 use super::exception::{Exception, ExceptionKind};
+use super::p2p::Endpoint;
 use super::rails::Rails;
 use super::task::Task;
 use super::turnout::Turnout;
-use crate::collective::p2p::Endpoint;
-use crate::collective::threads::Threads;
-use crate::collective::{
-    Backend, Board, Done, Engine, EngineFault, Finished, Input, Job, Pool, Staging, Traffic,
-};
-use crate::engine::EngineKind;
+use crate::collective::{Backend, Board, Done, Engine, Finished, Input, Job, Threads, Traffic};
 use crate::link::DataLink;
+use crate::memory::{Pool, Staging};
+use crate::protocol::{EngineFault, EngineKind, OPS_IN_FLIGHT_MAX, OpId, Rank, View};
 use crate::trace;
-use crate::view::{OPS_IN_FLIGHT_MAX, OpId, Rank, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! The bridge between Rust and C++: all functions that one calls in the other.
 //!
 //! Callbacks return a `Result`, whose error becomes a C++ exception. They catch their own panics,

@@ -1,24 +1,16 @@
-//! Layer: Shells.
-//!
 //! Runs a task with Gloo's collectives.
 
-use super::context::{Context, Failure};
+use super::context::{Context, Failure, UNFIT};
 use super::overlay::Overlay;
+use super::p2p::Landed;
 use super::rails::Rails;
 use super::tally::Tally;
 use super::task::{Algorithm, Reduction, Task};
-use crate::collective::p2p::Landed;
-use crate::collective::{
-    Block, EngineFault, Finished, Misfit, OutOfMemory, Pool, Staging, finish, fold, fold_pair,
-};
-use crate::copying::copy;
-use crate::topology::{gloo_ring_chunk, ring_segment};
-use crate::view::{OpId, Rank};
+use crate::collective::{Finished, Misfit, finish, fold, fold_pair};
+use crate::memory::{Block, OutOfMemory, Pool, Staging, copy};
+use crate::protocol::{OpId, Rank, gloo_ring_chunk, ring_segment};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Lengths that contradict each other although they were checked: a bug.
-pub(super) const UNFIT: Failure = Failure::Links(EngineFault::Unfit);
 
 impl From<Misfit> for Failure {
     fn from(_: Misfit) -> Failure {

@@ -1,20 +1,18 @@
-//! Layer: Shells.
-//!
 //! A safe wrapper of a Gloo context: each collective borrows its memory, and holds no reference to
 //! it after it returns.
 
 #![allow(unsafe_code, reason = "Gloo takes pointers")]
 
-use super::bridge::ffi;
 use super::exception::Exception;
 use super::folding::{Fold, Last};
 use super::noticeboard::Noticeboard;
 use super::overlay::Overlay;
+use super::p2p::{Endpoint, Landed};
 use super::task::{Algorithm, Reduction};
 use super::wire::{Output, PATIENCE, Wire, during};
-use crate::collective::p2p::{Endpoint, Landed};
-use crate::collective::{Board, EngineFault};
-use crate::view::{OpId, Rank};
+use crate::collective::Board;
+use crate::gloo_ffi::bridge::ffi;
+use crate::protocol::{EngineFault, OpId, Rank};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -244,3 +242,6 @@ impl Context {
         })
     }
 }
+
+/// Lengths that contradict each other although they were checked: a bug.
+pub(super) const UNFIT: Failure = Failure::Links(EngineFault::Unfit);

@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! An all-reduce of elements that are sent encoded, on Gloo's exchange of parts (all-to-all-v).
 //!
 //! Each member folds one shard: it decodes the contributions, and encodes the sum. All members,
@@ -9,16 +7,14 @@
 //! to one piece are exchanged, the sums of another are distributed. The cuts are between codec
 //! blocks, so they do not affect the result.
 
-use super::collective::{Part, UNFIT, finished};
-use super::context::{Context, Failure};
+use super::collective::{Part, finished};
+use super::context::{Context, Failure, UNFIT};
 use super::tally::Tally;
 use super::task::Reduction;
-use crate::collective::{
-    Block, Canvas, CodecId, Finished, Pool, bytes_of, bytes_of_mut, elements_of_mut, finish, fold,
-};
+use crate::collective::{Finished, finish, fold};
 use crate::compression::{Codec, codec, codec_of_sums, in_whole_blocks};
-use crate::topology::ring_segment;
-use crate::view::OpId;
+use crate::memory::{Block, Canvas, Pool, bytes_of, bytes_of_mut, elements_of_mut};
+use crate::protocol::{CodecId, OpId, ring_segment};
 use std::ops::Range;
 use std::sync::Arc;
 

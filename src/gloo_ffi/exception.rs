@@ -1,8 +1,7 @@
-//! Layer: Doors.
-//!
 //! C++ exceptions thrown by Gloo, and the errors of callbacks that become such exceptions.
 
-use crate::collective::{BoardFault, EngineFault};
+use crate::collective::BoardFault;
+use crate::protocol::EngineFault;
 use std::fmt;
 
 /// A C++ exception. The text is for the log; C++ provides nothing else.

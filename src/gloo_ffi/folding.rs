@@ -1,12 +1,10 @@
-//! Layer: Shells.
-//!
 //! The reduce function for Gloo: the fold that all engines share.
 
 use super::exception::Thrown;
 use super::overlay::{Overlay, Source};
+use super::p2p::Landed;
 use super::task::Reduction;
 use super::wire::guarded;
-use crate::collective::p2p::Landed;
 use crate::collective::{DIGEST_BLOCK_BYTES, Misfit, finish, fold, fold_pair};
 use std::cell::Cell;
 use std::ops::Range;

@@ -1,14 +1,12 @@
-//! Layer: Shells.
-//!
 //! The Gloo engine: Gloo's collectives over potluck's own data links. It contains all of the
 //! project's C++.
 //!
 //! # Semantics
 //! Gloo decides which message is sent when; everything else calls back into Rust. Its transport
-//! interface leads to [`p2p`](crate::collective::p2p), its store to the View's
+//! interface leads to [`p2p`], its store to the View's
 //! [`Board`](crate::collective::Board), its reduce function to the
 //! [`fold`](crate::collective::fold()) that all engines share. Results are bit for bit those of
-//! [`reference`](crate::collective::reference()) in Gloo's order of folding.
+//! [`reference_sum`](crate::reference_sum) in Gloo's order of folding.
 //!
 //! # Order
 //! Messages name their operation, so operations neither mix nor wait for each other. An operation
@@ -41,17 +39,24 @@ mod exception;
 #[cfg(feature = "gloo")]
 mod folding;
 #[cfg(feature = "gloo")]
+mod fork;
+#[cfg(feature = "gloo")]
 mod noticeboard;
 #[cfg(feature = "gloo")]
 mod overlay;
+#[cfg(any(feature = "gloo", test, fuzzing))]
+mod p2p;
 #[cfg(feature = "gloo")]
 mod pair;
 #[cfg(feature = "gloo")]
 mod rails;
+#[cfg(any(feature = "gloo", test))]
 mod tally;
+#[cfg(any(feature = "gloo", test))]
 mod task;
 #[cfg(all(test, feature = "gloo"))]
 mod tests;
+#[cfg(any(feature = "gloo", test))]
 mod turnout;
 #[cfg(feature = "gloo")]
 mod wire;
@@ -60,5 +65,7 @@ mod wire;
 pub use backend::GlooEngine;
 #[cfg(feature = "gloo")]
 pub use context::version;
+#[cfg(any(test, fuzzing))]
+pub use p2p::{EAGER_OP_BYTES, Endpoint, Owned, PIECE, SLOTS_MAX};
 #[cfg(feature = "gloo")]
 pub use pair::GlooOrNative;

@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! The callbacks of Gloo's rendezvous store, which lead to the View's board.
 
 use super::exception::Thrown;

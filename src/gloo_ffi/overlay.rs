@@ -1,12 +1,10 @@
-//! Layer: Core.
-//!
 //! A buffer that starts with the contents of another one without a copy.
 //!
 //! Gloo's all-reduce works in place: its buffer holds the contribution first and the result at the
 //! end. Here, reads of bytes that are not written yet go to the caller's input instead, so no byte
 //! is copied only to be overwritten.
 
-use crate::collective::Block;
+use crate::memory::Block;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -78,7 +76,7 @@ impl Overlay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::Pool;
+    use crate::memory::Pool;
     use proptest::prelude::*;
 
     #[test]

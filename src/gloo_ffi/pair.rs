@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! Gloo and the native engine in one View, over the same links: the plan of an operation selects
 //! the engine.
 //!
@@ -7,13 +5,12 @@
 //! credits, cancellations and retirements go to both engines. The phase in the header tells their
 //! frames apart: Gloo exchanges messages, the native engine chunks.
 
-use super::GlooEngine;
-use crate::collective::{
-    Backend, Board, Enclosed, Engine, Input, Job, NativeEngine, Pool, Traffic,
-};
-use crate::engine::EngineKind;
-use crate::link::{DataHeader, DataLink, Phase, fork};
-use crate::view::{OpId, Rank, View};
+use super::backend::GlooEngine;
+use super::fork::fork;
+use crate::collective::{Backend, Board, Engine, Input, Job, NativeEngine, Traffic};
+use crate::link::{DataHeader, DataLink, Phase};
+use crate::memory::Pool;
+use crate::protocol::{Enclosed, EngineKind, OpId, Rank, View};
 use std::sync::Arc;
 
 /// Opens Gloo, and also the native engine if plans of the View may use it.

@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! The threads of a View that help with large calls: each call is cut into *rails*, which may run
 //! at once.
 //!
@@ -8,9 +6,8 @@
 //! calls wait for. Every member takes the rails of a call in the same order, so the lowest one that
 //! is not over runs on all of them.
 
-use super::collective::UNFIT;
-use super::context::Failure;
-use crate::collective::threads::Threads;
+use super::context::{Failure, UNFIT};
+use crate::collective::Threads;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};

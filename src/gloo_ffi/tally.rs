@@ -1,9 +1,8 @@
-//! Layer: Core.
-//!
 //! The digest of a result that arrives in pieces, on several threads. Each whole digest block is
 //! hashed while it is in the cache, the other blocks at the end.
 
-use crate::collective::{Block, Digest, OutOfMemory};
+use crate::collective::Digest;
+use crate::memory::{Block, OutOfMemory};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A digest in progress. Clones share it.
@@ -58,7 +57,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::{Pool, Staging};
+    use crate::memory::{Pool, Staging};
 
     fn tally(len: usize) -> Tally {
         Tally::new(len).expect("there is memory")

@@ -1,10 +1,8 @@
-//! Layer: Core.
-//!
 //! Translates a call into Gloo's terms, and checks it completely before it begins.
 
-use crate::collective::{Call, CodecId, DType, Kind, ReduceOp, Unfit};
-use crate::topology::{Plan, Schedule};
-use crate::view::Rank;
+use crate::collective::Unfit;
+use crate::memory::DType;
+use crate::protocol::{Call, CodecId, Kind, Plan, Rank, ReduceOp, Schedule};
 
 /// A call in Gloo's terms. Lengths are in bytes and fit an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,8 +223,7 @@ fn bytes_of(count: u64, dtype: DType) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::Mode;
-    use crate::topology::{AutoCodecs, PlanClass};
+    use crate::protocol::{AutoCodecs, Mode, PlanClass};
 
     fn plan(schedule: Schedule) -> Plan {
         let classes = vec![PlanClass {

@@ -1,12 +1,10 @@
-//! Layer: Core.
-//!
 //! Tracks which ranks have started which operation with the same call.
 //!
 //! Until all have, the waits of an operation have no timeout, and a message from a rank that has
 //! not announced its call may belong to another call.
 
-use crate::collective::retired::Retired;
-use crate::view::{OpId, Rank};
+use crate::collective::Retired;
+use crate::protocol::{OpId, Rank};
 use std::collections::BTreeMap;
 
 /// The ranks that have started each operation.
@@ -74,7 +72,7 @@ impl Turnout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Lane;
+    use crate::protocol::Lane;
 
     fn op(number: u64) -> OpId {
         OpId { lane: Lane(number % 3), number }

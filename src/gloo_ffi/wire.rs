@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! The callbacks of Gloo's transport: memory that is sent from and received into, over the message
 //! layer.
 //!
@@ -8,9 +6,8 @@
 
 use super::exception::Thrown;
 use super::overlay::{Overlay, Source};
-use crate::collective::EngineFault;
-use crate::collective::p2p::{Endpoint, Landed, Region};
-use crate::view::{OpId, Rank};
+use super::p2p::{Endpoint, Landed, Region};
+use crate::protocol::{EngineFault, OpId, Rank};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;

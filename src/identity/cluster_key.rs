@@ -1,5 +1,3 @@
-//! Layer: Words.
-//!
 //! The secret shared by all members of a cluster, and its text form for people.
 
 use std::fmt;

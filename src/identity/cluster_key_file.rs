@@ -1,14 +1,13 @@
-//! Layer: Shells.
-//!
-//! Finds the cluster key: in the environment, else in the key file of the namespace. While the key is
-//! being changed, the next one stands in the second line.
+//! Finds the cluster key: in the environment, else in the key file of the namespace. While the key
+//! is being changed, the next one stands in the second line.
 
+use super::cluster_key::{ClusterKey, KeyTextError};
+use super::cluster_keys::ClusterKeys;
 use super::home::{Home, make_private_dir};
 use super::keystore::random_seed;
-use super::{
-    ClusterKey, ClusterKeys, FileAction, IdentityProblem, Kept, KeyTextError, NamespaceName,
-    NamespaceNameError, private_file,
-};
+use super::namespace::{NamespaceName, NamespaceNameError};
+use super::private_file;
+use super::problem::{FileAction, IdentityProblem, Kept};
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -155,8 +154,8 @@ const FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
+    use super::super::node_id::assert_hides;
     use super::super::scratch::Scratch;
-    use super::super::secrecy::assert_hides;
     use super::*;
     use std::fs;
     use std::os::unix::ffi::OsStringExt;

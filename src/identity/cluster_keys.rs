@@ -1,8 +1,6 @@
-//! Layer: Words.
-//!
 //! The keys of a cluster, two of them while the key is being changed.
 
-use super::{ClusterKey, KeyTextError};
+use super::cluster_key::{ClusterKey, KeyTextError};
 use zeroize::Zeroizing;
 
 /// The key that a node shows and, while the cluster changes its key, the next one, which it accepts

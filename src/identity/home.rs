@@ -1,8 +1,8 @@
-//! Layer: Shells.
-//!
 //! The locations of potluck's files.
 
-use super::{FileAction, IdentityProblem, NamespaceName, private_file};
+use super::namespace::NamespaceName;
+use super::private_file;
+use super::problem::{FileAction, IdentityProblem};
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;

@@ -1,12 +1,10 @@
-//! Layer: Words.
-//!
 //! The text of an identity file: one line `potluck-ed25519-v1 <seed> <checksum>`, both in
 //! lower-case hexadecimal.
 //!
 //! The checksum is the first eight bytes of the SHA-256 of everything before it. It only detects
 //! damage; the file permissions protect the secret.
 
-use super::Identity;
+use super::keypair::Identity;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::fmt;

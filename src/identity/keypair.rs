@@ -1,8 +1,6 @@
-//! Layer: Words.
-//!
 //! The key pair behind a [`NodeId`].
 
-use super::NodeId;
+use super::node_id::NodeId;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use std::fmt;
 use zeroize::Zeroizing;

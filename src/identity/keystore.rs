@@ -1,18 +1,17 @@
-//! Layer: Shells.
-//!
 //! The identity of this process: read from its file or created once, and locked against other
 //! processes.
 
 use super::home::{Home, Slot, make_private_dir};
+use super::identity_file::{IdentityTextError, decode_identity, encode_identity};
+use super::keypair::Identity;
+use super::namespace::NamespaceName;
+use super::node_id::{Boot, NodeId};
+use super::private_file;
+use super::problem::{FileAction, IdentityProblem, Kept};
 use super::state_file::StateFile;
-use super::{
-    Boot, FileAction, Identity, IdentityProblem, IdentityTextError, Kept, NamespaceName, NodeId,
-    decode_identity, encode_identity, private_file,
-};
-use std::fmt;
 use std::fs::{File, TryLockError};
-use std::io;
 use std::path::Path;
+use std::{fmt, io};
 use zeroize::Zeroizing;
 
 /// An identity that no other process of this home uses while this value exists.
@@ -144,8 +143,8 @@ const FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
+    use super::super::node_id::assert_hides;
     use super::super::scratch::Scratch;
-    use super::super::secrecy::assert_hides;
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,3 @@
-//! Layer: Words.
-//!
 //! The identity of a node: an Ed25519 key pair for its whole life, a boot number for each start,
 //! and a name for people.
 //!
@@ -11,154 +9,50 @@
 //! [`cluster_key_file`] finds the cluster key, and [`state_file`] and [`peers_file`] store what the
 //! next run needs.
 
-pub mod cluster_key_file;
-pub mod home;
-pub mod keystore;
-pub mod nodes_file;
-pub mod peers_file;
-pub mod state_file;
-
 mod cluster_key;
+pub mod cluster_key_file;
 mod cluster_keys;
+pub mod home;
 mod identity_file;
 mod keypair;
+pub mod keystore;
 mod name;
 mod namespace;
+mod node_id;
+pub mod nodes_file;
+mod pairing_code;
+pub(crate) mod peers_file;
 mod private_file;
 mod problem;
 #[cfg(test)]
-pub(crate) mod scratch;
+mod scratch;
+pub(crate) mod state_file;
+mod trust;
 
 pub use cluster_key::{ClusterKey, KeyTextError};
+pub use cluster_key_file::{
+    KEY_VARIABLE, NAMESPACE_VARIABLE, Stored, create_cluster_key, find_cluster_keys,
+    namespace_name, random_cluster_key, replace_cluster_keys, store_cluster_key, store_next_key,
+    stored_cluster_keys,
+};
 pub use cluster_keys::ClusterKeys;
-pub use identity_file::{IdentityTextError, decode_identity, encode_identity};
+pub use home::{Home, Slot};
+#[cfg(any(fuzzing, test))]
+pub use identity_file::{decode_identity, encode_identity};
 pub use keypair::Identity;
+pub use keystore::{HeldIdentity, first_identity, load_or_create_identity, new_boot};
 pub use name::Name;
-pub use namespace::{Namespace, NamespaceName, NamespaceNameError};
+pub use namespace::{Namespace, NamespaceName};
+#[cfg(test)]
+pub(crate) use node_id::assert_hides;
+pub use node_id::{Boot, MemberId, NodeId, NodeIdTextError};
+#[cfg(any(fuzzing, test))]
+pub use nodes_file::decode_nodes;
+pub use nodes_file::{NODES_MAX, Nodes, NodesFile};
+pub use pairing_code::{CodeTextError, PairingCode, Selector};
+pub use peers_file::PeersFile;
 pub use problem::{FileAction, IdentityProblem, Kept};
-
-use crate::wire::{Decode, Encode, Malformed, Reader};
-use std::fmt;
-
-/// A node's public Ed25519 key. Displayed as its first eight hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub [u8; 32]);
-
-/// Random number of one process start. It distinguishes the runs (boots) of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Boot(pub u64);
-
-/// One run of one node. Views list these.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberId {
-    /// The public key, by which the node authenticates itself.
-    pub node: NodeId,
-    /// The start of the node.
-    pub boot: Boot,
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-/// The text is not a public key, which has 64 hexadecimal digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeIdTextError;
-
-impl fmt::Display for NodeIdTextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a node is named by the 64 hexadecimal digits of its public key, as `potluck identity` prints it")
-    }
-}
-
-impl std::error::Error for NodeIdTextError {}
-
-/// Parses all 64 digits of the public key.
-impl std::str::FromStr for NodeId {
-    type Err = NodeIdTextError;
-
-    fn from_str(text: &str) -> Result<NodeId, NodeIdTextError> {
-        let bytes = data_encoding::HEXLOWER_PERMISSIVE
-            .decode(text.as_bytes())
-            .map_err(|_| NodeIdTextError)?;
-        bytes.try_into().map(NodeId).map_err(|_| NodeIdTextError)
-    }
-}
-
-impl fmt::Debug for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NodeId({self})")
-    }
-}
-
-impl fmt::Display for MemberId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.node)
-    }
-}
-
-impl fmt::Debug for MemberId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:04x}", self.node, self.boot.0 & 0xffff)
-    }
-}
-
-impl Encode for NodeId {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0);
-    }
-}
-
-impl Decode for NodeId {
-    fn decode(r: &mut Reader<'_>) -> Result<NodeId, Malformed> {
-        r.array().map(NodeId)
-    }
-}
-
-impl Encode for MemberId {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.node.encode(out);
-        out.extend_from_slice(&self.boot.0.to_le_bytes());
-    }
-}
-
-impl Decode for MemberId {
-    fn decode(r: &mut Reader<'_>) -> Result<MemberId, Malformed> {
-        Ok(MemberId { node: NodeId::decode(r)?, boot: Boot(r.u64()?) })
-    }
-}
-
 #[cfg(test)]
-pub(crate) mod secrecy {
-    /// Fails if `shown` contains eight consecutive bytes of `secret`: raw, in hexadecimal, or as a
-    /// list of numbers.
-    pub(crate) fn assert_hides(shown: &str, secret: &[u8]) {
-        for window in secret.windows(8) {
-            let hex: String = window.iter().map(|byte| format!("{byte:02x}")).collect();
-            let list = format!("{window:?}");
-            let list = &list[1..list.len() - 1];
-            assert!(!shown.as_bytes().windows(8).any(|w| w == window), "shows the secret");
-            assert!(!shown.to_lowercase().contains(&hex), "shows the secret in hexadecimal");
-            assert!(!shown.contains(list), "shows the secret as numbers");
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::testing::assert_codec;
-
-    #[test]
-    fn a_member_id_survives_the_wire() {
-        assert_codec(&MemberId { node: NodeId([7; 32]), boot: Boot(0x0102_0304_0506_0708) });
-    }
-
-    #[test]
-    fn a_node_is_shown_short() {
-        let node = NodeId([0xab; 32]);
-        assert_eq!(node.to_string(), "abababab");
-    }
-}
+pub(crate) use scratch::Scratch;
+pub use state_file::StateFile;
+pub use trust::{Newcomer, OnNew, Trust};

@@ -1,5 +1,3 @@
-//! Layer: Words.
-//!
 //! The name of a node, for people.
 
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob};
@@ -8,7 +6,7 @@ use std::fmt;
 /// A node's name: 1 to 32 printable characters, by default the host name.
 ///
 /// It is sent inside the authenticated handshake and displayed in quotes beside the short
-/// [`NodeId`](super::NodeId). The peer chooses it freely, so no decision may depend on it.
+/// [`NodeId`](super::node_id::NodeId). The peer chooses it freely, so no decision may depend on it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
@@ -65,7 +63,7 @@ fn printable(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::testing::assert_codec;
+    use crate::wire::assert_codec;
 
     #[test]
     fn names_are_cut_to_what_a_terminal_can_show() {

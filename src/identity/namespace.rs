@@ -1,5 +1,3 @@
-//! Layer: Words.
-//!
 //! A [`Namespace`]: the cluster of a node, and the secrets that keep it apart from other clusters
 //! on the same network.
 //!
@@ -10,7 +8,9 @@
 //! HKDF-SHA256 (RFC 5869), so neither reveals the cluster key or the other one. The pre-shared key
 //! of an open namespace is a hash of its name, and its tag key is derived from that.
 
-use super::{Boot, ClusterKey, ClusterKeys};
+use super::cluster_key::ClusterKey;
+use super::cluster_keys::ClusterKeys;
+use super::node_id::Boot;
 use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
@@ -290,9 +290,9 @@ mod tests {
         let key = ClusterKey::from_bytes(&[0x5a; 32]);
         let namespace = Namespace::keyed(name("lab"), key.clone());
         for shown in [format!("{namespace:?} {namespace}"), format!("{:?}", Some(&key))] {
-            super::super::secrecy::assert_hides(&shown, &[0x5a; 32]);
-            super::super::secrecy::assert_hides(&shown, key.to_text().as_bytes());
-            super::super::secrecy::assert_hides(&shown, &*namespace.psk());
+            super::super::node_id::assert_hides(&shown, &[0x5a; 32]);
+            super::super::node_id::assert_hides(&shown, key.to_text().as_bytes());
+            super::super::node_id::assert_hides(&shown, &*namespace.psk());
         }
     }
 }

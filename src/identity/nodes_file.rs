@@ -1,9 +1,10 @@
-//! Layer: Shells.
-//!
 //! Lists of nodes, which people may edit: those that this machine denies, and those that it knows.
 
 use super::home::{Home, make_private_dir};
-use super::{FileAction, IdentityProblem, Kept, NamespaceName, NodeId, private_file};
+use super::namespace::NamespaceName;
+use super::node_id::NodeId;
+use super::private_file;
+use super::problem::{FileAction, IdentityProblem, Kept};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -36,8 +37,8 @@ impl NodesFile {
         &self.path
     }
 
-    /// Reads the list. A missing file is an empty one. A bad one is an error, because nobody must be
-    /// admitted by a typing error.
+    /// Reads the list. A missing file is an empty one. A bad one is an error, because nobody must
+    /// be admitted by a typing error.
     pub fn load(&self) -> Result<Nodes, IdentityProblem> {
         let Some(bytes) = private_file::read(&self.path, self.kept, FILE_BYTES_MAX)? else {
             return Ok(Nodes::new());
@@ -120,7 +121,7 @@ mod tests {
     fn the_longest_list_can_be_read() {
         let scratch = Scratch::new();
         let file = NodesFile::denied(&Home::at(scratch.path().join("home")));
-        let name = "\u{1f980}".repeat(crate::identity::Name::CHARS_MAX);
+        let name = "\u{1f980}".repeat(super::super::name::Name::CHARS_MAX);
         let node = |n: usize| {
             let mut id = [0; 32];
             id[..8].copy_from_slice(&n.to_le_bytes());
@@ -156,7 +157,7 @@ mod tests {
         let file = NodesFile::denied(&home);
         file.change(|list| list.insert(NodeId([1; 32]), String::new())).expect("stored");
         for bad in ["abc = \"a short id\"", "[", "x", &format!("{} = 7", "0".repeat(64))] {
-            private_file::replace(file.path(), bad.as_bytes()).expect("written");
+            super::super::private_file::replace(file.path(), bad.as_bytes()).expect("written");
             let path = home.denied_path();
             let problem = IdentityProblem::NotAList { path, kept: Kept::Denied };
             assert_eq!(file.load(), Err(problem), "{bad}");

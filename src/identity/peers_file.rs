@@ -1,15 +1,13 @@
-//! Layer: Shells.
-//!
 //! The addresses of the last run's peers, as a hint for the next start.
 
 use super::home::make_private_dir;
-use super::{IdentityProblem, Kept, private_file};
+use super::private_file;
+use super::problem::{IdentityProblem, Kept};
 use crate::trace;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// The addresses of the last run's peers in one namespace, as TOML: `peers =
 /// ["192.168.1.7:47474"]`.

@@ -1,15 +1,14 @@
-//! Layer: Shells.
-//!
 //! Reads and writes files that only their owner may access. Other users cannot choose the file that
 //! is read, and a crash leaves no partial file.
 
-use super::{FileAction, IdentityProblem, Kept};
+use super::problem::{FileAction, IdentityProblem, Kept};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 use zeroize::Zeroizing;
 
 /// The bytes of a file, at most `bytes_max`; `None` if it does not exist.
@@ -138,9 +137,9 @@ fn judge(path: &Path, facts: &Metadata, us: u32) -> Result<(), IdentityProblem> 
     Ok(())
 }
 
-/// Checks that no other user can replace or remove files in this directory, if it exists: it belongs
-/// to this user or to root, and so does a symbolic link that leads to it, and nobody else may write
-/// to it.
+/// Checks that no other user can replace or remove files in this directory, if it exists: it
+/// belongs to this user or to root, and so does a symbolic link that leads to it, and nobody else
+/// may write to it.
 pub(super) fn judge_directory(directory: &Path) -> Result<(), IdentityProblem> {
     let us = rustix::process::geteuid().as_raw();
     // An empty path is the working directory.

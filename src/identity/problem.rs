@@ -1,11 +1,8 @@
-//! Layer: Words.
-//!
 //! The problems with a node's files.
 
-use super::KeyTextError;
-use std::fmt;
-use std::io;
+use super::cluster_key::KeyTextError;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// Why a file of the key store cannot be used. The file is not changed: nothing is ever repaired or
 /// recreated silently.

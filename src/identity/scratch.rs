@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! A temporary directory for one test.
 
 use std::path::{Path, PathBuf};

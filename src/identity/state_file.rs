@@ -1,9 +1,8 @@
-//! Layer: Shells.
-//!
 //! The durable state of a node: opaque bytes in a file that is replaced atomically.
 
 use super::home::make_private_dir;
-use super::{IdentityProblem, Kept, private_file};
+use super::private_file;
+use super::problem::{IdentityProblem, Kept};
 use crate::wire::{Malformed, Reader};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! Control links: each message is one sealed record, prefixed with its length (`u16`,
 //! little-endian).
 //!
@@ -7,8 +5,9 @@
 //! buffer of fixed size. An error of either half is final: drop both halves, which closes the
 //! connection.
 
-use super::Stream;
-use super::session::{Opener, Sealer, Session, TAG_BYTES};
+use super::keys::TAG_BYTES;
+use super::session::{Opener, Sealer, Session};
+use super::transport::Stream;
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
@@ -143,9 +142,9 @@ const SEALED_BYTES_MAX: usize = CONTROL_BYTES_MAX + TAG_BYTES;
 
 #[cfg(test)]
 mod tests {
+    use super::super::handshake::session_pair;
+    use super::super::memory::pipe;
     use super::*;
-    use crate::link::handshake::testing::session_pair;
-    use crate::link::memory::testing::pipe;
 
     fn linked() -> ((ControlSender, ControlReceiver), (ControlSender, ControlReceiver)) {
         let (near, far) = pipe();

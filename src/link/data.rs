@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! Data links over TCP: frames on a blocking socket, with one thread per direction.
 //!
 //! While the peer's window is full, the sender blocks until the link's [`Shutdown`], or until the
@@ -11,10 +9,11 @@ use super::hello::Wire;
 use super::low_water::LowWater;
 use super::outlet::Hands;
 use super::session::Session;
-use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
+use super::transport::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
 use crate::identity::MemberId;
 use crate::trace;
-use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::io;
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -252,13 +251,13 @@ fn keep_little_unsent(_: &TcpStream) {}
 /// The behaviour that all implementations of `DataLink` share.
 #[cfg(test)]
 mod contract {
+    use super::super::handshake::{control, session_pair_of, session_pair_over};
+    use super::super::suite::Suite;
+    use super::super::transport::{PAYLOAD_BYTES_MAX, Phase};
+    use super::super::twin::data_pair;
     use super::*;
-    use crate::collective::Pool;
-    use crate::link::handshake::testing::{control, session_pair_of, session_pair_over};
-    use crate::link::suite::Suite;
-    use crate::link::twin::data_pair;
-    use crate::link::{PAYLOAD_BYTES_MAX, Phase};
-    use crate::view::{Lane, OpId};
+    use crate::memory::Pool;
+    use crate::protocol::{Lane, OpId};
     use rustix::time::{ClockId, clock_gettime};
     use std::net::TcpListener;
     use std::thread;
@@ -287,7 +286,7 @@ mod contract {
 
     fn all() -> Vec<(&'static str, (Halves, Halves))> {
         let (a, b) = data_pair();
-        let trusted = super::super::handshake::Terms { wire: Wire::Trusted, ..control() };
+        let trusted = super::super::terms::Terms { wire: Wire::Trusted, ..control() };
         vec![
             ("memory", (a.split(), b.split())),
             ("tcp, AES-256-GCM", tcp(session_pair_of(Suite::Aes256Gcm))),

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The addresses of the two ends of a connection, as one of its ends sees them.
 //!
 //! Anybody can copy an advert, announce its own address with it, and forward every byte of the
@@ -117,7 +115,7 @@ const PLACE_BYTES: usize = 16 + 2;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::testing::assert_codec;
+    use crate::wire::assert_codec;
 
     fn seen(ours: &str, theirs: &str) -> Option<Endpoints> {
         Endpoints::new(ours.parse().expect("an address"), theirs.parse().expect("an address"))

@@ -1,22 +1,19 @@
-//! Layer: Shells.
-//!
 //! Runs the handshake on a stream: reads of exact length, under one deadline for the whole
 //! handshake.
 //!
 //! Cancellation: dropping one of these futures closes the stream and leaves nothing else behind.
 
-use super::Stream;
 use super::endpoints::Endpoints;
 use super::gate::Replays;
-use super::handshake::{
-    Initiator, MESSAGE1_BYTES, MESSAGE2_BYTES, MESSAGE3_BYTES, Responder, Terms,
-};
+use super::handshake::{Initiator, MESSAGE1_BYTES, MESSAGE2_BYTES, MESSAGE3_BYTES, Responder};
 use super::local::{Local, Psk};
 use super::preamble::{DataAsk, Preamble, Purpose};
 use super::refusal::Refusal;
 use super::session::Session;
+use super::terms::Terms;
+use super::transport::Stream;
 use crate::identity::MemberId;
-use crate::view::ViewDigest;
+use crate::protocol::ViewDigest;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -182,12 +179,16 @@ async fn read_message<const N: usize>(stream: &mut Box<dyn Stream>) -> Result<[u
 
 #[cfg(test)]
 mod tests {
+    use super::super::control::into_control;
+    use super::super::data::into_data_link;
+    use super::super::endpoints::PathProof;
+    use super::super::handshake::local;
+    use super::super::hello::Wire;
+    use super::super::memory::pipe;
+    use super::super::tcp::{Bind, TcpNet};
+    use super::super::transport::{Listener, Net};
     use super::*;
-    use crate::link::handshake::testing::local;
-    use crate::link::memory::testing::pipe;
-    use crate::link::tcp::{Bind, TcpNet};
-    use crate::link::{Listener, Net, PathProof, Wire, into_control, into_data_link};
-    use crate::view::Rank;
+    use crate::protocol::Rank;
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
     type Outcome = Result<(Box<dyn Stream>, Session), Refusal>;
@@ -240,10 +241,9 @@ mod tests {
     /// The three messages of a handshake between two nodes of one cluster.
     async fn recorded() -> [Vec<u8>; 3] {
         let (a, b) = (local(1, 1, 7), local(2, 2, 7));
-        let terms = crate::link::handshake::testing::control();
+        let terms = super::super::handshake::control();
         let (initiator, first) = Initiator::start(&a, terms).expect("randomness");
-        let (_, second) =
-            crate::link::handshake::testing::respond(&b, terms, &first).expect("genuine");
+        let (_, second) = super::super::handshake::respond(&b, terms, &first).expect("genuine");
         let third = initiator.conclude(&second).expect("genuine").message3;
         [first.to_vec(), second.to_vec(), third.to_vec()]
     }
@@ -306,16 +306,16 @@ mod tests {
             assert_eq!((to_a.purpose, to_a.wire, to_b.wire), (DATA, wire, wire));
             let (_to, mut from, _) = into_data_link(near, to_b).expect("tcp").split();
             let (mut to, _from, _) = into_data_link(far, to_a).expect("tcp").split();
-            let op = crate::view::OpId { lane: crate::view::Lane::MAIN, number: 0 };
-            let header = crate::link::DataHeader {
+            let op = crate::protocol::OpId { lane: crate::protocol::Lane::MAIN, number: 0 };
+            let header = super::super::transport::DataHeader {
                 op,
                 flow: 0,
                 chunk: 0,
-                phase: crate::link::Phase::Reduce,
+                phase: super::super::transport::Phase::Reduce,
                 len: 4,
             };
             to.send(&header, b"data").expect("sent");
-            let (got, block) = from.recv(&crate::collective::Pool::new()).expect("received");
+            let (got, block) = from.recv(&crate::memory::Pool::new()).expect("received");
             assert_eq!((got, block.bytes()), (header, b"data".as_slice()));
         }
     }
@@ -352,10 +352,10 @@ mod tests {
     async fn a_stranger_hears_nothing() {
         let replays = Mutex::new(Replays::default());
         let stranger = local(1, 1, 8);
-        let terms = crate::link::handshake::testing::control();
+        let terms = super::super::handshake::control();
         let (_, wrong_key) = Initiator::start(&stranger, terms).expect("randomness");
         assert_eq!(answer_to(&wrong_key, &replays).await, (Some(Refusal::WrongKey), Vec::new()));
-        let joiner = crate::pairing::Selector::of(42).expect("below 100");
+        let joiner = crate::identity::Selector::of(42).expect("below 100");
         let pairing = [&Preamble::of_pairing(joiner)[..], &[b'A'; 33]].concat();
         assert_eq!(answer_to(&pairing, &replays).await, (Some(Refusal::NotPotluck), Vec::new()));
         let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(40);

@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! Frames of bulk data on a byte stream, sealed or in the clear.
 //!
 //! A sealed frame is a sequence of records, each prefixed with its length (`u16`, little-endian).
@@ -12,12 +10,14 @@
 //! Nothing is allocated for a frame before its header is authentic and within bounds; after that,
 //! only its block.
 
+use super::keys::TAG_BYTES;
 use super::outlet::{Hands, Outlet};
-use super::session::{Opener, RECORD_BYTES_MAX, Sealer, TAG_BYTES};
-use super::{DataHeader, DataReceiver, PAYLOAD_BYTES_MAX};
-use crate::copying::copy;
+use super::session::{Opener, RECORD_BYTES_MAX, Sealer};
+use super::transport::{DataHeader, DataReceiver, PAYLOAD_BYTES_MAX};
+use crate::memory::copy;
 use crate::wire::Malformed;
-use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::io;
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::time::{Duration, Instant};
 
 /// Payload bytes of every record but the first.
@@ -374,11 +374,11 @@ impl<B: AsRef<[u8]>> Source for io::Cursor<B> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::handshake::session_pair;
+    use super::super::transport::Phase;
     use super::*;
-    use crate::collective::Pool;
-    use crate::link::Phase;
-    use crate::link::handshake::testing::session_pair;
-    use crate::view::{Lane, OpId};
+    use crate::memory::Pool;
+    use crate::protocol::{Lane, OpId};
     use std::io::Cursor;
 
     fn header(len: usize) -> DataHeader {

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! Admission control before the handshake: bounds on the resources that strangers can make this
 //! node spend.
 //!
@@ -16,7 +14,7 @@ use std::net::IpAddr;
 pub struct Gate {
     sources: BTreeMap<Source, Record>,
     everybody: Bucket,
-    open: [usize; 2],
+    pub(crate) open: [usize; 2],
 }
 
 /// One admitted handshake. Give it back with [`Gate::release`] when the handshake has ended,
@@ -167,8 +165,8 @@ impl Replays {
 /// An address. All loopback addresses are one source.
 ///
 /// A host can choose many IPv6 addresses within its prefix, and as many IPv4 addresses of its
-/// network. The common bounds hold for all of them together. A bound for a prefix would let one host
-/// keep out all its neighbours, because a home network is one prefix.
+/// network. The common bounds hold for all of them together. A bound for a prefix would let one
+/// host keep out all its neighbours, because a home network is one prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     V4([u8; 4]),

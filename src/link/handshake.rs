@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The handshake as a state machine over byte arrays: Noise `XXpsk0_25519_AESGCM_SHA256` with an
 //! Ed25519 proof in each introduction.
 //!
@@ -18,13 +16,17 @@
 //! For a stranger two hashes. For a holder of the cluster key two key exchanges and a signature,
 //! but only once for each first message (see [`super::gate::Replays`]).
 
-use super::endpoints::Endpoints;
-use super::hello::{Binding, Hello, PROVEN_BYTES, Role, Wire};
+#[cfg(test)]
+pub(crate) use testing::{
+    control, local, respond, session_pair, session_pair_of, session_pair_over,
+};
+
+use super::hello::{Binding, Hello, PROVEN_BYTES, Role};
 use super::local::{Local, Psk, PskNumber, contributes};
 use super::preamble::{Preamble, Purpose};
 use super::refusal::Refusal;
 use super::session::Session;
-use crate::identity::MemberId;
+use super::terms::Terms;
 use snow::{Builder, HandshakeState};
 
 /// Length of the first message in bytes, without its preamble.
@@ -33,19 +35,6 @@ pub const MESSAGE1_BYTES: usize = 32 + TAG;
 pub const MESSAGE2_BYTES: usize = 32 + 32 + TAG + PROVEN_BYTES + TAG;
 /// Length of the third message in bytes.
 pub const MESSAGE3_BYTES: usize = 32 + TAG + PROVEN_BYTES + TAG;
-
-/// The requirements of one end for a handshake.
-#[derive(Clone, Copy, Debug)]
-pub struct Terms {
-    /// The purpose of the link.
-    pub purpose: Purpose,
-    /// The only acceptable peer, if it is known.
-    pub expect: Option<MemberId>,
-    /// Whether this end trusts the wire.
-    pub wire: Wire,
-    /// The addresses of the connection as this end sees them.
-    pub endpoints: Option<Endpoints>,
-}
 
 /// The initiator, waiting for the second message.
 pub struct Initiator<'a> {
@@ -111,7 +100,8 @@ impl<'a> Initiator<'a> {
     /// # Errors
     /// [`Refusal::WrongKey`] if the message is not authentic, [`Refusal::WeakPoint`], an error of
     /// the peer's introduction, [`Refusal::WrongRank`], [`Refusal::Denied`] or
-    /// [`Refusal::NotPinned`]. Then no third message exists, so a wrong peer does not learn this node's identity.
+    /// [`Refusal::NotPinned`]. Then no third message exists, so a wrong peer does not learn this
+    /// node's identity.
     pub fn conclude(mut self, message2: &[u8; MESSAGE2_BYTES]) -> Result<Conclusion, Refusal> {
         let peer = self.end.hear(message2, Role::Responder, Refusal::WrongKey)?;
         if !contributes(&message2[..32]) {
@@ -256,14 +246,17 @@ fn noise_of(
     .map_err(no_entropy)
 }
 
-const TAG: usize = super::session::TAG_BYTES;
+const TAG: usize = super::keys::TAG_BYTES;
 
 #[cfg(test)]
 pub(crate) mod testing {
+    use crate::identity::MemberId;
+    use crate::link::Wire;
+
+    use super::super::suite::Suite;
     use super::*;
-    use crate::engine::Engines;
     use crate::identity::{Boot, Identity, Name, NodeId};
-    use crate::link::suite::Suite;
+    use crate::protocol::Engines;
     use std::sync::Arc;
     use zeroize::Zeroizing;
 
@@ -284,21 +277,21 @@ pub(crate) mod testing {
         Local::new(identity, hello, Zeroizing::new([100 + n; 32]), vec![Zeroizing::new([key; 32])])
     }
 
-    pub(in crate::link) fn control() -> Terms {
+    pub(crate) fn control() -> Terms {
         Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted, endpoints: None }
     }
 
     /// The two sessions of a control link from node 1 to node 2.
-    pub(in crate::link) fn session_pair() -> (Session, Session) {
+    pub(crate) fn session_pair() -> (Session, Session) {
         session_pair_over(control())
     }
 
-    pub(in crate::link) fn session_pair_over(terms: Terms) -> (Session, Session) {
+    pub(crate) fn session_pair_over(terms: Terms) -> (Session, Session) {
         session_pair_between(&local(1, 1, 7), &local(2, 2, 7), terms)
     }
 
     /// Two sessions whose records are sealed with `suite`.
-    pub(in crate::link) fn session_pair_of(suite: Suite) -> (Session, Session) {
+    pub(crate) fn session_pair_of(suite: Suite) -> (Session, Session) {
         let (a, mut b) = (local(1, 1, 7), local(2, 2, 7));
         b.hello.suite = suite;
         session_pair_between(&a, &b, control())
@@ -314,7 +307,7 @@ pub(crate) mod testing {
         )
     }
 
-    pub(in crate::link) fn respond<'a>(
+    pub(crate) fn respond<'a>(
         local: &'a Local,
         terms: Terms,
         first: &[u8; 64],
@@ -327,9 +320,11 @@ pub(crate) mod testing {
 
 #[cfg(test)]
 mod tests {
+    use crate::link::Wire;
+
     use super::testing::{control, local, respond};
     use super::*;
-    use crate::view::{Rank, ViewDigest};
+    use crate::protocol::{Rank, ViewDigest};
     use std::collections::BTreeSet;
     use zeroize::Zeroizing;
 

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The introduction: a node's claims about itself inside the handshake, and their proof.
 //!
 //! The proof is an Ed25519 signature over the role, the handshake hash so far, the signer's X25519
@@ -9,8 +7,8 @@
 use super::endpoints::Endpoints;
 use super::refusal::Refusal;
 use super::suite::Suite;
-use crate::engine::Engines;
 use crate::identity::{Identity, MemberId, Name};
+use crate::protocol::Engines;
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use sha2::{Digest, Sha256};
 
@@ -163,7 +161,7 @@ const AES_BIT: u8 = 4;
 mod tests {
     use super::*;
     use crate::identity::{Boot, NodeId};
-    use crate::wire::testing::assert_codec;
+    use crate::wire::assert_codec;
     use std::net::SocketAddr;
 
     fn hello_of(identity: &Identity, name: &str) -> Hello {

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The record keys of a link's two directions, derived from the handshake.
 //!
 //! ```text
@@ -12,13 +10,13 @@
 //! keys that Noise itself would use are never used, so no key serves two ciphers. No secret of an
 //! earlier generation is kept.
 
-use super::session::{Broken, TAG_BYTES};
 use super::suite::Suite;
-use crate::copying::copy;
+use crate::memory::copy;
 use hkdf::Hkdf;
 use ring::aead::{Aad, LessSafeKey, Tag, UnboundKey};
 use sha2::Sha256;
 use snow::HandshakeState;
+use std::fmt;
 use zeroize::Zeroizing;
 
 /// The keys of one direction.
@@ -104,6 +102,32 @@ fn expanded(secret: &Secret, label: &[u8]) -> Secret {
     hkdf.expand(label, &mut *out).expect("32 bytes are within HKDF's limit");
     out
 }
+
+/// Length of the authentication tag that sealing appends, in bytes.
+pub const TAG_BYTES: usize = 16;
+
+/// Why a record could not be sealed or opened. The link ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The record is not authentic, or not the next one that the peer sealed.
+    Forged,
+    /// The record or the buffer for it has the wrong size.
+    Size,
+    /// The direction has used up its record numbers.
+    Exhausted,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Broken::Forged => "a record is not the one that the peer sealed; the link is closed",
+            Broken::Size => "a record has an impossible size; the link is closed",
+            Broken::Exhausted => "the link has used up its record numbers; open a new one",
+        })
+    }
+}
+
+impl std::error::Error for Broken {}
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,8 @@
-//! Layer: Core.
-//!
 //! This node's part of every handshake: its identity, its introduction and its keys.
 
-use super::handshake::Terms;
 use super::hello::{Hello, Wire};
 use super::refusal::Refusal;
+use super::terms::Terms;
 use crate::identity::{Identity, NodeId};
 use sha2::{Digest, Sha256};
 use snow::params::DHChoice;

@@ -1,12 +1,11 @@
-//! Layer: Shells.
-//!
 //! Lets a socket gather bytes before it wakes the thread that reads from it.
 //!
 //! If the wire is slower than the processor, a blocking reader is woken for every packet. The
 //! kernel can be told to wait for more bytes (`SO_RCVLOWAT`, socket(7)): fewer wake-ups, and less
 //! processor time.
 
-use std::io::{self, IoSliceMut};
+use std::io;
+use std::io::IoSliceMut;
 use std::net::TcpStream;
 
 /// The receive low-water mark of one socket, whose only reader uses it.

@@ -1,19 +1,23 @@
-//! Layer: Shells.
-//!
 //! [`Net`] without a network: hosts in one process, with cables that tests can cut.
 //!
 //! A cut is a pulled cable, not a closed connection: dials time out, and bytes sent on open
 //! connections arrive after the cut is healed. A stream between two hosts also carries the ends of
-//! an in-memory data link, so [`into_data_link`](super::into_data_link) works as it does on TCP.
+//! an in-memory data link, so [`into_data_link`](super::data::into_data_link) works as it does on
+//! TCP.
 
 #![cfg_attr(
     not(test),
     expect(dead_code, reason = "cables are cut, and ends paired by hand, in tests alone")
 )]
 
+#[cfg(test)]
+pub(crate) use testing::pipe;
+#[cfg(all(test, potluck_threads))]
+pub(crate) use testing::pipe_of;
+
 use super::tcp::DIAL_TIMEOUT;
+use super::transport::{DataLink, Listener, Net, Stream};
 use super::twin::{Cable, Passage};
-use super::{DataLink, Listener, Net, Stream};
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -334,12 +338,12 @@ pub(in crate::link) mod testing {
     use super::*;
 
     /// The two ends of a stream that belongs to no world.
-    pub(in crate::link) fn pipe() -> (Box<dyn Stream>, Box<dyn Stream>) {
+    pub(crate) fn pipe() -> (Box<dyn Stream>, Box<dyn Stream>) {
         pipe_of(STREAM_BYTES)
     }
 
     /// Like `pipe`, with so many bytes in flight per direction.
-    pub(in crate::link) fn pipe_of(bytes: usize) -> (Box<dyn Stream>, Box<dyn Stream>) {
+    pub(crate) fn pipe_of(bytes: usize) -> (Box<dyn Stream>, Box<dyn Stream>) {
         let at = |n: u8| SocketAddr::from(([10, 0, 0, n], 1));
         let (near, far) = MemoryStream::pair_of(bytes, at(1), at(2));
         (Box::new(near), Box::new(far))
@@ -348,11 +352,12 @@ pub(in crate::link) mod testing {
 
 #[cfg(test)]
 mod tests {
+    use super::super::data::into_data_link;
+    use super::super::handshake::session_pair;
+    use super::super::transport::{DataHeader, Phase};
     use super::*;
-    use crate::collective::Pool;
-    use crate::link::handshake::testing::session_pair;
-    use crate::link::{DataHeader, Phase, into_data_link};
-    use crate::view::{Lane, OpId};
+    use crate::memory::Pool;
+    use crate::protocol::{Lane, OpId};
     use std::time::Duration;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::timeout;

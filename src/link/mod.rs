@@ -1,5 +1,3 @@
-//! Layer: Doors.
-//!
 //! Links between two nodes. All of them use one TCP port and one handshake: control links for
 //! messages, data links for bulk data.
 //!
@@ -10,8 +8,6 @@ mod control;
 mod data;
 mod endpoints;
 mod establish;
-#[cfg(feature = "gloo")]
-mod fork;
 mod frame;
 mod gate;
 mod handshake;
@@ -27,246 +23,51 @@ mod refusal;
 mod session;
 mod suite;
 mod tcp;
+mod terms;
 #[cfg(test)]
-pub(crate) mod testing;
+mod testing;
+mod transport;
 mod twin;
 
 pub use control::{ControlReceiver, ControlSender, into_control};
 pub use data::into_data_link;
 pub use endpoints::PathProof;
 pub use establish::{DataTerms, initiate, reach, respond};
-#[cfg(feature = "gloo")]
-pub use fork::fork;
+#[cfg(any(fuzzing, test))]
+pub use frame::FrameReader;
 pub use gate::{Gate, Replays, Ticket};
+#[cfg(any(fuzzing, test))]
+pub use handshake::Initiator;
+#[cfg(any(fuzzing, test))]
+pub use handshake::MESSAGE1_BYTES;
+#[cfg(any(fuzzing, test))]
+pub use handshake::Responder;
+#[cfg(test)]
+pub(crate) use handshake::local;
+#[cfg(any(fuzzing, test))]
+pub use hello::{Binding, PROVEN_BYTES, Role};
 pub use hello::{Hello, Wire};
+#[cfg(any(fuzzing, test))]
+pub use keys::TAG_BYTES;
 pub use local::{Local, PskNumber};
 pub use memory::MemoryWorld;
 pub use preamble::{DataAsk, Preamble, Purpose};
 pub use processor::quick_suite;
 pub use refusal::Refusal;
+#[cfg(any(fuzzing, test))]
+pub use session::Sealer;
 pub use session::Session;
+#[cfg(any(fuzzing, test))]
+pub use suite::Suite;
 pub use tcp::{Bind, TcpNet};
+#[cfg(any(fuzzing, test))]
+pub use terms::Terms;
+#[cfg(all(test, potluck_threads))]
+pub use testing::control_link_of;
+#[cfg(test)]
+pub use testing::{Ends, control_link, held, memory, sealed_tcp, streams, tcp};
+pub use transport::{
+    DataHeader, DataLink, DataReceiver, DataSender, Listener, Net, Phase, Shutdown, Stream,
+};
 #[cfg(test)]
 pub use twin::data_pair;
-
-#[cfg(any(test, fuzzing))]
-pub use {
-    frame::FrameReader,
-    handshake::{Initiator, MESSAGE1_BYTES, Responder, Terms},
-    hello::{Binding, PROVEN_BYTES, Role},
-    session::{Sealer, TAG_BYTES},
-    suite::Suite,
-};
-
-#[cfg(any(test, fuzzing))]
-use crate::collective::staging::{Block, Pool};
-use crate::view::{Lane, OpId};
-use crate::wire::{Decode, Malformed, Reader};
-use async_trait::async_trait;
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
-
-/// Opens listening ports and connections.
-#[async_trait]
-pub trait Net: Send + Sync {
-    /// Listens on the first free port of `ports`; if none is free, on a port that the system picks.
-    async fn listen(&self, ports: &[u16]) -> io::Result<Box<dyn Listener>>;
-
-    /// Connects, or fails after two seconds.
-    async fn dial(&self, to: SocketAddr) -> io::Result<Box<dyn Stream>>;
-}
-
-/// A listening port.
-#[async_trait]
-pub trait Listener: Send {
-    /// The port's number.
-    fn port(&self) -> u16;
-
-    /// Waits for the next connection. Cancel-safe.
-    async fn accept(&mut self) -> io::Result<(Box<dyn Stream>, SocketAddr)>;
-}
-
-/// A connected byte stream.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
-    /// The address of this end.
-    fn local_addr(&self) -> io::Result<SocketAddr>;
-
-    /// The address of the other end, as this end sees it.
-    fn peer_addr(&self) -> io::Result<SocketAddr>;
-
-    /// Turns the stream into the blocking socket below it, for data links; `None` if there is none.
-    fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream>;
-
-    /// Takes this end of the in-memory data link that belongs to this stream. `None` after the
-    /// first call, and always on a real network.
-    fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
-        None
-    }
-}
-
-/// An authenticated connection for bulk data between two members of one View. Blocking threads use
-/// it.
-pub trait DataLink: Send {
-    /// Splits the link into its two directions, one per thread, and a handle that ends both.
-    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
-}
-
-/// The sending half.
-pub trait DataSender: Send {
-    /// Sends one frame; blocks while the peer's window is full. An error is final.
-    fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()>;
-}
-
-/// The receiving half.
-pub trait DataReceiver: Send {
-    /// Waits for the next frame and returns its header; blocks. An error is final.
-    fn header(&mut self) -> io::Result<DataHeader>;
-
-    /// Reads the payload of that frame; call it once per header, with a buffer of exactly the
-    /// payload's length. Blocks until the whole payload is here. An error is final; the contents of
-    /// the buffer are then unspecified.
-    fn payload(&mut self, into: &mut [u8]) -> io::Result<()>;
-
-    /// Reads the payload of that frame, of `len` bytes, and drops it; instead of
-    /// [`payload`](DataReceiver::payload), and without memory for it.
-    fn skip(&mut self, len: usize) -> io::Result<()>;
-
-    /// Receives the next frame into a block of `pool`.
-    #[cfg(any(test, fuzzing))]
-    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
-        let header = self.header()?;
-        let mut block = pool.block(header.len as usize).expect("there is memory");
-        self.payload(block.bytes_mut())?;
-        Ok((header, block))
-    }
-}
-
-/// Ends a link from any thread; both halves then fail at once. Idempotent.
-pub trait Shutdown: Send + Sync {
-    /// Ends the link.
-    fn shutdown(&self);
-}
-
-/// The header of a frame of bulk data. It does not name the View, because a data link belongs to
-/// one View.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataHeader {
-    /// The operation.
-    pub op: OpId,
-    /// The flow of the operation's schedule.
-    pub flow: u32,
-    /// The chunk of the flow; for [`Phase::Message`], the number of frames of the message that
-    /// follow.
-    pub chunk: u32,
-    /// The purpose of the frame.
-    pub phase: Phase,
-    /// Length of the payload in bytes, at most [`PAYLOAD_BYTES_MAX`].
-    pub len: u32,
-}
-
-/// The purpose of a frame: the direction of a chunk in a schedule, or a part of a message between
-/// two ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// A contribution or a partial sum, to be folded by the receiver.
-    Reduce,
-    /// A part of the result, to be stored and forwarded.
-    Gather,
-    /// A piece of a message between two ranks; `chunk` states how many pieces follow.
-    Message,
-    /// A credit: the sender of this frame posted a receive for one more message of the flow. No
-    /// payload.
-    Posted,
-}
-
-/// Largest payload of one frame in bytes: the largest chunk that a plan may specify.
-pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
-
-impl DataHeader {
-    /// Length of an encoded header in bytes.
-    pub const BYTES: usize = 32;
-
-    /// Encodes the header in its fixed layout.
-    /// ```text
-    /// lane(8) number(8) flow(4) chunk(4) phase(1) zero(3) len(4)     little-endian
-    /// ```
-    pub fn to_bytes(self) -> [u8; DataHeader::BYTES] {
-        let mut out = [0; DataHeader::BYTES];
-        out[0..8].copy_from_slice(&self.op.lane.0.to_le_bytes());
-        out[8..16].copy_from_slice(&self.op.number.to_le_bytes());
-        out[16..20].copy_from_slice(&self.flow.to_le_bytes());
-        out[20..24].copy_from_slice(&self.chunk.to_le_bytes());
-        out[24] = match self.phase {
-            Phase::Reduce => 1,
-            Phase::Gather => 2,
-            Phase::Message => 3,
-            Phase::Posted => 4,
-        };
-        out[28..32].copy_from_slice(&self.len.to_le_bytes());
-        out
-    }
-
-    /// Decodes the fixed layout. A length above [`PAYLOAD_BYTES_MAX`] is an error here, before
-    /// anything is allocated.
-    pub fn from_bytes(bytes: &[u8; DataHeader::BYTES]) -> Result<DataHeader, Malformed> {
-        let mut r = Reader::new(bytes);
-        let op = OpId { lane: Lane(r.u64()?), number: r.u64()? };
-        let (flow, chunk, phase) = (r.u32()?, r.u32()?, Phase::decode(&mut r)?);
-        if r.array()? != [0; 3] {
-            return Err(Malformed::Inconsistent);
-        }
-        let len = r.u32()?;
-        if len as usize > PAYLOAD_BYTES_MAX {
-            return Err(Malformed::TooLong);
-        }
-        Ok(DataHeader { op, flow, chunk, phase, len })
-    }
-}
-
-impl Decode for Phase {
-    fn decode(r: &mut Reader<'_>) -> Result<Phase, Malformed> {
-        match r.u8()? {
-            1 => Ok(Phase::Reduce),
-            2 => Ok(Phase::Gather),
-            3 => Ok(Phase::Message),
-            4 => Ok(Phase::Posted),
-            _ => Err(Malformed::UnknownTag),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_header_has_one_form() {
-        let op = OpId { lane: Lane(3), number: 1 << 40 };
-        let header = DataHeader {
-            op,
-            flow: 5,
-            chunk: 6,
-            phase: Phase::Gather,
-            len: PAYLOAD_BYTES_MAX as u32,
-        };
-        let bytes = header.to_bytes();
-        assert_eq!(DataHeader::from_bytes(&bytes), Ok(header));
-        for phase in [Phase::Reduce, Phase::Gather, Phase::Message, Phase::Posted] {
-            let header = DataHeader { phase, ..header };
-            assert_eq!(DataHeader::from_bytes(&header.to_bytes()), Ok(header));
-        }
-        for (at, byte, why) in [
-            (24, 0, Malformed::UnknownTag),
-            (24, 5, Malformed::UnknownTag),
-            (25, 1, Malformed::Inconsistent),
-            (28, 1, Malformed::TooLong),
-            (31, 0xff, Malformed::TooLong),
-        ] {
-            let mut bent = bytes;
-            bent[at] = byte;
-            assert_eq!(DataHeader::from_bytes(&bent), Err(why), "byte {at}");
-        }
-    }
-}

@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! Writes sealed records: on the thread that sealed them, or on a second thread while sealing and
 //! writing are too much for one core.
 //!
@@ -9,12 +7,13 @@
 //! ones. The thread is not used before, because it costs small frames one more change of threads.
 
 use crate::trace;
-use std::io::{self, Write};
+use std::io::Write;
 use std::num::NonZero;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
+use std::{io, thread};
 
 /// The number of threads that a sender may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

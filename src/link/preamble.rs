@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The preamble: the 16 bytes in the clear before every handshake. It states the protocol, its
 //! version and the purpose of the link.
 //!
@@ -12,8 +10,8 @@
 //! ends must know it.
 
 use super::refusal::Refusal;
-use crate::pairing::Selector;
-use crate::view::{Rank, ViewDigest};
+use crate::identity::Selector;
+use crate::protocol::{Rank, ViewDigest};
 use crate::wire::{Decode, Malformed, PROTOCOL_VERSION, Reader};
 
 /// The purpose of a link.

@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! Selects the cipher suite that is fast on this machine's processor.
 
 use super::suite::Suite;

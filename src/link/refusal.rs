@@ -1,11 +1,8 @@
-//! Layer: Core.
-//!
 //! The reasons for which two nodes have no link.
 
 use super::gate::Overload;
 use crate::wire::Malformed;
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 /// Why a connection did not become a link. The stream is closed in every case; the reason is not
 /// sent to the peer.

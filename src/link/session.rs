@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The result of a handshake: the peer's identity, and a key for each direction.
 //!
 //! # Counting
@@ -12,12 +10,12 @@
 
 use super::endpoints::PathProof;
 use super::hello::{Hello, Wire};
-use super::keys::{BothWays, Keys};
+use super::keys::{BothWays, Broken, Keys, TAG_BYTES};
 use super::local::PskNumber;
 use super::preamble::Purpose;
 use super::refusal::Refusal;
 use super::suite::Suite;
-use crate::copying::copy;
+use crate::memory::copy;
 use snow::HandshakeState;
 use std::fmt;
 
@@ -53,25 +51,11 @@ pub struct Opener {
     next: u64,
 }
 
-/// Length of the authentication tag that sealing appends, in bytes.
-pub const TAG_BYTES: usize = 16;
-
 /// Most plain bytes of one record; with its tag a record has at most 65,535 bytes, Noise's limit.
 pub const RECORD_BYTES_MAX: usize = 65_535 - TAG_BYTES;
 
 /// The number of records per key.
 pub const REKEY_RECORDS: u64 = 1 << 24;
-
-/// Why a record could not be sealed or opened. The link ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
-    /// The record is not authentic, or not the next one that the peer sealed.
-    Forged,
-    /// The record or the buffer for it has the wrong size.
-    Size,
-    /// The direction has used up its record numbers.
-    Exhausted,
-}
 
 impl Session {
     /// Makes the session from a finished handshake between this end's introduction and the peer's;
@@ -172,18 +156,6 @@ impl fmt::Debug for Session {
     }
 }
 
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Broken::Forged => "a record is not the one that the peer sealed; the link is closed",
-            Broken::Size => "a record has an impossible size; the link is closed",
-            Broken::Exhausted => "the link has used up its record numbers; open a new one",
-        })
-    }
-}
-
-impl std::error::Error for Broken {}
-
 impl From<Broken> for std::io::Error {
     fn from(why: Broken) -> std::io::Error {
         std::io::Error::new(std::io::ErrorKind::InvalidData, why)
@@ -192,7 +164,7 @@ impl From<Broken> for std::io::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::handshake::testing::{session_pair, session_pair_of};
+    use super::super::handshake::{session_pair, session_pair_of};
     use super::*;
     use std::time::{Duration, Instant};
 

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! Chooses the cipher of a link's records: one that is fast on both processors.
 //!
 //! AES-256-GCM is faster on a processor with instructions for it, and slow on any other;
@@ -66,17 +64,25 @@ impl fmt::Display for Suite {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::collective::Pool;
-    use crate::link::endpoints::Endpoints;
-    use crate::link::handshake::testing::{control, local, respond as answer};
-    use crate::link::handshake::{Initiator, MESSAGE2_BYTES, MESSAGE3_BYTES};
-    use crate::link::{
-        Bind, ControlReceiver, ControlSender, DataHeader, DataReceiver, DataSender, DataTerms,
-        Local, Net, PAYLOAD_BYTES_MAX, Phase, Purpose, Refusal, Replays, Session, Stream, TcpNet,
-        initiate, into_control, into_data_link, respond,
+    use super::super::control::{ControlReceiver, ControlSender, into_control};
+    use super::super::data::into_data_link;
+    use super::super::endpoints::Endpoints;
+    use super::super::establish::{DataTerms, initiate, respond};
+    use super::super::gate::Replays;
+    use super::super::handshake::{
+        Initiator, MESSAGE2_BYTES, MESSAGE3_BYTES, control, local, respond as answer,
     };
-    use crate::view::{Lane, OpId, Rank, ViewDigest};
+    use super::super::local::Local;
+    use super::super::preamble::Purpose;
+    use super::super::refusal::Refusal;
+    use super::super::session::Session;
+    use super::super::tcp::{Bind, TcpNet};
+    use super::super::transport::{
+        DataHeader, DataReceiver, DataSender, Net, PAYLOAD_BYTES_MAX, Phase, Stream,
+    };
+    use super::*;
+    use crate::memory::Pool;
+    use crate::protocol::{Lane, OpId, Rank, ViewDigest};
     use crate::wire::Encode;
     use std::io;
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};

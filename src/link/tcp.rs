@@ -1,8 +1,6 @@
-//! Layer: Shells.
-//!
 //! [`Net`] over the operating system's TCP: one listening port for everything.
 
-use super::{Listener, Net, Stream};
+use super::transport::{Listener, Net, Stream};
 use async_trait::async_trait;
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};

@@ -1,16 +1,15 @@
-//! Layer: Shells.
-//!
 //! Links for the tests of other folders.
 
+use super::control::{ControlReceiver, ControlSender, into_control};
 use super::data::TcpData;
-use super::handshake::Terms;
-pub(crate) use super::handshake::testing::local;
-use super::handshake::testing::{control, session_pair, session_pair_over};
-use super::memory::testing::pipe;
+use super::handshake::{control, session_pair, session_pair_over};
+use super::hello::Wire;
+use super::memory::pipe;
 #[cfg(potluck_threads)]
-use super::memory::testing::pipe_of;
+use super::memory::pipe_of;
+use super::terms::Terms;
+use super::transport::{DataLink, Stream};
 use super::twin::{Cable, Passage, data_pair};
-use super::{ControlReceiver, ControlSender, DataLink, Stream, Wire, into_control};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 

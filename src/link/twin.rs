@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! In-memory data links: two bounded queues of encoded frames.
 
 #![cfg_attr(
@@ -7,8 +5,10 @@
     expect(dead_code, reason = "cables are cut, and ends paired by hand, in tests alone")
 )]
 
-use super::{DataHeader, DataLink, DataReceiver, DataSender, PAYLOAD_BYTES_MAX, Shutdown};
-use crate::locks::{Condvar, Mutex, MutexGuard};
+use super::transport::{
+    DataHeader, DataLink, DataReceiver, DataSender, PAYLOAD_BYTES_MAX, Shutdown,
+};
+use crate::os::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, PoisonError};

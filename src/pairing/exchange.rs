@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The exchange by which a machine that knows the code gets the cluster key, without I/O.
 //!
 //! ```text
@@ -23,8 +21,11 @@
 //! SPAKE2 is the crate `spake2`, in the group of Ed25519. This module wipes what it holds; the
 //! crate does not wipe its scalars.
 
-use super::code::PairingCode;
+#[cfg(test)]
+mod tests;
+
 use super::message::{Receipt, Welcome};
+use crate::identity::PairingCode;
 use crate::link::Preamble;
 use crate::wire::Malformed;
 use ed25519_dalek::VerifyingKey;
@@ -331,7 +332,3 @@ impl fmt::Display for Fault {
 }
 
 const TAG_BYTES: usize = 16;
-
-#[cfg(test)]
-#[path = "exchange_tests.rs"]
-mod tests;

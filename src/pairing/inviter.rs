@@ -1,12 +1,13 @@
-//! Layer: Host.
-//!
 //! The inviter: answers joiners until the invitation has ended.
+
+#[cfg(test)]
+mod tests;
 
 use super::talk::{Terms, Visit, receive};
 use super::window::InvitationEnd;
-use crate::discovery::{AddressPolicy, Advert, Discovery};
-use crate::driver::{Wires, Wiring};
+use crate::discovery::{Advert, Discovery};
 use crate::link::{Gate, Listener, Stream, Ticket};
+use crate::os::{AddressPolicy, Wires, Wiring};
 use crate::trace;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -144,7 +145,3 @@ impl Inviter {
 
 /// Interval between two looks at the interfaces and the clock.
 const LOOK: Duration = Duration::from_millis(500);
-
-#[cfg(test)]
-#[path = "inviter_tests.rs"]
-mod tests;

@@ -1,5 +1,3 @@
-//! Layer: Words.
-//!
 //! What the two machines tell each other when the code has been proven: the cluster, and whether it
 //! was stored. Both have a fixed length, so a sealed message shows nothing of a name's length.
 
@@ -186,7 +184,7 @@ mod tests {
     #[test]
     fn neither_shows_the_key() {
         let shown = format!("{:?}", welcome("default", "ada"));
-        crate::identity::secrecy::assert_hides(&shown, &[7; 32]);
+        crate::identity::assert_hides(&shown, &[7; 32]);
     }
 
     proptest! {

@@ -1,14 +1,12 @@
-//! Layer: Doors.
-//!
 //! Pairing: how the cluster key gets to a new machine with a short code that a person carries
 //! there.
 //!
 //! The inviter opens a [`Window`], listens, and announces an advert of its own that has the code's
-//! [`Selector`] and no tag, so that it shows no relation to a cluster. The joiner finds it, or is
-//! told its address, and both run the `exchange` on one TCP connection. What a peer gets wrong is
-//! counted by the window; a peer that asks for anything else gets no byte.
+//! [`Selector`](crate::identity::Selector) and no tag, so that it shows no relation to a cluster.
+//! The joiner finds it, or is told its address, and both run the `exchange` on one TCP connection.
+//! What a peer gets wrong is counted by the window; a peer that asks for anything else gets no
+//! byte.
 
-mod code;
 mod exchange;
 mod inviter;
 mod message;
@@ -19,15 +17,13 @@ mod talk;
 mod testing;
 mod window;
 
-pub use code::{CodeTextError, PairingCode, Selector};
+#[cfg(any(fuzzing, test))]
+pub use exchange::{
+    CONFIRMATION_BYTES, ELEMENT_BYTES, Inviter, Joiner, RECEIPT_BYTES, WELCOME_BYTES,
+};
 pub use inviter::{Doors, invite};
 pub use message::{Kept, Receipt, Welcome};
 pub use problem::PairingProblem;
 pub use seeker::{Found, Hints, seek};
 pub use talk::{Terms, Visit};
 pub use window::{InvitationEnd, Window};
-
-#[cfg(any(test, fuzzing))]
-pub use exchange::{
-    CONFIRMATION_BYTES, ELEMENT_BYTES, Inviter, Joiner, RECEIPT_BYTES, WELCOME_BYTES,
-};

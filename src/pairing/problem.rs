@@ -1,5 +1,3 @@
-//! Layer: Words.
-//!
 //! Why a code did not lead to a cluster key.
 
 use crate::wire::PROTOCOL_VERSION;

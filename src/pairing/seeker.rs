@@ -1,13 +1,15 @@
-//! Layer: Host.
-//!
 //! The joiner: finds the invitation of a code, and takes the key there.
 
-use super::code::{PairingCode, Selector};
+#[cfg(test)]
+mod tests;
+
 use super::message::Welcome;
 use super::problem::PairingProblem;
 use super::talk::{Reply, Stage, Trouble, ask};
-use crate::discovery::{AddressPolicy, Advert, Discovery, Sighting};
+use crate::discovery::{Advert, Discovery, Sighting};
+use crate::identity::{PairingCode, Selector};
 use crate::link::{Net, Stream};
+use crate::os::AddressPolicy;
 use crate::trace;
 use crate::wire::PROTOCOL_VERSION;
 use std::collections::BTreeSet;
@@ -225,7 +227,3 @@ const MACHINES_MAX: usize = 4;
 const GUESSES_MAX: usize = 3;
 /// Addresses of one machine: eight with sixteen ports each.
 const ADDRESSES_MAX: usize = 128;
-
-#[cfg(test)]
-#[path = "seeker_tests.rs"]
-mod tests;

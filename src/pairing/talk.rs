@@ -1,23 +1,22 @@
-//! Layer: Shells.
-//!
 //! Runs the exchange on a stream, with messages of exact length and a deadline.
 //!
 //! Cancellation: dropping one of these futures closes the stream. A joiner that was admitted may
 //! then have the key.
 
-use super::code::PairingCode;
+#[cfg(test)]
+mod tests;
+
 use super::exchange::{
     Admitted, CONFIRMATION_BYTES, ELEMENT_BYTES, Fault, Inviter, Joiner, RECEIPT_BYTES,
     WELCOME_BYTES, Welcomed,
 };
 use super::message::{Kept, Receipt, Welcome};
 use super::window::{Verdict, Window};
-use crate::identity::Name;
+use crate::identity::{Name, PairingCode};
 use crate::link::{Preamble, Stream};
-use std::fmt;
-use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 use zeroize::Zeroizing;
@@ -248,7 +247,3 @@ impl fmt::Display for Trouble {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "talk_tests.rs"]
-mod tests;

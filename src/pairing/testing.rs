@@ -1,12 +1,9 @@
-//! Layer: Host.
-//!
 //! Invitations for tests.
 
-use super::code::PairingCode;
 use super::message::{Kept, Receipt, Welcome};
 use super::talk::Terms;
 use super::window::Window;
-use crate::identity::{ClusterKey, Name, NamespaceName};
+use crate::identity::{ClusterKey, Name, NamespaceName, PairingCode};
 use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 

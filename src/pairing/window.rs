@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! How long an invitation lasts: until its time is over, enough machines have the key, or the code
 //! was wrong too often.
 

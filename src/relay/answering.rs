@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! Bounds the handshakes that other nodes have begun with this node over circuits and not finished.
 //!
 //! Each neighbour has a bound of its own, so a neighbour that begins many handshakes and finishes
@@ -43,7 +41,7 @@ const IN_ALL_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::testing::member_id;
+    use crate::protocol::member_id;
 
     #[test]
     fn a_neighbour_that_begins_many_keeps_nobody_else_out() {

@@ -1,5 +1,3 @@
-//! Layer: Doors.
-//!
 //! Relayed control links, between nodes that have no direct link to each other.
 //!
 //! A **circuit** is a path over nodes of which each has a direct link to the next. Its two ends run
@@ -9,12 +7,11 @@
 //! frame it passes on at most one, and returns at most one `Close`, so a circuit can neither loop
 //! nor amplify.
 //!
-//! The [`Seeker`] decides when to try a circuit to a member, [`route`] computes the path, the
+//! The [`Seeker`] decides when to try a circuit to a member, [`route()`] computes the path, the
 //! [`Switch`] does a node's part in all circuits that touch it, and [`Tunnels`] are the ends of its
 //! own circuits.
 
 mod answering;
-mod frame;
 mod route;
 mod seeker;
 mod switch;
@@ -23,11 +20,6 @@ mod tests;
 mod tunnel;
 
 pub use answering::Answering;
-#[cfg(test)]
-pub use frame::Circuit;
-#[cfg(any(test, fuzzing))]
-pub use frame::RelayBody;
-pub use frame::RelayFrame;
 pub use route::{route, within_reach};
 pub use seeker::{Seeker, Want};
 pub use switch::{Act, End, Switch};

@@ -1,10 +1,8 @@
-//! Layer: Core.
-//!
 //! Computes the path of a circuit: breadth-first search for the fewest stations, over the direct
 //! links that their ends report.
 
-use super::frame::STATIONS_MAX;
 use crate::identity::MemberId;
+use crate::protocol::STATIONS_MAX;
 use crate::topology::LinkMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -62,8 +60,8 @@ pub fn within_reach(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::member_id;
     use crate::topology::Path;
-    use crate::view::testing::member_id;
 
     /// Direct links, each reported by both ends.
     fn links(pairs: &[(u8, u8)]) -> LinkMap {

@@ -1,11 +1,9 @@
-//! Layer: Core.
-//!
 //! Decides when a node tries to open a circuit to a member, and over which of its neighbours.
 //!
 //! A member that this node knows only from others' reports gets some time for a direct link, which
-//! on a switch comes up soon, and more while its address is dialled. A lost member, or one that is about to be lost, gets none: the node
-//! tries one neighbour after the other. If two nodes seek each other, the one with the smaller id
-//! goes first.
+//! on a switch comes up soon, and more while its address is dialled. A lost member, or one that is
+//! about to be lost, gets none: the node tries one neighbour after the other. If two nodes seek
+//! each other, the one with the smaller id goes first.
 //!
 //! A reported member may be invented. So the number of members sought at a time is bounded, all get
 //! their turn in the order in which they were first reported, and a member that had a turn makes
@@ -229,7 +227,7 @@ const UNDER_WAY_MAX: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::testing::member_id;
+    use crate::protocol::member_id;
 
     fn wants(of: &[(u8, Want)]) -> BTreeMap<MemberId, Want> {
         of.iter().map(|(n, want)| (member_id(*n), *want)).collect()

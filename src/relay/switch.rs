@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! A node's part in all circuits that touch it: it relays the circuits of others, and holds the
 //! ends of its own.
 //!
@@ -9,8 +7,11 @@
 //! timing, such as one for a circuit that the other side ended a moment ago, is answered with
 //! `Close` or ignored.
 
-use super::frame::{Circuit, FRAME_COST, RelayBody, RelayFrame, WINDOW, cost};
+#[cfg(test)]
+mod tests;
+
 use crate::identity::MemberId;
+use crate::protocol::{Circuit, FRAME_COST, RelayBody, RelayFrame, WINDOW, cost};
 use std::collections::BTreeMap;
 
 /// One end of a circuit, at this node. Numbers are not reused.
@@ -353,7 +354,3 @@ const OPENS: Rate = Rate { per_second: 50, burst: 256 };
 /// Cost of the frames relayed for one neighbour: 16 MiB per second. For comparison, ten thousand
 /// calls per second make 3 MB of control messages.
 const BYTES: Rate = Rate { per_second: 16 << 20, burst: 16 << 20 };
-
-#[cfg(test)]
-#[path = "switch_tests.rs"]
-mod tests;

@@ -1,15 +1,14 @@
-//! Layer: Shells.
-//!
 //! Complete control links over circuits: three nodes with real handshakes, and a relay in the
 //! middle that is honest or not.
 
-use super::{Act, End, RelayBody, RelayFrame, Said, Switch, Tunnels};
+use super::switch::{Act, End, Switch};
+use super::tunnel::{Said, Tunnels};
 use crate::identity::MemberId;
-use crate::link::testing::local;
 use crate::link::{
     ControlReceiver, ControlSender, Local, Purpose, Refusal, Replays, Session, Stream, initiate,
-    into_control, respond,
+    into_control, local, respond,
 };
+use crate::protocol::{RelayBody, RelayFrame};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;

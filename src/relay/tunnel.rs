@@ -1,11 +1,9 @@
-//! Layer: Shells.
-//!
 //! One end of a circuit as a byte stream: the handshake and the control link run over it as over
 //! any other.
 
-use super::frame::{FRAME_COST, RelayBody, WINDOW, cost};
 use super::switch::End;
 use crate::link::Stream;
+use crate::protocol::{FRAME_COST, RelayBody, WINDOW, cost};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

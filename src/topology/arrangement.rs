@@ -1,15 +1,12 @@
-//! Layer: Core.
-//!
 //! The decisions of a View's proposer besides its members: the ranks, the engine and the plan.
 
+use super::link_map::LinkMap;
 use super::network::Network;
 use super::paying::with_codecs;
 use super::planner::{gloo_plan, plan, rank_order};
 use super::uneven::Uneven;
-use super::{LinkMap, Plan, ranks};
-use crate::engine::{EngineChoice, EngineKind, EngineReason, Engines};
 use crate::identity::MemberId;
-use crate::view::{Rank, View};
+use crate::protocol::{EngineChoice, EngineKind, EngineReason, Engines, Plan, Rank, View, ranks};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The ranks, engine and plan of a View.
@@ -113,9 +110,9 @@ fn engine(
 #[cfg(test)]
 mod tests {
     use super::super::homes::{Home, Lan};
+    use super::super::link_map::Path;
     use super::*;
-    use crate::topology::{Path, Schedule};
-    use crate::view::testing::{member_id, view_of};
+    use crate::protocol::{Schedule, member_id, view_of};
 
     fn linked(n: u8) -> LinkMap {
         let mut links = LinkMap::new();

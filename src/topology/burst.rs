@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The measurement of a path's rate by a burst of frames, from their arrival times at the receiver.
 
 /// The frames of a burst that have arrived so far.

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The resource cost of trees: for how long the edges of a tree keep each resource busy, and the
 //! cheapest tree at given resource prices.
 

@@ -1,13 +1,11 @@
-//! Layer: Core.
-//!
 //! A fluid model of a home for tests: concurrent messages flow at max-min fair rates by progressive
 //! filling (Bertsekas and Gallager 1992, 6.5.2). On each connection messages are sent one after the
 //! other, as the native engine does.
 
 use super::homes::{Home, HomeWay};
-use super::{Plan, ranks};
-use crate::collective::{Call, CodecId, DType, Itinerary, Kind, Mode, ReduceOp, Then};
-use crate::view::Rank;
+use crate::collective::{Itinerary, Then};
+use crate::memory::DType;
+use crate::protocol::{Call, CodecId, Kind, Mode, Plan, Rank, ReduceOp, ranks};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The simulated duration of an all-reduce of `count` f32 under this plan, chunk by chunk, in

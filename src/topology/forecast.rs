@@ -1,11 +1,7 @@
-//! Layer: Core.
-//!
 //! The predicted duration of a schedule on a network.
 
 use super::network::{Network, Resource};
-use super::plan::{Schedule, TreeShare};
-use super::ranks;
-use crate::view::Rank;
+use crate::protocol::{Rank, Schedule, TreeShare, ranks};
 use std::collections::BTreeSet;
 
 /// The predicted duration of an all-reduce of `bytes` bytes in microseconds. `None` if two ranks

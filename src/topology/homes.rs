@@ -1,11 +1,11 @@
-//! Layer: Core.
-//!
 //! Example homes for tests of the planner: their machines and cables, the link map that describes
 //! them, and the resources that a transfer occupies in a fluid model.
 
-use super::{InterfaceKind, LinkMap, Path, Port};
+use super::link_map::{LinkMap, Path};
+use super::port::Port;
 use crate::identity::MemberId;
-use crate::view::testing::member_id;
+use crate::os::InterfaceKind;
+use crate::protocol::member_id;
 use std::num::NonZeroU32;
 
 /// The connection of a machine to the network of the house, in Mbit/s.

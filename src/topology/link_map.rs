@@ -1,14 +1,16 @@
-//! Layer: Core.
-//!
 //! The directed graph of links between members: reachability, direct or relayed, round-trip times
 //! and measured rates, as the members have proven and reported them.
 //!
 //! A member reaches another if it has a control link to it, which other members may relay. Bulk
 //! data needs a direct link.
 
-use super::{CodingSpeed, InterfaceKind, Port};
+#[cfg(test)]
+pub(crate) use testing::{links_of, path};
+
+use super::port::Port;
 use crate::identity::MemberId;
-use crate::view::MEMBERS_MAX;
+use crate::os::InterfaceKind;
+use crate::protocol::{CodingSpeed, MEMBERS_MAX};
 use petgraph::Directed;
 use petgraph::Direction::{Incoming, Outgoing};
 use petgraph::graphmap::GraphMap;
@@ -398,13 +400,13 @@ pub(super) mod testing {
         for (a, b) in (1..=n).flat_map(|a| (1..a).map(move |b| (b, a))) {
             if let Some(rtt_us) = rtt_us(a.min(b), a.max(b)) {
                 links.observe(
-                    crate::view::testing::member_id(a),
-                    crate::view::testing::member_id(b),
+                    crate::protocol::member_id(a),
+                    crate::protocol::member_id(b),
                     path(rtt_us),
                 );
                 links.observe(
-                    crate::view::testing::member_id(b),
-                    crate::view::testing::member_id(a),
+                    crate::protocol::member_id(b),
+                    crate::protocol::member_id(a),
                     path(rtt_us),
                 );
             }
@@ -417,7 +419,7 @@ pub(super) mod testing {
 mod tests {
     use super::testing::{links_of, path};
     use super::*;
-    use crate::view::testing::member_id;
+    use crate::protocol::member_id;
     use proptest::prelude::*;
 
     fn ids(numbers: &[u8]) -> BTreeSet<MemberId> {

@@ -1,9 +1,6 @@
-//! Layer: Core.
-//!
 //! The traffic that a schedule sends between each pair of ranks.
 
-use super::{Schedule, ranks};
-use crate::view::Rank;
+use crate::protocol::{Rank, Schedule, ranks};
 use std::collections::BTreeMap;
 
 /// For each pair of sender and receiver, the traffic of an all-reduce in millionths of the buffer,
@@ -54,8 +51,8 @@ const WHOLE: u32 = 1_000_000;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Tree, TreeShare};
     use super::*;
+    use crate::protocol::{Tree, TreeShare};
 
     fn sum(loads: &BTreeMap<(Rank, Rank), u32>) -> u64 {
         loads.values().map(|ppm| u64::from(*ppm)).sum()

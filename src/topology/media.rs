@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The detection of ports that share a half-duplex medium, such as radio, from single bursts and
 //! from exchanges (bursts in both directions at once).
 //!
@@ -13,9 +11,8 @@
 //! A burst can show too little but never too much. So one full-duplex exchange is enough to clear a
 //! pair, but a half-duplex verdict takes several exchanges.
 
-use super::ranks;
-use super::survey::Pair;
-use crate::view::Rank;
+use super::pair::Pair;
+use crate::protocol::{Rank, ranks};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The results of all exchanges.
@@ -276,6 +273,7 @@ const SHARED_KBPS_MAX: u32 = 4_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Port::{Air, Wire};
 
     /// The time that a machine occupies its medium for one megabit, in microseconds.
     #[derive(Clone, Copy, PartialEq)]
@@ -284,7 +282,6 @@ mod tests {
         /// With the number of its cell.
         Air(u64, u32),
     }
-    use Port::{Air, Wire};
 
     fn rates(ports: &[Port]) -> BTreeMap<Pair, u32> {
         let us = |from: Port, to: Port| match (from, to) {

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The capacity model of a View's links for planning: the edges between ranks, and the resources
 //! that sending over an edge occupies.
 //!
@@ -13,9 +11,11 @@
 //! Rates are whole kbit/s of payload. Similar rates are made equal: two measurements of the same
 //! capacity differ, and a plan that follows this noise is slower than one that ignores it.
 
-use super::{InterfaceKind, LinkMap, Path, Port, Tree, ranks};
+use super::link_map::{LinkMap, Path};
+use super::port::Port;
 use crate::identity::MemberId;
-use crate::view::Rank;
+use crate::os::InterfaceKind;
+use crate::protocol::{Rank, Tree, ranks};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
@@ -318,10 +318,9 @@ mod tests {
     use super::super::forecast::forecast_us;
     use super::super::homes::Home;
     use super::super::homes::Lan::{No, Radio, Wired};
-    use super::super::link_map::testing::links_of;
-    use super::super::plan::{Schedule, TreeShare};
+    use super::super::link_map::links_of;
     use super::*;
-    use crate::view::testing::member_id;
+    use crate::protocol::{Schedule, TreeShare, member_id};
 
     fn network(home: &Home) -> Network {
         Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates are known")

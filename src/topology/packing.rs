@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The fractional packing of spanning trees: which share of a buffer uses which tree, so that the
 //! whole takes the least time.
 //!
@@ -22,8 +20,7 @@
 
 use super::costs::Costs;
 use super::network::Network;
-use super::plan::{Plan, TreeShare};
-use super::tree::Tree;
+use crate::protocol::{Plan, Tree, TreeShare};
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
 
 /// Trees and their rates.
@@ -235,7 +232,7 @@ mod tests {
     use super::super::homes::{Home, Lan};
     use super::super::network::Edge;
     use super::*;
-    use crate::topology::ranks;
+    use crate::protocol::ranks;
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
     use std::num::NonZeroU32;

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The choice of codecs for calls that leave it to the plan.
 //!
 //! The member that makes a plan chooses codecs for each size class and ships them with the plan, so
@@ -11,13 +9,14 @@
 //! encoding for a cable beside a radio gains nothing, and unencoded data is exact.
 
 use super::forecast::{GLOO_SEGMENT_BYTES_MAX, forecast_longer_us, forecast_us};
+use super::link_map::LinkMap;
 use super::network::Network;
-use super::plan::TreeShare;
-use super::{AutoCodecs, Coding, LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
-use crate::collective::{Coarsest, CodecId};
 use crate::compression::codec;
 use crate::identity::MemberId;
-use crate::view::{Rank, RankSet};
+use crate::protocol::{
+    AutoCodecs, Coarsest, CodecId, Coding, Plan, PlanClass, Rank, RankSet, Schedule, Tree,
+    TreeShare, ranks,
+};
 use std::collections::BTreeSet;
 
 /// The same plan with the codecs that are worth it according to the current measurements.
@@ -301,13 +300,12 @@ const LARGE_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
-    use super::super::arrange;
+    use super::super::arrangement::arrange;
     use super::super::homes::{Home, Lan};
     use super::super::planner::gloo_plan;
     use super::*;
-    use crate::engine::Engines;
-    use crate::topology::CodingSpeed;
-    use crate::wire::testing::assert_codec;
+    use crate::protocol::{CodingSpeed, Engines};
+    use crate::wire::assert_codec;
     use std::collections::BTreeMap;
 
     /// Wired members with these rates in Mbit/s, each of which encodes and decodes `mbps` MB/s.
@@ -377,7 +375,7 @@ mod tests {
         let (members, mut links) = links_of(&[94; 4], 5000);
         for member in &members {
             for other in members.iter().filter(|other| *other != member) {
-                links.observe(*member, *other, super::super::Path::unmeasured(100));
+                links.observe(*member, *other, super::super::link_map::Path::unmeasured(100));
             }
         }
         assert_eq!(with_codecs(&members, &links, gloo_plan(4)), gloo_plan(4));
@@ -518,9 +516,9 @@ mod tests {
         let members: Vec<MemberId> = Home::new(&[Lan::No; 4], &[]).members();
         let mut links = LinkMap::new();
         for (from, to) in members.iter().flat_map(|a| members.iter().map(move |b| (*a, *b))) {
-            links.observe(from, to, super::super::Path::unmeasured(200));
+            links.observe(from, to, super::super::link_map::Path::unmeasured(200));
         }
-        let port = super::super::Port::unmeasured(crate::topology::InterfaceKind::Ethernet, 0);
+        let port = super::super::port::Port::unmeasured(crate::os::InterfaceKind::Ethernet, 0);
         for (a, b, kbps) in [
             (0, 1, 94_065),
             (1, 2, 93_978),

@@ -1,16 +1,13 @@
-//! Layer: Core.
-//!
 //! The plan for homogeneous or unmeasured links: whole buffers to all ranks while they are small, a
 //! ring above. If the direct links form no ring, all sizes use a tree.
 //!
 //! The proposer of a View plans and ships the result; followers only check that the plan fits the
 //! View's size. The same members and links give the same plan.
 
-use super::plan::TreeShare;
+use super::link_map::LinkMap;
 use super::rings::Rings;
-use super::{AutoCodecs, LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
 use crate::identity::MemberId;
-use crate::view::Rank;
+use crate::protocol::{AutoCodecs, Plan, PlanClass, Rank, Schedule, Tree, TreeShare, ranks};
 use std::collections::BTreeSet;
 
 /// The plan for the members of a View, given in rank order; at most `MEMBERS_MAX`.
@@ -206,9 +203,9 @@ const SMALL_OF_TWO_BYTES_MAX: u64 = 32 * KIB;
 
 #[cfg(test)]
 mod tests {
-    use super::super::link_map::testing::{links_of, path};
+    use super::super::link_map::{links_of, path};
     use super::*;
-    use crate::view::testing::member_id;
+    use crate::protocol::member_id;
     use proptest::prelude::*;
 
     fn members(n: u8) -> Vec<MemberId> {

@@ -1,8 +1,6 @@
-//! Layer: Words.
-//!
 //! A member's end of a path: one of its interfaces, with its capacity.
 
-use super::InterfaceKind;
+use crate::os::InterfaceKind;
 use std::num::NonZeroU32;
 
 /// One interface of a member, as far as it is known. Paths of a member that leave through the same

@@ -1,10 +1,8 @@
-//! Layer: Core.
-//!
 //! The rings of direct links between the members, and the search for the shortest one.
 
-use super::LinkMap;
+use super::link_map::LinkMap;
 use crate::identity::MemberId;
-use crate::view::Rank;
+use crate::protocol::Rank;
 
 /// The direct links that rings can be formed of.
 pub(super) struct Rings {
@@ -128,9 +126,9 @@ const STEPS_MAX: u32 = 50_000;
 
 #[cfg(test)]
 mod tests {
-    use super::super::link_map::testing::links_of;
+    use super::super::link_map::links_of;
     use super::*;
-    use crate::view::testing::member_id;
+    use crate::protocol::member_id;
     use proptest::prelude::*;
 
     /// The smallest sum of round-trip times of all rings from rank 0, by trying all.

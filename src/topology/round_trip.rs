@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The idle round-trip time to a member.
 
 /// The round-trip times to one member, of which the minimum of the last seconds counts.

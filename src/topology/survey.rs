@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The order in which the paths of a View are measured. Only one measurement runs at a time, so
 //! that no two disturb each other, and only while no collective is under way.
 //!
@@ -24,13 +22,10 @@
 mod tests;
 
 use super::media::{Alone, Media};
-use super::ranks;
+use super::pair::Pair;
 use super::tries::{Tries, is_less};
-use crate::view::Rank;
+use crate::protocol::{Rank, ranks};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The sender and the receiver of a path.
-pub type Pair = (Rank, Rank);
 
 /// The next measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The results of bursts over one path, and the rule when they are trusted.
 //!
 //! A burst can show a rate that is too low but never one that is too high: a busy processor hides a

@@ -1,20 +1,17 @@
-//! Layer: Core.
-//!
 //! The plan for members whose links are measured and heterogeneous.
 //!
 //! The candidates are the exchange of whole buffers, a ring, a star around each rank, and the best
 //! packing of trees. Each size class gets the candidate with the shortest predicted duration.
 
 use super::forecast::forecast_us;
+use super::link_map::LinkMap;
 use super::network::Network;
 use super::packing::Packing;
 use super::paying::with_codecs;
-use super::plan::TreeShare;
 use super::planner::{gloo_plan, plan};
 use super::rings::Rings;
-use super::{AutoCodecs, LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
 use crate::identity::MemberId;
-use crate::view::Rank;
+use crate::protocol::{AutoCodecs, Plan, PlanClass, Rank, Schedule, Tree, TreeShare, ranks};
 
 /// A plan for heterogeneous links, and its predicted duration.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,17 +216,14 @@ const SIZES: [(u64, u64, u32); 4] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::arrange;
+    use super::super::arrangement::arrange;
     use super::super::fluid::simulated_s;
-    use super::super::homes::Home;
-    use super::super::homes::Lan::{self, No, Radio, Wired};
-    use super::super::link_map::testing::links_of;
+    use super::super::homes::Lan::{No, Radio, Wired};
+    use super::super::homes::{Home, Lan};
+    use super::super::link_map::links_of;
     use super::super::paying::Paying;
-    use super::super::{Coding, CodingSpeed};
     use super::*;
-    use crate::collective::{Coarsest, CodecId};
-    use crate::engine::EngineKind;
-    use crate::engine::Engines;
+    use crate::protocol::{Coarsest, CodecId, Coding, CodingSpeed, EngineKind, Engines};
     use crate::wire::Encode;
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};

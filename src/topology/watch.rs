@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! The decision when operations are so late against their forecasts that the links should be
 //! measured again. Times are in milliseconds and monotonic.
 

@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! The board of one View: each member's entries go to all others over their control links.
 
 #![cfg_attr(
@@ -7,9 +5,9 @@
     allow(dead_code, reason = "the native engine needs no rendezvous")
 )]
 
-use super::{Board, BoardFault, Post};
-use crate::collective::Outgoing;
-use crate::view::Rank;
+use super::super::outgoing::Outgoing;
+use super::{Board, BoardFault};
+use crate::protocol::{Post, Rank};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

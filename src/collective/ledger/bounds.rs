@@ -1,12 +1,10 @@
-//! Layer: Core.
-//!
 //! The most that a ledger holds.
 
-use crate::view::{OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX};
+use crate::protocol::{OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX};
 
 /// The limits of one ledger. All members of a View have the same; only tests make them smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Bounds {
+pub(crate) struct LedgerBounds {
     /// Most undecided operations that this member has called.
     pub(crate) in_flight: usize,
     /// Most operations on its list: those, and decided ones that some member has not reported.
@@ -16,9 +14,9 @@ pub(crate) struct Bounds {
     pub(crate) uncalled: usize,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds {
+impl Default for LedgerBounds {
+    fn default() -> LedgerBounds {
+        LedgerBounds {
             in_flight: OPS_IN_FLIGHT_MAX,
             listed: OPS_LISTED_MAX,
             uncalled: if cfg!(potluck_tight) { 32 } else { 1024 },

@@ -1,9 +1,6 @@
-//! Layer: Core.
-//!
 //! The descriptors of one call, by rank.
 
-use crate::collective::{Call, Descriptor, Mismatch};
-use crate::view::Rank;
+use crate::protocol::{Call, Descriptor, Mismatch, Rank};
 
 /// The descriptors that the ranks have sent for one call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

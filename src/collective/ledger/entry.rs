@@ -1,14 +1,10 @@
-//! Layer: Core.
-//!
 //! The ledger's record of one operation: descriptors, votes and the reports that it is decided.
 
 use super::calls::Calls;
-use crate::collective::revision::REVISION_UNKNOWN;
-use crate::collective::{
-    AbortCause, AbortReason, Call, Kind, Listed, Mismatch, Mode, Outcome, Status, Vote,
+use crate::protocol::{
+    AbortCause, AbortReason, Call, CommittedOp, Defect, Kind, Listed, Mismatch, Mode, OpId,
+    Outcome, REVISION_UNKNOWN, Rank, Seeded, Status, Vote,
 };
-use crate::defect::{Defect, Seeded};
-use crate::view::{CommittedOp, OpId, Rank};
 use std::collections::BTreeMap;
 
 /// The record of one operation.
@@ -86,10 +82,7 @@ impl Entry {
     }
 
     /// All descriptors of `rank`, in order: the calls of a step before its end.
-    pub(super) fn begun_by(
-        &self,
-        rank: Rank,
-    ) -> impl Iterator<Item = crate::collective::Descriptor> {
+    pub(super) fn begun_by(&self, rank: Rank) -> impl Iterator<Item = crate::protocol::Descriptor> {
         self.parts.values().chain([&self.calls]).filter_map(move |calls| calls.descriptor(rank))
     }
 

@@ -1,12 +1,8 @@
-//! Layer: Core.
-//!
 //! Queries for the model checker and the simulations.
 
-use super::bounds::Bounds;
+use super::bounds::LedgerBounds;
 use super::{Ledger, Misbehaviour};
-use crate::collective::{OpBody, OpMessage, Outcome, Vote};
-use crate::defect::Seeded;
-use crate::view::{OpId, Rank};
+use crate::protocol::{OpBody, OpId, OpMessage, Outcome, Rank, Seeded, Vote};
 
 impl Ledger {
     /// This ledger with one of its rules broken.
@@ -16,14 +12,14 @@ impl Ledger {
     }
 
     /// This ledger with limits of its own.
-    pub(crate) fn within(mut self, bounds: Bounds) -> Ledger {
+    pub(crate) fn within(mut self, bounds: LedgerBounds) -> Ledger {
         self.bounds = bounds;
         self
     }
 
     /// Whether this message changes nothing here, now or later.
     pub(crate) fn knows(&self, from: Rank, message: &OpMessage) -> bool {
-        let is_told = |entry: &super::Entry| entry.resolved_by >> from.0 & 1 == 1;
+        let is_told = |entry: &super::entry::Entry| entry.resolved_by >> from.0 & 1 == 1;
         let body = match message.body {
             OpBody::Vote(op, vote) => self.knows_vote(from, op, vote),
             OpBody::Describe(descriptor) => {
@@ -83,7 +79,7 @@ impl Ledger {
 
     /// Whether this operation is a sync.
     pub(crate) fn is_of_sync(&self, op: OpId) -> bool {
-        self.entries.get(&op).is_some_and(super::Entry::is_sync)
+        self.entries.get(&op).is_some_and(super::entry::Entry::is_sync)
     }
 
     /// Whether this member holds a result of this operation. True for a forgotten operation too.

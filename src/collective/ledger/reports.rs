@@ -1,13 +1,9 @@
-//! Layer: Core.
-//!
 //! Reports of decided operations between members, and the garbage collection of the ledger's
 //! entries.
 
 use super::entry::Entry;
 use super::{Ledger, LedgerEffect};
-use crate::collective::OpBody;
-use crate::defect::Defect;
-use crate::view::{Lane, OpId, Rank};
+use crate::protocol::{Defect, Lane, OpBody, OpId, Rank};
 
 impl Ledger {
     /// Another member has decided these operations.
@@ -75,9 +71,9 @@ impl Ledger {
     }
 
     /// Decided operations that others may still list; every message about operations carries them.
-    /// An operation that this member has not called may stay in the ledger until the View ends, so it
-    /// is reported only once. It comes first: if own ones filled the list, two members could wait for
-    /// each other's reports for ever.
+    /// An operation that this member has not called may stay in the ledger until the View ends, so
+    /// it is reported only once. It comes first: if own ones filled the list, two members could
+    /// wait for each other's reports for ever.
     pub fn resolved(&self) -> Vec<OpId> {
         let decided = || self.entries.iter().filter(|(_, e)| e.outcome.is_some());
         let called = decided().filter(|(_, e)| e.call.is_some());

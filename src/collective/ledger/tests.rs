@@ -1,14 +1,13 @@
-//! Layer: Core.
-//!
 //! The ledger's rules, tested with a few members whose messages the test delivers.
 
 mod group;
 mod others;
 
 use super::*;
-use crate::collective::{CodecId, DType, Mismatch, ReduceOp, Status};
-use crate::view::testing::view_of;
-use crate::view::{OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX};
+use crate::memory::DType;
+use crate::protocol::{
+    CodecId, Mismatch, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, ReduceOp, Status, view_of,
+};
 use group::Group;
 
 const SUM: Call = Call {
@@ -252,7 +251,7 @@ fn call_once(g: &mut Group, lane: Lane) -> OpId {
 }
 
 /// More lanes than a message about a plan may name.
-const MANY_LANES: u32 = 2 * crate::collective::LANES_TOLD_MAX as u32 + 10;
+const MANY_LANES: u32 = 2 * crate::protocol::LANES_TOLD_MAX as u32 + 10;
 
 #[test]
 fn a_program_that_uses_each_lane_once_takes_no_more_memory_and_its_plan_can_change() {

@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! The native engine in one View: one sender and one receiver thread per link. The receiver threads
 //! do the work.
 //!
@@ -17,19 +15,18 @@
 //! Lock order: table, gate of an operation, outbox. The locks of a chunk and, inside it, of the
 //! result are never held together with these three. `done` is called without any lock.
 
+use super::super::backend::{Backend, Job, Traffic};
+use super::super::input::Input;
+use super::super::schedule::Itinerary;
+use super::super::threads::Threads;
 use super::op::Active;
 use super::outbox::{Generation, Outbox};
 use super::run::{Landing, Parcel, Progress, Run, Untaken, lock};
 use super::table::{Early, Place, Refused, Routed, Table};
-use crate::collective::schedule::Itinerary;
-use crate::collective::threads::Threads;
-use crate::collective::{
-    Backend, Block, Enclosed, EngineFault, Input, Job, OutOfMemory, Pool, Traffic,
-};
-use crate::defect::Seeded;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
-use crate::locks::{AtomicU64, Mutex};
-use crate::view::{OpId, Rank};
+use crate::memory::{Block, OutOfMemory, Pool};
+use crate::os::{AtomicU64, Mutex};
+use crate::protocol::{Enclosed, EngineFault, OpId, Rank, Seeded};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,11 +1,10 @@
-//! Layer: Shells.
-//!
 //! Encodes and decodes chunks of `f32`.
 //!
 //! Every function returns [`EngineFault::Memory`] if there is no memory for its result.
 
-use crate::collective::{Block, EngineFault, OutOfMemory, Pool, elements_of, elements_of_mut};
 use crate::compression::Codec;
+use crate::memory::{Block, OutOfMemory, Pool, elements_of, elements_of_mut};
+use crate::protocol::EngineFault;
 use std::sync::Arc;
 
 /// Encodes `bytes`.

@@ -1,18 +1,16 @@
-//! Layer: Shells.
-//!
 //! The send queue of one peer, and the link in use.
 //!
 //! The queue needs no length bound because a frame only holds a reference to a block or a chunk of
 //! a result. A schedule sends every chunk a fixed number of times, and the ledger bounds the number
 //! of operations. When an operation ends, its frames are removed.
 
+use super::super::early_ops::EARLY_OPS_MAX;
 use super::op::Active;
 use super::run::{Parcel, lock};
-use crate::collective::OutOfMemory;
-use crate::collective::early_ops::EARLY_OPS_MAX;
 use crate::link::Shutdown;
-use crate::locks::{Condvar, Mutex};
-use crate::view::{OpId, PARTS_MAX};
+use crate::memory::OutOfMemory;
+use crate::os::{Condvar, Mutex};
+use crate::protocol::{OpId, PARTS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
@@ -213,7 +211,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Lane;
+    use crate::protocol::Lane;
 
     fn op(number: u64) -> OpId {
         OpId { lane: Lane::MAIN, number }

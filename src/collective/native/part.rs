@@ -1,10 +1,8 @@
-//! Layer: Shells.
-//!
 //! The bytes of one chunk on its way: contributions, partial sums, and payloads of frames.
 
-use crate::collective::canvas::{Claim, Piece};
-use crate::collective::{Block, DType, EngineFault, Misfit, OutOfMemory, Pool, ReduceOp, fold};
-use crate::copying::copy;
+use super::super::fold::{Misfit, fold};
+use crate::memory::{Block, Claim, DType, OutOfMemory, Piece, Pool, copy};
+use crate::protocol::{EngineFault, ReduceOp};
 use std::sync::Arc;
 
 /// A contribution or a partial sum.

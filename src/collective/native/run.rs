@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! The progress of one operation on one rank: contributions go in, frames and finally the result
 //! come out. This file has no thread, socket or clock; any number of threads may advance a run at
 //! once.
@@ -31,21 +29,22 @@
 //! Any of this memory may be lacking: then the step ends with [`EngineFault::Memory`], after which
 //! the run must be [cleared](Run::clear).
 
+use super::super::backend::Finished;
+use super::super::digest::Digest;
+use super::super::fold::finish;
+use super::super::input::Input;
+use super::super::schedule::{Itinerary, Station, Then};
 use super::coding::{decoded, encoded, round_trip, rounded};
 use super::part::{Part, Payload};
-use crate::collective::canvas::{Canvas, Claim};
-use crate::collective::schedule::{Itinerary, Station, Then};
-use crate::collective::{
-    Block, Digest, ENCLOSED_BYTES_MAX, Enclosed, EngineFault, Finished, Input, OutOfMemory, Pool,
-    Staging, elements_of_mut, finish, listed,
-};
 use crate::compression::Codec;
-use crate::copying::copy;
-use crate::defect::{Defect, Seeded};
 use crate::link::{DataHeader, Phase};
-use crate::locks::{AtomicUsize, Mutex, MutexGuard};
-use crate::topology::ranks;
-use crate::view::{OpId, Rank};
+use crate::memory::{
+    Block, Canvas, Claim, OutOfMemory, Pool, Staging, copy, elements_of_mut, listed,
+};
+use crate::os::{AtomicUsize, Mutex, MutexGuard};
+use crate::protocol::{
+    Defect, ENCLOSED_BYTES_MAX, Enclosed, EngineFault, OpId, Rank, Seeded, ranks,
+};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 

@@ -1,15 +1,13 @@
-//! Layer: Shells.
-//!
 //! The operations that a backend knows: those in flight, those with early data that have not been
 //! started here, and those that are over.
 
+use super::super::early_ops::EarlyOps;
+use super::super::retired::Retired;
 use super::op::Active;
 use super::outbox::{EARLY_BYTES_MAX, EARLY_FRAMES_MAX, Spent};
-use crate::collective::early_ops::EarlyOps;
-use crate::collective::retired::Retired;
-use crate::collective::{Block, OutOfMemory};
 use crate::link::DataHeader;
-use crate::view::{MEMBERS_MAX, OpId, Rank};
+use crate::memory::{Block, OutOfMemory};
+use crate::protocol::{MEMBERS_MAX, OpId, Rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -239,12 +237,12 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::outbox::EAGER_OP_BYTES;
     use super::*;
-    use crate::collective::Pool;
     use crate::collective::early_ops::EARLY_OPS_MAX;
-    use crate::collective::native::outbox::EAGER_OP_BYTES;
     use crate::link::Phase;
-    use crate::view::{Lane, PARTS_MAX};
+    use crate::memory::Pool;
+    use crate::protocol::{Lane, PARTS_MAX};
 
     fn op(number: u64) -> OpId {
         OpId { lane: Lane(7), number }

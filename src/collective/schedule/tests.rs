@@ -1,10 +1,7 @@
-//! Layer: Core.
-//!
 //! The senders and receivers of every frame, for every kind of call.
 
 use super::*;
-use crate::collective::{CodecId, Mode};
-use crate::topology::{AutoCodecs, PlanClass, Schedule, TreeShare, any_tree};
+use crate::protocol::{AutoCodecs, CodecId, Mode, PlanClass, Schedule, Tree, TreeShare, any_tree};
 use proptest::prelude::*;
 
 fn ring(order: &[u8], chunk_bytes: u32) -> Plan {

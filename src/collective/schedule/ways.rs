@@ -1,12 +1,10 @@
-//! Layer: Core.
-//!
 //! The route of each flow of a call: direct, along a ring, or along trees.
 
-use super::{Flow, Kept, Route, Unfit};
-use crate::collective::{CodecId, Kind};
+use super::flow::{Flow, Kept, Route, Unfit};
 use crate::compression::in_whole_blocks;
-use crate::topology::{Plan, Schedule, Tree, ranks, ring_segment, tree_segments};
-use crate::view::Rank;
+use crate::protocol::{
+    CodecId, Kind, Plan, Rank, Schedule, Tree, ranks, ring_segment, tree_segments,
+};
 use std::ops::Range;
 
 /// Builds the routes of a call's flows.

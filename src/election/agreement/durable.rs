@@ -1,9 +1,6 @@
-//! Layer: Core.
-//!
 //! The state that a node must keep across restarts, so that its promises stay binding.
 
-use crate::election::message::Accepted;
-use crate::view::Ballot;
+use crate::protocol::{Accepted, Ballot};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_option};
 
 /// The durable state of the agreement.

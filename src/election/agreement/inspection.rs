@@ -1,17 +1,13 @@
-//! Layer: Core.
-//!
 //! Queries of the model checker, and ways to reduce its number of states.
 
 use super::Agreement;
-use crate::collective::Closing;
-use crate::election::message::Message;
 use crate::identity::MemberId;
-use crate::view::Ballot;
+use crate::protocol::{Ballot, Closing, Message};
 
 impl Agreement {
     /// Whether this message changes nothing here, now or later. Replies that only make a proposer
     /// hurry or give up are not counted as changes.
-    pub(in crate::election) fn ignores(&self, from: MemberId, message: &Message) -> bool {
+    pub(crate) fn ignores(&self, from: MemberId, message: &Message) -> bool {
         let promised = self.durable.promised;
         let installed = self.installed.as_ref().map_or(Ballot::ZERO, |v| v.ballot);
         match message {
@@ -26,7 +22,7 @@ impl Agreement {
                     || self.is_past(view.ballot, installed)
             }
             Message::Accepted(id) => {
-                let waits = |p: &super::Proposal| {
+                let waits = |p: &super::proposal::Proposal| {
                     p.ballot == id.ballot && p.view.is_some() && !p.accepted.contains(&from)
                 };
                 !self.proposal.as_ref().is_some_and(waits)
@@ -43,7 +39,7 @@ impl Agreement {
     }
 
     /// Whether it has installed the View of this ballot and not left it, or may still install it.
-    pub(in crate::election) fn may_run(&self, ballot: Ballot) -> bool {
+    pub(crate) fn may_run(&self, ballot: Ballot) -> bool {
         let running =
             self.installed.as_ref().is_some_and(|v| v.ballot == ballot) && self.closing.is_none();
         let coming = self.accepted_here.as_ref().is_some_and(|v| v.ballot == ballot)
@@ -52,32 +48,32 @@ impl Agreement {
     }
 
     /// The ballot of the running proposal, and whether its View has been drafted.
-    pub(in crate::election) fn ballot(&self) -> Option<(Ballot, bool)> {
+    pub(crate) fn ballot(&self) -> Option<(Ballot, bool)> {
         self.proposal.as_ref().map(|p| (p.ballot, p.view.is_some()))
     }
 
     /// The highest promised ballot.
-    pub(in crate::election) fn promised(&self) -> Ballot {
+    pub(crate) fn promised(&self) -> Ballot {
         self.durable.promised
     }
 
     /// Raises the highest round seen, as a `Nack` would.
-    pub(in crate::election) fn hear_of(&mut self, round: u64) {
+    pub(crate) fn hear_of(&mut self, round: u64) {
         self.round_seen = self.round_seen.max(round);
     }
 
     /// Its report on the View it has frozen.
-    pub(in crate::election) fn closing(&self) -> Option<&Closing> {
+    pub(crate) fn closing(&self) -> Option<&Closing> {
         self.closing.as_ref()
     }
 
     /// Whether its open operations have ended as indeterminate.
-    pub(in crate::election) fn is_cut_off(&self) -> bool {
+    pub(crate) fn is_cut_off(&self) -> bool {
         self.cut_off.is_some()
     }
 
     /// Resets the ticket counter when no write is pending.
-    pub(in crate::election) fn forget_tickets(&mut self) {
+    pub(crate) fn forget_tickets(&mut self) {
         if self.held.is_empty() {
             self.tickets = 0;
         }

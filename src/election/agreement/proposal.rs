@@ -1,14 +1,10 @@
-//! Layer: Core.
-//!
 //! A running proposal: the members asked, their promises and acceptances, and the drafted View.
 
-use super::Surroundings;
-use crate::defect::Seeded;
-use crate::election::message::Promise;
+use super::surroundings::Surroundings;
 use crate::election::standing;
 use crate::identity::MemberId;
+use crate::protocol::{Ballot, Member, Promise, Seeded, View};
 use crate::topology::Arrangement;
-use crate::view::{Ballot, Member, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -1,20 +1,17 @@
-//! Layer: Core.
-//!
 //! Keeping to one history: the Views that a node must not begin, because a View that it can join is
 //! running beside it.
 //!
 //! A node that was away, was left behind or has just started waits to be admitted by the members of
-//! the running View that answer it. It makes no View with others that are outside as well. If nobody
-//! answers for as long as silence means death, the network counts as partitioned.
+//! the running View that answer it. It makes no View with others that are outside as well. If
+//! nobody answers for as long as silence means death, the network counts as partitioned.
 //!
 //! Only [`Partition::Continue`] needs this: under the other rules two Views cannot run at once.
 
+use super::super::elsewhere::{Report, joins_one, reporters, to_join};
 use super::Election;
-use super::peers::{Link, Peer};
-use crate::election::elsewhere::{Report, joins_one, reporters, to_join};
+use super::peer::{Link, Peer};
 use crate::identity::MemberId;
-use crate::partition::Partition;
-use crate::view::{View, ViewId};
+use crate::protocol::{Partition, View, ViewId};
 use std::collections::BTreeSet;
 
 /// For how long a single member is believed that its View is running, in milliseconds. Each other
@@ -32,8 +29,8 @@ impl Election {
         !joins_one && (!running.is_empty() || self.waits_for_members(now, members))
     }
 
-    /// Whether a running View keeps this node out, so that this node must leave its own View. If two
-    /// Views keep out members of each other, the older one ends.
+    /// Whether a running View keeps this node out, so that this node must leave its own View. If
+    /// two Views keep out members of each other, the older one ends.
     pub(super) fn must_yield(&self, now: u64) -> bool {
         !self.keeping_out(now).is_empty()
     }

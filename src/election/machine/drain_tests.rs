@@ -1,14 +1,11 @@
-//! Layer: Core.
-//!
 //! Which of several `Prepare` messages is promised when operations may finish first.
 
+use super::super::agreement::{Durable, Effect};
+use super::super::applicant::Applicant;
+use super::super::config::ElectionConfig;
 use super::{Election, Input, Operations};
-use crate::collective::Closing;
-use crate::election::{Applicant, Durable, Effect, ElectionConfig, Message};
-use crate::engine::Engines;
 use crate::identity::Name;
-use crate::view::testing::{member_id, view_of};
-use crate::view::{Ballot, View, ViewDigest};
+use crate::protocol::{Ballot, Closing, Engines, Message, View, ViewDigest, member_id, view_of};
 use std::sync::Arc;
 
 /// One operation that never ends.

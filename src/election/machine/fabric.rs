@@ -1,12 +1,10 @@
-//! Layer: Core.
-//!
 //! Properties of the link to a peer: its silence limits (wired, radio, relayed), and whether it
 //! works in both directions.
 
+use super::super::detector::{Limits, Verdict};
+use super::super::notice::Notice;
 use super::Election;
-use super::peers::Link;
-use crate::election::detector::{Limits, Verdict};
-use crate::election::notice::Notice;
+use super::peer::Link;
 use crate::identity::MemberId;
 
 impl Election {
@@ -49,7 +47,7 @@ impl Election {
 
     /// Peers whose direct link is suspect, so that another path to them should be tried.
     pub fn suspects(&self, now: u64) -> impl Iterator<Item = MemberId> {
-        let is_suspect = move |p: &super::Peer| {
+        let is_suspect = move |p: &super::peer::Peer| {
             let is_up = matches!(p.link, Link::Up { .. }) && p.over.is_empty();
             is_up && p.detector.verdict(now, self.late_ms) == Verdict::Suspect
         };
@@ -73,7 +71,7 @@ impl Election {
     /// A peer that is heard and has not reported this node as reachable for its `dead_cap_ms`.
     pub fn one_way(&self, now: u64) -> Option<MemberId> {
         let deaf = |id: MemberId, since: u64| now >= since + self.limits_of(id).dead_cap_ms;
-        let found = |(id, p): (&MemberId, &super::Peer)| {
+        let found = |(id, p): (&MemberId, &super::peer::Peer)| {
             let is_up = matches!(p.link, Link::Up { .. });
             p.deaf_since.filter(|since| is_up && deaf(*id, *since)).map(|_| *id)
         };

@@ -1,15 +1,12 @@
-//! Layer: Core.
-//!
 //! Silence limits of radio and relayed links, and one-way links.
 
+use super::super::agreement::{Durable, Effect};
+use super::super::applicant::Applicant;
+use super::super::config::ElectionConfig;
+use super::super::notice::Notice;
 use super::{Election, Input, Operations};
-use crate::collective::Closing;
-use crate::election::message::{Heartbeat, Reached};
-use crate::election::{Applicant, Durable, Effect, ElectionConfig, Message, Notice};
-use crate::engine::Engines;
 use crate::identity::Name;
-use crate::view::ViewDigest;
-use crate::view::testing::member_id;
+use crate::protocol::{Closing, Engines, Heartbeat, Message, Reached, ViewDigest, member_id};
 
 struct Idle;
 

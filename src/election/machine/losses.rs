@@ -1,17 +1,13 @@
-//! Layer: Core.
-//!
 //! Which members a new View has gained or lost, and the quarantine of members that are lost
 //! repeatedly.
 
+use super::super::agreement::Effect;
+use super::super::notice::Notice;
 use super::Election;
-use super::peers::Link;
-use crate::election::agreement::Effect;
-use crate::election::message::Accused;
-use crate::election::notice::Notice;
-use crate::events::Loss;
+use super::peer::Link;
 use crate::identity::{MemberId, NodeId};
-use crate::status::KeptOut;
-use crate::view::View;
+use crate::protocol::{Accused, View};
+use crate::report::{KeptOut, Loss};
 
 impl Election {
     /// The nodes in quarantine, the remaining time of each in milliseconds, and the reason.
@@ -163,7 +159,8 @@ impl Election {
     }
 
     /// Counts that a node broke the protocol. Its link is closed each time, and it may come back at
-    /// once; but a member that does it again and again is neither lost nor of use, so it is excluded.
+    /// once; but a member that does it again and again is neither lost nor of use, so it is
+    /// excluded.
     pub(super) fn on_breach(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
         if self.quarantine.expels(id.node, now).is_some() {
             return;

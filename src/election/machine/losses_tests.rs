@@ -1,18 +1,16 @@
-//! Layer: Core.
-//!
 //! Members that are excluded for what they do, by this node and by others.
 
+use super::super::agreement::{Durable, Effect};
+use super::super::applicant::Applicant;
+use super::super::config::ElectionConfig;
+use super::super::notice::Notice;
 use super::{Election, Input, Operations};
-use crate::collective::Closing;
-use crate::election::message::{Accused, Heartbeat, Reached};
-use crate::election::notice::Notice;
-use crate::election::{Applicant, Durable, Effect, ElectionConfig, Message};
-use crate::engine::Engines;
-use crate::events::Loss;
 use crate::identity::Name;
-use crate::status::KeptOut;
-use crate::view::testing::{member_id, view_of};
-use crate::view::{Ballot, View, ViewDigest};
+use crate::protocol::{
+    Accused, Ballot, Closing, Engines, Heartbeat, Message, Reached, View, ViewDigest, member_id,
+    view_of,
+};
+use crate::report::{KeptOut, Loss};
 use std::sync::Arc;
 
 struct Idle;

@@ -1,17 +1,12 @@
-//! Layer: Core.
-//!
 //! Proposer scheduling and back-off: which View a node wants, whose turn it is to propose it, when
 //! to yield to another proposer, and when to try again or give up.
 
-use super::peers::{Link, Peer};
+use super::super::agreement::Effect;
+use super::super::config::Alone;
+use super::peer::{Link, Peer};
 use super::{Around, Attempt, Election, Operations};
-use crate::defect::Defect;
-use crate::election::Alone;
-use crate::election::agreement::Effect;
-use crate::election::message::Message;
-use crate::engine::EngineKind;
 use crate::identity::MemberId;
-use crate::view::{Ballot, Rank, View, ViewDigest};
+use crate::protocol::{Ballot, Defect, EngineKind, Message, Rank, View, ViewDigest};
 use std::collections::BTreeSet;
 
 /// A proposal that this node would make.

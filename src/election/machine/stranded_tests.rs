@@ -1,17 +1,15 @@
-//! Layer: Core.
-//!
 //! A View is installed after this node has long lacked enough peers, and it is broken from the
 //! start.
 
+use super::super::agreement::{Durable, Effect};
+use super::super::applicant::Applicant;
+use super::super::config::ElectionConfig;
 use super::{Around, Election, Input, Operations};
-use crate::collective::Closing;
-use crate::election::message::Heartbeat;
-use crate::election::{Applicant, Durable, Effect, ElectionConfig, Message};
-use crate::engine::Engines;
 use crate::identity::Name;
-use crate::partition::Partition;
-use crate::view::testing::{member_id, view_of};
-use crate::view::{Ballot, CommittedOp, Lane, OpId, OpSet, View, ViewDigest};
+use crate::protocol::{
+    Ballot, Closing, CommittedOp, Engines, Heartbeat, Lane, Message, OpId, OpSet, Partition, View,
+    ViewDigest, member_id, view_of,
+};
 use std::sync::Arc;
 
 /// Operations of the View whose installation was carried out last.

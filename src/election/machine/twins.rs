@@ -1,18 +1,16 @@
-//! Layer: Core.
-//!
 //! Duplicate identities: two processes with one node id, told apart by their boot (two *lives*).
 //! Usually the earlier process has ended and its link is not closed yet. Otherwise an identity
 //! has been copied, and both processes live. The process that holds a link is probed with a
 //! ping: if it answers it keeps its place and the newcomer is told about its twin, else the
 //! newcomer takes over.
 
+use super::super::agreement::Effect;
+use super::super::notice::Notice;
 use super::Election;
-use super::peers::Link;
-use crate::election::agreement::Effect;
-use crate::election::message::{Message, Twin};
-use crate::election::notice::Notice;
+use super::contests::Contest;
+use super::peer::Link;
 use crate::identity::{MemberId, NodeId};
-use std::collections::BTreeMap;
+use crate::protocol::{Message, Twin};
 
 /// Timeout of a probe; this node's own tick delay is added. A process that has ended is usually
 /// known earlier, by its closed connection.
@@ -30,43 +28,6 @@ const SEEN_MAX: usize = 16;
 /// This bit marks a ping that probes a duplicate. Round-trip pings carry microseconds since the
 /// start and never have it.
 pub const PROBE: u64 = 1 << 63;
-
-/// State about duplicate identities, this node's own and others'.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Twins {
-    /// The newcomer that waits for a place, by the holder of the link. At most one for each link.
-    contests: BTreeMap<MemberId, Contest>,
-    probes: u64,
-    /// When a second life of this node was last refused here while the first one lived.
-    seen: BTreeMap<NodeId, u64>,
-    own_at: Option<u64>,
-    aside_until: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Contest {
-    newcomer: MemberId,
-    /// The relays of its link.
-    over: Vec<MemberId>,
-    number: u64,
-    until: u64,
-}
-
-impl Twins {
-    /// Whether messages of this peer are ignored: it is a newcomer without a place, or this node
-    /// has stepped aside.
-    pub(super) fn are_at_odds(&self, now: u64, with: MemberId) -> bool {
-        self.is_aside(now) || self.contests.values().any(|c| c.newcomer == with)
-    }
-
-    pub(super) fn forget_contests(&mut self) {
-        self.contests.clear();
-    }
-
-    pub(super) fn is_aside(&self, now: u64) -> bool {
-        now < self.aside_until
-    }
-}
 
 impl Election {
     pub(super) fn on_own_twin(&mut self, now: u64) {
@@ -108,7 +69,7 @@ impl Election {
             effects.extend([Effect::Send(id, Message::Leave), Effect::Drop(id)]);
             return true;
         }
-        let other_life = |(other, p): &(&MemberId, &super::Peer)| {
+        let other_life = |(other, p): &(&MemberId, &super::peer::Peer)| {
             other.node == id.node && **other != id && p.link != Link::Gone
         };
         let Some((holder, up)) = self

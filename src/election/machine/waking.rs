@@ -1,11 +1,9 @@
-//! Layer: Core.
-//!
 //! Recovery after the machine has slept, or the process was stopped for longer than the silence
 //! limit: the others have gone on, and the beliefs of this node are out of date.
 
+use super::super::agreement::Effect;
+use super::super::notice::Notice;
 use super::{Around, Attempt, Election, Operations};
-use crate::election::agreement::Effect;
-use crate::election::notice::Notice;
 use crate::identity::MemberId;
 
 impl Election {

@@ -1,14 +1,12 @@
-//! Layer: Shells.
-//!
 //! Operations cancelled half way, broken links, boards without all entries, and closing.
 
+use super::super::backend::GlooEngine;
 use super::group::{Cables, Chance, Group, PATIENCE, TestBoard, bytes, op, plan};
-use crate::collective::{
-    Backend, Board, Call, CodecId, DType, EngineFault, Input, Kind, Mode, Pool, ReduceOp, bytes_of,
+use crate::collective::{Backend, Board, Input};
+use crate::memory::{DType, Pool, bytes_of};
+use crate::protocol::{
+    Call, CodecId, EngineFault, Kind, Mode, OpId, Plan, Rank, ReduceOp, Schedule,
 };
-use crate::gloo_ffi::GlooEngine;
-use crate::topology::{Plan, Schedule};
-use crate::view::{OpId, Rank};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -191,7 +189,7 @@ fn a_board_that_never_fills_is_left_when_the_backend_closes() {
     let engine = GlooEngine::new(Pool::new());
     let boards = TestBoard::shared(2);
     // Rank 1 never connects.
-    let view = Arc::new(crate::view::testing::view_of(2));
+    let view = Arc::new(crate::protocol::view_of(2));
     let backend = crate::collective::Engine::open(
         &engine,
         &view,

@@ -1,17 +1,14 @@
-//! Layer: Shells.
-//!
 //! A test group: all ranks of a View in one process, with a board for each.
 
-use crate::collective::{
-    Backend, Board, BoardFault, Call, Engine, EngineFault, Finished, Input, Job, NativeEngine, Pool,
+use super::super::backend::GlooEngine;
+use super::super::pair::GlooOrNative;
+use crate::collective::{Backend, Board, BoardFault, Engine, Finished, Input, Job, NativeEngine};
+use crate::link::{DataLink, memory, sealed_tcp, tcp};
+use crate::memory::Pool;
+use crate::protocol::{
+    AutoCodecs, Call, EngineChoice, EngineFault, EngineKind, EngineReason, Lane, OpId, Plan,
+    PlanClass, Rank, Schedule, View, view_of,
 };
-use crate::engine::{EngineChoice, EngineKind, EngineReason};
-use crate::gloo_ffi::{GlooEngine, GlooOrNative};
-use crate::link::DataLink;
-use crate::link::testing::{memory, sealed_tcp, tcp};
-use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule};
-use crate::view::testing::view_of;
-use crate::view::{Lane, OpId, Rank, View};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

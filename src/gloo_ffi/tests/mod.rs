@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! Tests of the engine's promises, with all ranks in one process.
 
 mod failure;

@@ -1,15 +1,11 @@
-//! Layer: Shells.
-//!
 //! Gloo and the native engine in one View, over the same links.
 
 use super::group::{Cables, Chance, Group, PATIENCE, bytes, op, plan};
-use crate::collective::early_ops::EARLY_OPS_MAX;
-use crate::collective::{
-    Call, CodecId, DType, EngineFault, Kind, Mode, NativeEngine, Pool, ReduceOp, Traffic, bytes_of,
-    reference,
+use crate::collective::{EARLY_OPS_MAX, NativeEngine, Traffic, reference};
+use crate::memory::{DType, Pool, bytes_of};
+use crate::protocol::{
+    Call, CodecId, EngineFault, Kind, Mode, OpId, Plan, Rank, ReduceOp, Schedule, Tree, TreeShare,
 };
-use crate::topology::{Plan, Schedule, Tree, TreeShare};
-use crate::view::{OpId, Rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;

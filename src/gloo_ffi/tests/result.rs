@@ -1,17 +1,12 @@
-//! Layer: Shells.
-//!
 //! Results equal those of the sequential reference in Gloo's order of folding, bit for bit, on
 //! every rank.
 
+use super::super::rails::HELPERS_MAX;
 use super::group::{Cables, Chance, Group, PATIENCE, bytes, op, plan, plan_in};
-use crate::collective::{
-    Arithmetic, Call, CodecId, DType, F16, Finished, Input, Kind, Mode, Pool, ReduceOp, bytes_of,
-    reference,
-};
+use crate::collective::{Arithmetic, Finished, Input, reference};
 use crate::compression::{Codec, codec, codec_of_sums};
-use crate::gloo_ffi::rails::HELPERS_MAX;
-use crate::topology::{Plan, Schedule, ring_segment};
-use crate::view::Rank;
+use crate::memory::{DType, F16, Pool, bytes_of};
+use crate::protocol::{Call, CodecId, Kind, Mode, Plan, Rank, ReduceOp, Schedule, ring_segment};
 use std::sync::Arc;
 
 const SUMS: [ReduceOp; 2] = [ReduceOp::Sum, ReduceOp::Mean];

@@ -1,13 +1,9 @@
-//! Layer: Shells.
-//!
 //! A member without memory: its call fails, at whatever block that happens, and nothing else does.
 
 use super::group::{Cables, Group, bytes, op, plan_in};
-use crate::collective::{
-    Call, CodecId, DType, EngineFault, Input, Kind, Mode, Pool, ReduceOp, bytes_of,
-};
-use crate::topology::{Plan, Schedule};
-use crate::view::Rank;
+use crate::collective::Input;
+use crate::memory::{DType, Pool, bytes_of};
+use crate::protocol::{Call, CodecId, EngineFault, Kind, Mode, Plan, Rank, ReduceOp, Schedule};
 use std::sync::Arc;
 
 const SIZE: usize = 3;

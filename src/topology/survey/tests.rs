@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! Surveys of simulated networks.
 
 use super::*;

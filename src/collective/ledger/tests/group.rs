@@ -1,9 +1,7 @@
-//! Layer: Core.
-//!
 //! A few members whose messages the test delivers.
 
 use super::super::*;
-use crate::view::testing::view_of;
+use crate::protocol::view_of;
 
 /// An operation on which all agree, and the source of a sync's state with its length.
 type Agreed = (OpId, Option<(Rank, u64)>);

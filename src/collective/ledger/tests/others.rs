@@ -1,5 +1,3 @@
-//! Layer: Core.
-//!
 //! Operations other than one vote of all members on one call: messages between two, steps of
 //! several calls, best-effort calls.
 

@@ -1,18 +1,15 @@
-//! Layer: Shells.
-//!
 //! Reductions with a codec.
 
 use super::group::{Chance, Group, bytes, finished_digest, op};
-use crate::collective::{
-    Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, elements_of, reference,
-    schedule::{Itinerary, Route},
-};
+use crate::collective::arithmetic::Arithmetic;
+use crate::collective::reference::reference;
+use crate::collective::schedule::{Itinerary, Route};
 use crate::compression::{Codec, codec, codec_of_sums};
-use crate::topology::{
-    AutoCodecs, Coding, FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, Tree,
-    TreeShare,
+use crate::memory::{DType, bytes_of, elements_of};
+use crate::protocol::{
+    AutoCodecs, Call, CodecId, Coding, FoldOrder, FoldSegment, FoldTree, Kind, Mode, Plan,
+    PlanClass, Rank, ReduceOp, Schedule, Tree, TreeShare,
 };
-use crate::view::Rank;
 use std::sync::Arc;
 
 const CODECS: [CodecId; 6] = [
@@ -181,7 +178,7 @@ fn every_codec_adds_what_was_decoded_and_gives_everybody_the_same() {
                         if count == 0 { Vec::new() } else { expected(&call, &plan, &inputs) };
                     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
                     for finished in
-                        group.run(self::op(0, number), call, None, &plan, &raw, &mut chance)
+                        group.run(super::group::op(0, number), call, None, &plan, &raw, &mut chance)
                     {
                         let got = bytes(&finished);
                         assert!(

@@ -1,19 +1,18 @@
-//! Layer: Shells.
-//!
 //! Late starts, missing credit, broken links, invalid frames, and shutdown.
 
+use super::super::NativeEngine;
+use super::super::outbox::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES};
 use super::group::{
     Chance, End, EndReceiver, EndSender, Group, Outcome, PATIENCE, board, bytes, job, link_pair,
     op, plan,
 };
-use crate::collective::native::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES, NativeEngine};
-use crate::collective::{
-    Backend, Call, CodecId, DType, Engine, EngineFault, Input, Kind, Mode, Pool, ReduceOp, bytes_of,
-};
+use crate::collective::backend::{Backend, Engine};
+use crate::collective::input::Input;
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
-use crate::topology::{Plan, Schedule};
-use crate::view::testing::view_of;
-use crate::view::{OpId, Rank};
+use crate::memory::{DType, Pool, bytes_of};
+use crate::protocol::{
+    Call, CodecId, EngineFault, Kind, Mode, OpId, Plan, Rank, ReduceOp, Schedule, view_of,
+};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 

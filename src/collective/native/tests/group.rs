@@ -1,17 +1,16 @@
-//! Layer: Shells.
-//!
 //! All ranks of a View in one process, over in-memory links that encode and decode every header.
 
-use crate::collective::native::NativeEngine;
-use crate::collective::native::run::lock;
-use crate::collective::{
-    Backend, Block, Call, Engine, EngineFault, Finished, Input, Job, Pool, ViewBoard,
-};
+use super::super::NativeEngine;
+use super::super::run::lock;
+use crate::collective::backend::{Backend, Engine, Finished, Job};
+use crate::collective::board::ViewBoard;
+use crate::collective::input::Input;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
-use crate::locks::{Condvar, Mutex};
-use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule};
-use crate::view::testing::view_of;
-use crate::view::{Lane, OpId, Rank};
+use crate::memory::{Block, Pool};
+use crate::os::{Condvar, Mutex};
+use crate::protocol::{
+    AutoCodecs, Call, EngineFault, Lane, OpId, Plan, PlanClass, Rank, Schedule, view_of,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;

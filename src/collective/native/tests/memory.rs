@@ -1,20 +1,17 @@
-//! Layer: Shells.
-//!
 //! Which memory is read and written, and when: no unnecessary copies, and no access to memory that
 //! is not the engine's.
 
+use super::super::NativeEngine;
+use super::super::run::lock;
 use super::group::{Chance, End, Group, PATIENCE, board, bytes, job, link_pair, op, plan};
-use crate::collective::native::NativeEngine;
-use crate::collective::native::run::lock;
-use crate::collective::{
-    Block, Call, CodecId, DType, Engine, EngineFault, Finished, Input, Job, Kind, Mode, Pool,
-    ReduceOp, bytes_of,
-};
+use crate::collective::backend::{Engine, Finished, Job};
+use crate::collective::input::Input;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
-use crate::locks::Mutex;
-use crate::topology::{Plan, Schedule};
-use crate::view::testing::view_of;
-use crate::view::{OpId, Rank};
+use crate::memory::{Block, DType, Pool, bytes_of};
+use crate::os::Mutex;
+use crate::protocol::{
+    Call, CodecId, EngineFault, Kind, Mode, OpId, Plan, Rank, ReduceOp, Schedule, view_of,
+};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -213,7 +210,7 @@ fn the_first_chunk_is_at_its_peer_before_the_last_is_asked_for() {
 
 /// Rank 0 of two. The test sends rank 1's frames, and releases each payload when it chooses.
 struct Slow {
-    backend: Arc<dyn crate::collective::Backend>,
+    backend: Arc<dyn crate::collective::backend::Backend>,
     engine: NativeEngine,
     pool: Pool,
     frames: Sender<(DataHeader, u8)>,

@@ -1,5 +1,3 @@
-//! Layer: Shells.
-//!
 //! The engine's guarantees, tested with all ranks in one process.
 
 mod coded;

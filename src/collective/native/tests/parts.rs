@@ -1,11 +1,12 @@
-//! Layer: Shells.
-//!
 //! Results that differ by rank: each rank gets its own, bit for bit, under every kind of plan.
 
 use super::group::{Chance, Group, bytes, op, plan};
-use crate::collective::{Call, CodecId, DType, Element, Kind, Mode, ReduceOp, bytes_of, reference};
-use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule, Tree, TreeShare, ring_segment};
-use crate::view::Rank;
+use crate::collective::reference::reference;
+use crate::memory::{DType, Element, bytes_of};
+use crate::protocol::{
+    AutoCodecs, Call, CodecId, Kind, Mode, Plan, PlanClass, Rank, ReduceOp, Schedule, Tree,
+    TreeShare, ring_segment,
+};
 use std::sync::Arc;
 
 /// Plans: direct; a ring; a ring for reductions with direct copies; random trees.

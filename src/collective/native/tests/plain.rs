@@ -1,17 +1,17 @@
-//! Layer: Shells.
-//!
 //! Members with a fast uplink in the trees send without the codec, beside others whose sums are
 //! encoded.
 
+use super::super::run::lock;
 use super::coded::{call, expected, plan, some};
 use super::group::{Chance, End, Group, PATIENCE, bytes, finished_digest, op};
-use crate::collective::native::run::lock;
-use crate::collective::{Coarsest, CodecId, Input, ReduceOp, bytes_of, elements_of};
+use crate::collective::input::Input;
 use crate::compression::codec;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
-use crate::locks::Mutex;
-use crate::topology::{AutoCodecs, Coding, Plan, Schedule, Tree, TreeShare};
-use crate::view::{Rank, RankSet};
+use crate::memory::{bytes_of, elements_of};
+use crate::os::Mutex;
+use crate::protocol::{
+    AutoCodecs, Coarsest, CodecId, Coding, Plan, Rank, RankSet, ReduceOp, Schedule, Tree, TreeShare,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn sums_are_those_of_a_reference_and_the_same_everywhere() {
                     let expected = expected(&call, &plan, &inputs);
                     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
                     for finished in
-                        group.run(self::op(0, number), call, None, &plan, &raw, &mut chance)
+                        group.run(super::group::op(0, number), call, None, &plan, &raw, &mut chance)
                     {
                         let got = bytes(&finished);
                         assert!(

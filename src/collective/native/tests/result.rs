@@ -1,13 +1,12 @@
-//! Layer: Shells.
-//!
 //! Results equal those of the sequential reference, bit for bit, on every rank.
 
 use super::group::{Chance, Group, bytes, finished_digest, op, plan};
-use crate::collective::{
-    Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, reference,
+use crate::collective::arithmetic::Arithmetic;
+use crate::collective::reference::reference;
+use crate::memory::{DType, bytes_of};
+use crate::protocol::{
+    Call, CodecId, FoldOrder, FoldSegment, FoldTree, Kind, Mode, Plan, Rank, ReduceOp, Schedule,
 };
-use crate::topology::{FoldOrder, FoldSegment, FoldTree, Plan, Schedule};
-use crate::view::Rank;
 use std::sync::Arc;
 
 const OPS: [ReduceOp; 5] =

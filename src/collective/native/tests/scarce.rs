@@ -1,13 +1,11 @@
-//! Layer: Shells.
-//!
 //! A member without memory: its call fails, at whatever block that happens, and nothing else does.
 
 use super::group::{Chance, Group, PATIENCE, bytes, op, plan};
-use crate::collective::{
-    Call, CodecId, DType, EngineFault, Input, Kind, Mode, Pool, ReduceOp, bytes_of,
+use crate::collective::input::Input;
+use crate::memory::{DType, Pool, bytes_of};
+use crate::protocol::{
+    Call, CodecId, EngineFault, Kind, Mode, OpId, Plan, Rank, ReduceOp, Schedule, Tree, TreeShare,
 };
-use crate::topology::{Plan, Schedule, Tree, TreeShare};
-use crate::view::{OpId, Rank};
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -1,20 +1,17 @@
-//! Layer: Shells.
-//!
 //! The native engine's threads, gates and outboxes in many of their orders (`make threads`).
 
+use super::super::backend::NativeBackend;
 use super::group::{PATIENCE, op, plan};
-use crate::collective::native::backend::NativeBackend;
+use crate::collective::backend::{Backend, Finished, Job};
+use crate::collective::input::Input;
 use crate::collective::threads::Threads;
-use crate::collective::{
-    Backend, Call, CodecId, DType, EngineFault, Finished, Input, Job, Kind, Mode, Pool, ReduceOp,
-    Staging, bytes_of,
-};
-use crate::defect::Seeded;
-use crate::exploring::{explore, finds};
 use crate::link::data_pair;
-use crate::race::Race;
-use crate::topology::Schedule;
-use crate::view::{OpId, Rank};
+use crate::memory::{DType, Pool, Staging, bytes_of};
+use crate::os::Race;
+use crate::protocol::{
+    Call, CodecId, EngineFault, Kind, Mode, OpId, Rank, ReduceOp, Schedule, Seeded,
+};
+use crate::sim::{explore, finds};
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
 use shuttle::thread;
 use std::sync::Arc;

@@ -1,0 +1,141 @@
+//! The handle of a running node, for programs without async.
+
+use super::super::config::Config;
+use super::super::surroundings::Surroundings;
+use super::context::Context;
+use super::wait::Wait;
+use crate::report::{Event, Metrics, Result, Status, Topology};
+use std::fmt;
+use std::time::Duration;
+
+/// A running node: [`potluck::Cluster`](super::super::cluster::Cluster) with blocking methods.
+/// Clones are handles to the same node.
+#[derive(Clone)]
+pub struct Cluster {
+    cluster: super::super::cluster::Cluster,
+}
+
+impl Cluster {
+    /// Joins the group of this machine's default namespace on the local network. Returns as soon as
+    /// the node runs.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) or [`Error::Identity`](crate::Error::Identity), with
+    /// what to do about it.
+    pub fn join() -> Result<Cluster> {
+        Ok(super::super::cluster::Cluster::join().wait()?.into())
+    }
+
+    /// Joins with a configuration: a [`Config`] or a [`Builder`](super::super::config::Builder).
+    ///
+    /// # Errors
+    /// As [`Cluster::join`].
+    pub fn join_with(config: impl Into<Config>) -> Result<Cluster> {
+        Ok(super::super::cluster::Cluster::join_with(config.into()).wait()?.into())
+    }
+
+    /// The newest View, once it has at least `min_members` members. Waits without bound.
+    ///
+    /// # Errors
+    /// [`Error::Closed`](crate::Error::Closed) when the node has left.
+    pub fn context(&self) -> Result<Context> {
+        Ok(self.cluster.context().wait()?.into())
+    }
+
+    /// Like [`Cluster::context`], for at most `patience`.
+    ///
+    /// # Errors
+    /// [`Error::NotEnoughPeers`](crate::Error::NotEnoughPeers) when the time has passed,
+    /// [`Error::Closed`](crate::Error::Closed) when the node has left.
+    pub fn context_within(&self, patience: Duration) -> Result<Context> {
+        Ok(self.cluster.context_within(patience).wait()?.into())
+    }
+
+    /// The state of this node and of its group: a snapshot, at most about 50 ms old.
+    pub fn status(&self) -> Status {
+        self.cluster.status()
+    }
+
+    /// The group as a graph; see
+    /// [`potluck::Cluster::topology`](super::super::cluster::Cluster::topology).
+    pub fn topology(&self) -> Option<Topology> {
+        self.cluster.topology()
+    }
+
+    /// See [`potluck::Cluster::metrics`](super::super::cluster::Cluster::metrics).
+    pub fn metrics(&self) -> Metrics {
+        self.cluster.metrics()
+    }
+
+    /// The current status, then each change of it.
+    pub fn watch(&self) -> StatusStream {
+        StatusStream { stream: self.cluster.watch() }
+    }
+
+    /// The events of the group from now on; see
+    /// [`potluck::Cluster::events`](super::super::cluster::Cluster::events).
+    pub fn events(&self) -> EventStream {
+        EventStream { stream: self.cluster.events() }
+    }
+
+    /// Leaves the group. The other members continue at once; every open call of this node ends with
+    /// an error. Returns when the node has ended.
+    pub fn leave(self) {
+        self.cluster.leave().wait();
+    }
+}
+
+/// The same node, for code without async.
+impl From<super::super::cluster::Cluster> for Cluster {
+    fn from(cluster: super::super::cluster::Cluster) -> Cluster {
+        Cluster { cluster }
+    }
+}
+
+/// The same node, for async code.
+impl From<Cluster> for super::super::cluster::Cluster {
+    fn from(cluster: Cluster) -> super::super::cluster::Cluster {
+        cluster.cluster
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cluster.fmt(f)
+    }
+}
+
+/// The events of a group as a blocking iterator. It ends when the node has ended.
+pub struct EventStream {
+    stream: super::super::cluster::EventStream,
+}
+
+impl Iterator for EventStream {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        self.stream.next().wait()
+    }
+}
+
+/// The status changes of a node as a blocking iterator: the current status first, then each newer
+/// one; intermediate changes may be skipped. It ends when the node has ended.
+pub struct StatusStream {
+    stream: super::super::cluster::StatusStream,
+}
+
+impl Iterator for StatusStream {
+    type Item = Status;
+
+    fn next(&mut self) -> Option<Status> {
+        self.stream.next().wait()
+    }
+}
+
+/// [`potluck::look_around`](super::super::surroundings::look_around), blocking.
+///
+/// # Errors
+/// As there.
+pub fn look_around(config: Config, patience: Duration) -> Result<Surroundings> {
+    super::super::surroundings::look_around(config, patience).wait()
+}

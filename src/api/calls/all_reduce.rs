@@ -1,0 +1,39 @@
+//! The future of an all_reduce in place.
+
+use super::codec::Codec;
+use super::flight::Flight;
+use crate::memory::{Element, bytes_of, bytes_of_mut};
+use crate::report::Result;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll, ready};
+
+/// An [`all_reduce`](super::super::context::Context::all_reduce) in flight.
+///
+/// If dropped before it completes, it is aborted for all members unless this member has voted (see
+/// [`Context::take_result`](super::super::context::Context::take_result)). If leaked, it continues
+/// without writing the buffer.
+#[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
+pub struct AllReduce<'buf, T: Element> {
+    pub(crate) flight: Flight,
+    pub(crate) buffer: &'buf mut [T],
+}
+
+impl AllReduce<'_, f32> {
+    /// Encodes the data on the wire. Every rank must use the same codec; error feedback may differ
+    /// between ranks.
+    pub fn compress(mut self, codec: &mut Codec) -> Self {
+        self.flight.encoded_by(codec);
+        self
+    }
+}
+
+impl<T: Element> Future for AllReduce<'_, T> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
+        let this = &mut *self;
+        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
+        output.copy_to(bytes_of_mut(this.buffer));
+        Poll::Ready(Ok(()))
+    }
+}

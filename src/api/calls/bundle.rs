@@ -1,0 +1,138 @@
+//! Several calls under one vote: the common part of [`Step`](super::step::Step) and `GradientStep`.
+
+use super::account::{Account, Unpaid};
+use super::flight::{Flight, Stage};
+use crate::collective::Input;
+use crate::memory::{OutOfMemory, Pool, Staging, bytes_of, elements_of};
+use crate::protocol::{AbortReason, Call, PARTS_MAX, Rank, Rejection};
+use crate::report::Result;
+use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
+
+/// Calls under one vote. Dropping it before its end aborts all of them for all members.
+pub(crate) struct Bundle {
+    flight: Flight,
+    /// The number of calls made so far.
+    calls: usize,
+    /// The bytes of this rank's buffers in all of these calls.
+    bytes: u64,
+}
+
+impl Bundle {
+    pub(crate) fn new(flight: Flight) -> Bundle {
+        Bundle { flight, calls: 0, bytes: 0 }
+    }
+
+    pub(crate) fn me(&self) -> Rank {
+        self.flight.envelope.me()
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.flight.envelope.view().size()
+    }
+
+    /// The pool of its engine.
+    pub(crate) fn pool(&self) -> &Pool {
+        self.flight.envelope.pool()
+    }
+
+    /// Begins the next call, unless the bundle is rejected.
+    pub(crate) fn begin(&mut self, call: Call, input: Option<&[u8]>) {
+        self.begin_owing(call, input, None);
+    }
+
+    /// Like [`begin`](Bundle::begin), with the residual of `account` added to the input.
+    pub(crate) fn begin_owing(
+        &mut self,
+        call: Call,
+        input: Option<&[u8]>,
+        account: Option<&Account>,
+    ) {
+        if let Some(rejection) = call.rejection(self.size()) {
+            self.reject(rejection);
+        }
+        if self.calls >= PARTS_MAX {
+            self.reject(Rejection::StepTooLong);
+        }
+        if self.flight.number().is_ok() && self.flight.rejected.is_none() {
+            match account.zip(input) {
+                None => self.carry_out(call, input),
+                Some((account, input)) => {
+                    let elements = elements_of(input).unwrap_or_default();
+                    match account.open(call.kind, elements, self.flight.envelope.pool()) {
+                        Ok(payment) => {
+                            self.carry_out(call, Some(bytes_of(payment.contribution())));
+                            // Below `PARTS_MAX`: further calls are rejected above.
+                            if let Ok(step) = self.flight.number() {
+                                self.flight.paid(step.part(self.calls as u8), call, payment);
+                            }
+                        }
+                        Err(Unpaid::Rejected(rejection)) => self.reject(rejection),
+                        Err(Unpaid::Lacks(lack)) => self.lacks(lack),
+                    }
+                }
+            }
+        }
+        self.calls += 1;
+        self.bytes =
+            self.bytes.saturating_add(call.count.saturating_mul(call.dtype.bytes() as u64));
+    }
+
+    /// Aborts all calls for all members now; the end returns the first rejection.
+    pub(crate) fn reject(&mut self, rejection: Rejection) {
+        self.flight.rejected.get_or_insert(rejection);
+        if let Ok(op) = self.flight.number() {
+            self.flight.abandon(op);
+        }
+    }
+
+    /// Gives all calls up for all members, because there is no memory for one of them here. The
+    /// votes decide the outcome, as always.
+    pub(crate) fn lacks(&self, lack: OutOfMemory) {
+        if let Ok(op) = self.flight.number() {
+            self.flight.envelope.give_up(op, lack.into());
+        }
+    }
+
+    /// Aborts all calls if a reduction that begins from now on has a NaN or an infinity in its
+    /// input, or if any result has one.
+    pub(super) fn reject_non_finite(&mut self) {
+        self.flight.finite_only = true;
+        if let Ok(op) = self.flight.number() {
+            self.flight.envelope.finite_only(op);
+        }
+    }
+
+    /// Aborts all calls if they are undecided this long after the first poll of the end.
+    pub(crate) fn deadline(&mut self, after: Duration) {
+        self.flight.deadline = Some(after);
+    }
+
+    /// Ends the bundle; resolves to the results of all calls in order when they are committed.
+    pub(crate) fn poll_end(&mut self, task: &mut Task<'_>) -> Poll<Result<Vec<Staging>>> {
+        let op = self.flight.op()?;
+        if self.flight.stage == Stage::Numbered {
+            self.flight.check(op)?;
+            // At most `PARTS_MAX`, else `check` has rejected it.
+            self.flight.end_step(op, self.calls as u8, self.bytes);
+        }
+        let mut decided = ready!(self.flight.envelope.poll_decided(op, task));
+        let results = std::mem::take(&mut decided.parts);
+        Poll::Ready(self.flight.over(decided).map(|_| results))
+    }
+
+    fn carry_out(&self, call: Call, input: Option<&[u8]>) {
+        // Callers check that there is a number.
+        let Ok(op) = self.flight.number() else { return };
+        let envelope = &self.flight.envelope;
+        let input = input.map_or(Input::Nothing, Input::Borrowed);
+        if self.flight.finite_only
+            && call.kind.reduce_op().is_some()
+            && !input.is_finite(call.dtype)
+        {
+            return envelope.give_up(op, AbortReason::NonFinite);
+        }
+        // Below `PARTS_MAX`: further calls are rejected before.
+        envelope.begin_part(op, self.calls as u8, call, &input);
+    }
+}

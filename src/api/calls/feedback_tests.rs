@@ -1,0 +1,123 @@
+//! Error feedback if the plan chooses the codec and exempts some members.
+
+use super::codec::Codec;
+use super::flight::Flight;
+use crate::memory::{DType, bytes_of, bytes_of_mut};
+use crate::protocol::{
+    AutoCodecs, Call, Coarsest, CodecId, Coding, Kind, Lane, Mode, Plan, PlanStep, Rank, ReduceOp,
+    Schedule, Switch, Tree, TreeShare, View, view_of,
+};
+use crate::session::Group;
+use std::task::{Context as Task, Waker};
+
+const LEN: usize = 700;
+
+/// A star of three with root 0; the `plain` ranks contribute without encoding.
+fn plan(plain: &[u8]) -> Plan {
+    let mut plan = Plan::mesh(3);
+    plan.classes[0].schedule =
+        Schedule::Trees { trees: vec![TreeShare { tree: Tree::star(Rank(0), 3), ppm: 1_000_000 }] };
+    plan.classes[0].auto = AutoCodecs::new(|coarsest| {
+        Coding::but_for(coarsest.id(), plain.iter().copied().map(Rank).collect())
+    });
+    plan
+}
+
+fn group(plan: Plan) -> Group {
+    Group::of(View { plan, ..view_of(3) })
+}
+
+fn codecs() -> [Codec; 3] {
+    [(); 3].map(|()| Codec::auto_up_to(Coarsest::Bf16).with_feedback())
+}
+
+/// The sum of each member's number, as all members get it. `between` runs after all have called.
+fn sum_of(
+    group: &mut Group,
+    codecs: &[Codec; 3],
+    numbers: [f32; 3],
+    between: impl FnOnce(&mut Group),
+) -> f32 {
+    let kind = Kind::AllReduce(ReduceOp::Sum);
+    let call = Call {
+        kind,
+        dtype: DType::F32,
+        count: LEN as u64,
+        codec: CodecId::None,
+        mode: Mode::PerOp,
+    };
+    let inputs = numbers.map(|number| vec![number; LEN]);
+    let mut flights: Vec<Flight> = Vec::new();
+    for ((member, codec), input) in group.members.iter().zip(codecs).zip(&inputs) {
+        let mut flight = Flight::numbered(member, Lane::MAIN, call);
+        flight.encoded_by(codec);
+        assert!(
+            flight.poll(&mut Task::from_waker(Waker::noop()), Some(bytes_of(input))).is_pending()
+        );
+        flights.push(flight);
+    }
+    between(group);
+    let mut sums: Vec<f32> = Vec::new();
+    for (flight, input) in flights.iter_mut().zip(&inputs) {
+        let result = group.ready(|task| flight.poll(task, Some(bytes_of(input)))).expect("a sum");
+        let mut own = vec![0f32; LEN];
+        result.copy_to(bytes_of_mut(&mut own));
+        sums.extend(own);
+    }
+    assert!(sums.len() == 3 * LEN && sums.iter().all(|sum| *sum == sums[0]), "ranks differ");
+    sums[0]
+}
+
+fn owed(codecs: &[Codec; 3]) -> [Option<f32>; 3] {
+    [0, 1, 2].map(|rank| codecs[rank].owed().first().copied())
+}
+
+/// Numbers that bf16 cannot represent, whose sums it can.
+const NUMBERS: [f32; 3] = [0.125, -256.25, 257.0];
+
+#[test]
+fn who_goes_without_a_codec_owes_nothing_and_nothing_is_lost() {
+    let (mut group, codecs) = (group(plan(&[0, 1])), codecs());
+    let (mut arrived, mut fed) = (0.0, 0.0);
+    for _ in 0..9 {
+        arrived += sum_of(&mut group, &codecs, NUMBERS, |_| ());
+        fed += NUMBERS.iter().sum::<f32>();
+        let owed = owed(&codecs);
+        assert_eq!((owed[0], owed[1]), (None, None));
+        assert_eq!(arrived + owed[2].expect("a debt"), fed);
+    }
+    assert!(owed(&codecs)[2] != Some(0.0), "something is rounded away");
+}
+
+#[test]
+fn what_was_owed_before_is_handed_in_whole() {
+    let codecs = codecs();
+    assert_eq!(sum_of(&mut group(plan(&[])), &codecs, [0.0, 257.0, -257.0], |_| ()), 0.0);
+    assert_eq!(owed(&codecs), [Some(0.0), Some(1.0), Some(-1.0)]);
+    // In the next View another plan exempts rank 1.
+    let mut next = group(plan(&[0, 1]));
+    assert_eq!(sum_of(&mut next, &codecs, [0.0, 256.25, -256.0], |_| ()), 257.25 - 256.0);
+    assert_eq!(owed(&codecs), [None, None, Some(-1.0)]);
+    assert_eq!(sum_of(&mut next, &codecs, [0.0, 0.0, 0.0], |_| ()), -1.0);
+    assert_eq!(owed(&codecs), [None, None, Some(0.0)]);
+}
+
+/// When the residual is added, it is not known yet which members are exempt.
+#[test]
+fn a_call_that_was_held_for_its_plan_owes_by_that_plan() {
+    let (mut group, codecs) = (group(plan(&[])), codecs());
+    assert_eq!(sum_of(&mut group, &codecs, [0.0, 257.0, -257.0], |_| ()), 0.0);
+    let held = group.hold_all();
+    let Some(PlanStep::Held { next: Some(first), .. }) = held.first().cloned() else {
+        panic!("{held:?}")
+    };
+    let switch = Switch { plan: Plan { revision: 1, ..plan(&[0, 1]) }, first };
+    let sum = sum_of(&mut group, &codecs, [0.0, 256.25, -256.0], |group| {
+        group.carry();
+        group
+            .members
+            .iter()
+            .for_each(|member| drop(member.switch(1, Some(&switch)).expect("the next plan")));
+    });
+    assert_eq!((sum, owed(&codecs)), (1.25, [None, None, Some(-1.0)]));
+}

@@ -1,0 +1,36 @@
+//! The futures of a [`Context`](super::context::Context)'s calls, one type per kind, each around
+//! one [`Flight`].
+//!
+//! A future accesses the caller's buffer only while it is polled: it reads the buffer once at the
+//! start and writes it once after the commit.
+
+mod account;
+mod all_reduce;
+mod bundle;
+mod choices;
+mod codec;
+mod copies;
+#[cfg(test)]
+mod feedback_tests;
+mod flight;
+mod message;
+mod owned;
+mod parts;
+mod reduce;
+#[cfg(test)]
+mod scarce_tests;
+mod step;
+mod sync;
+
+pub use all_reduce::AllReduce;
+pub(crate) use bundle::Bundle;
+pub use codec::{Codec, Undecodable};
+pub(crate) use copies::AllGatherOwned;
+pub use copies::{AllGather, Barrier, Broadcast};
+pub(crate) use flight::Flight;
+pub use message::{Receiving, Sending};
+pub use owned::{AllReduceOwned, Owned};
+pub use parts::{AllToAll, Gather, Scatter};
+pub use reduce::{Reduce, ReduceScatter};
+pub use step::{Commit, Step, StepReduction};
+pub use sync::Sync;

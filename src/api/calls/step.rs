@@ -1,0 +1,273 @@
+//! Several calls that commit together or not at all.
+
+use super::account::Account;
+use super::bundle::Bundle;
+use super::codec::Codec;
+use crate::memory::{Element, bytes_of, bytes_of_mut};
+use crate::protocol::{Call, CodecId, Kind, Mode, Rank, ReduceOp, Rejection, ring_segment};
+use crate::report::Result;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll, ready};
+
+/// Several collectives under one vote, see [`Context::step`](super::super::context::Context::step).
+///
+/// Each call begins when it is made and reads its input buffer then. All results are written when
+/// the step is [committed](Step::commit), or none. Every rank makes the same calls in the same
+/// order.
+///
+/// If dropped before its commit, the step is aborted for all members. If leaked, it never ends for
+/// the others, unless they set a deadline, and no buffer is written.
+#[must_use = "a step counts only when it is committed, and is aborted for all members when it is dropped"]
+pub struct Step<'buf> {
+    bundle: Bundle,
+    /// The destination of each call's result; `None` if this rank gets none.
+    outputs: Vec<Option<&'buf mut [u8]>>,
+}
+
+/// A reduction of a step whose options can still be set. It begins when this value is dropped, at
+/// the end of the statement.
+pub struct StepReduction<'step, 'buf, T: Element> {
+    step: &'step mut Step<'buf>,
+    call: Call,
+    /// `None` if the input is in `output`.
+    input: Option<&'buf [T]>,
+    output: Option<&'buf mut [u8]>,
+    /// The residual of its codec.
+    account: Option<Account>,
+    of: PhantomData<T>,
+}
+
+/// The commit of a [`Step`] in flight.
+///
+/// If dropped before it completes, the step is aborted for all members unless this member has voted
+/// (see [`Context::take_result`](super::super::context::Context::take_result)). If leaked, it
+/// continues without writing the buffers.
+#[must_use = "a step is not committed until this is awaited, and is aborted for all members when it is dropped"]
+pub struct Commit<'buf> {
+    pub(super) flight: Bundle,
+    outputs: Vec<Option<&'buf mut [u8]>>,
+}
+
+impl<'buf> Step<'buf> {
+    pub(crate) fn new(bundle: Bundle) -> Step<'buf> {
+        Step { bundle, outputs: Vec::new() }
+    }
+
+    /// Sums `buffer` over all members, in place, like
+    /// [`Context::all_reduce`](super::super::context::Context::all_reduce). Set options on the
+    /// returned value: `step.all_reduce(&mut buffer).mean();`.
+    pub fn all_reduce<T: Element>(&mut self, buffer: &'buf mut [T]) -> StepReduction<'_, 'buf, T> {
+        let call = call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
+        self.reduction(call, None, Some(bytes_of_mut(buffer)))
+    }
+
+    /// Sums `buffer` over all members at rank `root`, in place; the buffers of the others stay
+    /// unchanged.
+    pub fn reduce<T: Element>(
+        &mut self,
+        root: usize,
+        buffer: &'buf mut [T],
+    ) -> StepReduction<'_, 'buf, T> {
+        let call =
+            call::<T>(Kind::Reduce { op: ReduceOp::Sum, root: Rank::clamped(root) }, buffer.len());
+        self.reduction(call, None, Some(bytes_of_mut(buffer)))
+    }
+
+    /// Sums `buffer` over all members and writes each rank's
+    /// [`shard`](super::super::context::Context::shard) of the sum to `out`, whose length must be
+    /// that of the shard.
+    pub fn reduce_scatter<T: Element>(
+        &mut self,
+        buffer: &'buf [T],
+        out: &'buf mut [T],
+    ) -> StepReduction<'_, 'buf, T> {
+        let shard = ring_segment(self.bundle.me().index(), self.bundle.size(), buffer.len());
+        self.want(out.len(), shard.len());
+        let call = call::<T>(Kind::ReduceScatter(ReduceOp::Sum), buffer.len());
+        self.reduction(call, Some(buffer), Some(bytes_of_mut(out)))
+    }
+
+    /// Copies the buffer of rank `root` into the buffers of all ranks.
+    pub fn broadcast<T: Element>(&mut self, root: usize, buffer: &'buf mut [T]) {
+        let root = Rank::clamped(root);
+        let (call, is_root) =
+            (call::<T>(Kind::Broadcast { root }, buffer.len()), root == self.bundle.me());
+        let output = bytes_of_mut(buffer);
+        self.bundle.begin(call, is_root.then_some(&*output));
+        self.outputs.push(Some(output));
+    }
+
+    /// Collects the buffers of all ranks in `out`, in rank order: `size * buffer.len()` elements.
+    pub fn all_gather<T: Element>(&mut self, buffer: &[T], out: &'buf mut [T]) {
+        self.want(out.len(), buffer.len().saturating_mul(self.bundle.size()));
+        self.copying(
+            call::<T>(Kind::AllGather, buffer.len()),
+            Some(bytes_of(buffer)),
+            Some(bytes_of_mut(out)),
+        );
+    }
+
+    /// Collects the buffers of all ranks at rank `root`, in its `out`. `out` is ignored on other
+    /// ranks.
+    pub fn gather<T: Element>(&mut self, root: usize, buffer: &[T], out: Option<&'buf mut [T]>) {
+        let root = Rank::clamped(root);
+        let out = out.filter(|_| root == self.bundle.me());
+        if root == self.bundle.me() {
+            self.want(
+                out.as_ref().map_or(0, |out| out.len()),
+                buffer.len().saturating_mul(self.bundle.size()),
+            );
+        }
+        self.copying(
+            call::<T>(Kind::Gather { root }, buffer.len()),
+            Some(bytes_of(buffer)),
+            out.map(bytes_of_mut),
+        );
+    }
+
+    /// Distributes the parts of rank `root`, like
+    /// [`Context::scatter`](super::super::context::Context::scatter).
+    pub fn scatter<T: Element>(&mut self, root: usize, parts: Option<&[T]>, out: &'buf mut [T]) {
+        let root = Rank::clamped(root);
+        let parts = (root == self.bundle.me()).then(|| parts.unwrap_or_default());
+        let (size, part) = (self.bundle.size(), out.len());
+        if let Some(given) =
+            parts.map(<[T]>::len).filter(|given| Some(*given) != part.checked_mul(size))
+        {
+            self.bundle.reject(Rejection::ScatterInput { given, part, size });
+        }
+        self.copying(
+            call::<T>(Kind::Scatter { root }, part),
+            parts.map(bytes_of),
+            Some(bytes_of_mut(out)),
+        );
+    }
+
+    /// Sends one part of `buffer` to each rank and receives one part from each in `out`, which has
+    /// the same length, like [`Context::all_to_all`](super::super::context::Context::all_to_all).
+    pub fn all_to_all<T: Element>(&mut self, buffer: &[T], out: &'buf mut [T]) {
+        self.want(out.len(), buffer.len());
+        self.copying(
+            call::<T>(Kind::AllToAll, buffer.len()),
+            Some(bytes_of(buffer)),
+            Some(bytes_of_mut(out)),
+        );
+    }
+
+    /// Aborts the step for all members if a reduction of it has a NaN or an infinity in its input
+    /// or result, like
+    /// [`AllReduce::reject_non_finite`](super::all_reduce::AllReduce::reject_non_finite). Call it
+    /// before these reductions: inputs of earlier ones are not checked.
+    pub fn reject_non_finite(&mut self) {
+        self.bundle.reject_non_finite();
+    }
+
+    /// Ends the step: waits until all members have the results of all calls, then writes them.
+    ///
+    /// # Errors
+    /// The errors of a collective, for the step as a whole.
+    /// [`Error::Rejected`](crate::Error::Rejected) if a call was invalid on this rank: more than 64
+    /// calls, an output of the wrong length, or an invalid call.
+    pub fn commit(self) -> Commit<'buf> {
+        Commit { flight: self.bundle, outputs: self.outputs }
+    }
+
+    fn want(&mut self, given: usize, wanted: usize) {
+        if given != wanted {
+            self.bundle.reject(Rejection::Output { given, wanted });
+        }
+    }
+
+    fn reduction<T: Element>(
+        &mut self,
+        call: Call,
+        input: Option<&'buf [T]>,
+        output: Option<&'buf mut [u8]>,
+    ) -> StepReduction<'_, 'buf, T> {
+        StepReduction { step: self, call, input, output, account: None, of: PhantomData }
+    }
+
+    fn copying(&mut self, call: Call, input: Option<&[u8]>, output: Option<&'buf mut [u8]>) {
+        self.bundle.begin(call, input);
+        self.outputs.push(output);
+    }
+}
+
+impl<T: Element> StepReduction<'_, '_, T> {
+    /// The reduction operator. Default: the sum. A mean of integers is
+    /// [`Error::Rejected`](crate::Error::Rejected).
+    pub fn op(mut self, op: ReduceOp) {
+        self.call.kind = reducing_by(self.call.kind, op);
+    }
+
+    /// The sum divided by the number of members. Floats only.
+    pub fn mean(self) {
+        self.op(ReduceOp::Mean);
+    }
+
+    /// The minimum.
+    pub fn min(self) {
+        self.op(ReduceOp::Min);
+    }
+
+    /// The maximum.
+    pub fn max(self) {
+        self.op(ReduceOp::Max);
+    }
+
+    /// The product.
+    pub fn product(self) {
+        self.op(ReduceOp::Prod);
+    }
+}
+
+impl StepReduction<'_, '_, f32> {
+    /// Encodes the data on the wire. Every rank must use the same codec; only an all_reduce can be
+    /// encoded.
+    pub fn compress(mut self, codec: &mut Codec) -> Self {
+        self.call.codec = codec.id();
+        self.account = codec.account().map(Account::share);
+        self
+    }
+}
+
+impl<T: Element> Drop for StepReduction<'_, '_, T> {
+    fn drop(&mut self) {
+        let (call, output) = (self.call, self.output.take());
+        let input = self.input.map(bytes_of).or(output.as_deref());
+        self.step.bundle.begin_owing(call, input, self.account.as_ref());
+        // A rank without a result keeps its buffer.
+        let is_mine = call.kind.root().is_none_or(|root| root == self.step.bundle.me());
+        self.step.outputs.push(output.filter(|_| is_mine));
+    }
+}
+
+impl Future for Commit<'_> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
+        let this = &mut *self;
+        let results = ready!(this.flight.poll_end(task))?;
+        for (output, result) in this.outputs.iter_mut().zip(results) {
+            if let Some(output) = output {
+                result.copy_to(output);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn call<T: Element>(kind: Kind, count: usize) -> Call {
+    Call { kind, dtype: T::DTYPE, count: count as u64, codec: CodecId::None, mode: Mode::PerStep }
+}
+
+/// The same collective with another reduction operator.
+pub(super) fn reducing_by(kind: Kind, op: ReduceOp) -> Kind {
+    match kind {
+        Kind::AllReduce(_) => Kind::AllReduce(op),
+        Kind::Reduce { root, .. } => Kind::Reduce { op, root },
+        Kind::ReduceScatter(_) => Kind::ReduceScatter(op),
+        other => other,
+    }
+}

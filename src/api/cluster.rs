@@ -1,0 +1,143 @@
+//! The handle of a running node, and its streams of status and events.
+
+use super::config::{Builder, Config};
+use super::start;
+use crate::node::{Command, Handles};
+use crate::report::{Event, Metrics, Result, Status, Topology};
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::{broadcast, oneshot, watch};
+
+/// A running node. Clones are handles to the same node; it leaves the group when the last handle
+/// and the last Context are dropped.
+#[derive(Clone)]
+pub struct Cluster {
+    pub(super) handles: Arc<Handles>,
+    pub(super) min_members: usize,
+    trusted: Arc<[String]>,
+}
+
+impl Cluster {
+    /// Joins the group of this machine's default namespace on the local network.
+    ///
+    /// Returns as soon as the node runs; [`Cluster::context`] waits for other members. Needs no
+    /// async runtime: the control plane runs its own on its own thread.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) or [`Error::Identity`](crate::Error::Identity), with
+    /// what to do about it.
+    pub async fn join() -> Result<Cluster> {
+        Cluster::join_with(Config::home()).await
+    }
+
+    /// A builder that starts from [`Config::home`].
+    pub fn builder() -> Builder {
+        Builder::new(Config::home())
+    }
+
+    /// Joins with a configuration. See [`Cluster::join`].
+    pub async fn join_with(config: Config) -> Result<Cluster> {
+        config.check()?;
+        let (min_members, trusted) =
+            (config.partition()?.members_wanted(), config.trusted_links.clone().into());
+        let handles = crate::node::spawn(move || start::open(config)).await?;
+        Ok(Cluster { handles: Arc::new(handles), min_members, trusted })
+    }
+
+    /// The state of this node and of its group: a snapshot, at most about 50 ms old.
+    pub fn status(&self) -> Status {
+        self.handles.status.borrow().clone()
+    }
+
+    /// The group as a graph: the measured links, and the share of data that the plan sends over
+    /// each. A snapshot, as old as [`Cluster::status`]. `None` while this node is in no View.
+    pub fn topology(&self) -> Option<Topology> {
+        self.handles.status.borrow().topology()
+    }
+
+    /// Counters of this node's operations since it joined, over all Views and lanes. A snapshot,
+    /// exact for every operation whose call has returned.
+    /// [`Context::traffic`](crate::Context::traffic) has the bytes of one View.
+    pub fn metrics(&self) -> Metrics {
+        self.handles.meter.metrics()
+    }
+
+    /// The current status, then each change of it.
+    pub fn watch(&self) -> StatusStream {
+        StatusStream { status: self.handles.status.clone(), first: true }
+    }
+
+    /// The events of the group from now on: new Views, and which members came and went, and why.
+    /// [`Cluster::status`] has the current state.
+    pub fn events(&self) -> EventStream {
+        EventStream { events: self.handles.happened.resubscribe() }
+    }
+
+    /// Leaves the group. The other members continue at once; every open call of this node ends with
+    /// an error. Returns when the node has ended.
+    pub async fn leave(self) {
+        let (done, gone) = oneshot::channel();
+        if self.handles.commands.send(Command::Leave(done)).await.is_ok() {
+            // An error means that the node has ended already.
+            let _ = gone.await;
+        }
+    }
+
+    /// A handle to a node whose driver runs elsewhere.
+    #[cfg(test)]
+    pub(crate) fn of(handles: Handles) -> Cluster {
+        Cluster { handles: Arc::new(handles), min_members: 2, trusted: Arc::new([]) }
+    }
+
+    pub(crate) fn trusted(&self) -> &[String] {
+        &self.trusted
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = self.handles.status.borrow();
+        write!(f, "Cluster({} {}, {})", status.name, status.node, status.state)
+    }
+}
+
+/// The events of a group. Up to 256 events are kept for a slow reader; after that [`Event::Lagged`]
+/// reports how many were lost.
+pub struct EventStream {
+    events: broadcast::Receiver<Event>,
+}
+
+impl EventStream {
+    /// The next event. `None` when the node has ended. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Event> {
+        match self.events.recv().await {
+            Ok(event) => Some(event),
+            Err(broadcast::error::RecvError::Lagged(lost)) => Some(Event::Lagged(lost)),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+/// The status changes of a node.
+pub struct StatusStream {
+    status: watch::Receiver<Status>,
+    first: bool,
+}
+
+impl StatusStream {
+    /// The current status on the first call, then each newer one; intermediate changes may be
+    /// skipped. `None` when the node has ended. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Status> {
+        if !std::mem::take(&mut self.first) {
+            self.status.changed().await.ok()?;
+        }
+        Some(self.status.borrow_and_update().clone())
+    }
+}
+
+impl Builder {
+    /// Joins. See [`Cluster::join`].
+    pub async fn join(self) -> Result<Cluster> {
+        Cluster::join_with(self.config).await
+    }
+}

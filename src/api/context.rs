@@ -1,0 +1,515 @@
+//! The collectives on one View.
+
+use super::calls::{
+    AllGather, AllGatherOwned, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Bundle,
+    Flight, Gather, Receiving, Reduce, ReduceScatter, Scatter, Sending, Step, Sync,
+};
+use super::cluster::Cluster;
+use crate::collective::Traffic;
+use crate::memory::{DType, Element, bytes_of_mut};
+use crate::node::{engine_reason, peer_at};
+use crate::protocol::{
+    Call, CodecId, EngineKind, FoldOrder, Kind, Lane, Mode, Rank, ReduceOp, Rejection, ViewDigest,
+    ring_segment,
+};
+use crate::report::{Error, Peer, Plan, Result};
+use crate::session::{Envelope, Refused};
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// This node's rank in one View, and the collectives that its members call together.
+///
+/// A Context is one *lane*: a sequence of calls. A call gets its number when the method is called,
+/// in program order; every rank must make the same calls in the same order. The returned futures
+/// borrow only the buffer, so several may be in flight. A second task uses its own
+/// [`Context::lane`]. A Context can be sent to another thread but not shared.
+///
+/// *Failure.* A call is all or nothing for all members that continue; on every error the buffer is
+/// unchanged. *Determinism.* Results are bit-identical on every rank, and repeatable for the same
+/// View, plan and inputs.
+pub struct Context {
+    envelope: Arc<Envelope>,
+    cluster: Cluster,
+    lane: Lane,
+    /// A lane is one sequence of calls: shared between threads, its order would be a race.
+    _not_shared: PhantomData<Cell<()>>,
+}
+
+impl Context {
+    pub(crate) fn new(envelope: Arc<Envelope>, cluster: Cluster) -> Context {
+        Context { envelope, cluster, lane: Lane::MAIN, _not_shared: PhantomData }
+    }
+
+    /// This node's rank, `0..size`. Constant.
+    pub fn rank(&self) -> usize {
+        self.envelope.me().index()
+    }
+
+    /// The number of members of the View. Constant.
+    pub fn size(&self) -> usize {
+        self.envelope.view().size()
+    }
+
+    /// The members in rank order.
+    pub fn members(&self) -> Vec<Peer> {
+        let view = self.envelope.view();
+        view.ranks().filter_map(|rank| peer_at(view, rank)).collect()
+    }
+
+    /// The View's identifier. It grows with every View.
+    pub fn view(&self) -> String {
+        self.envelope.view().id().to_string()
+    }
+
+    /// The engine that new calls run on, the same on all members. In a View of three or more
+    /// members that all have Gloo, and where none requires it
+    /// ([`Engine::Gloo`](super::config::Engine::Gloo)), the plan may move calls to the native
+    /// engine when the links prove heterogeneous, and back to Gloo when a later measurement finds
+    /// them alike. [`plan`](Context::plan) describes the current plan.
+    pub fn engine(&self) -> EngineKind {
+        self.envelope.engine().kind
+    }
+
+    /// The reason for this engine, in one sentence.
+    pub fn engine_reason(&self) -> String {
+        engine_reason(self.envelope.view(), self.envelope.engine())
+    }
+
+    /// How the members exchange data, and why. The plan may change while the Context stays, once
+    /// the links have been measured. No call fails because of a change, and each call runs under
+    /// the same plan on all members.
+    pub fn plan(&self) -> Plan {
+        Plan::new(self.envelope.plan())
+    }
+
+    /// The order in which an `all_reduce` adds the contributions to a buffer of `len` elements of
+    /// `T`, for a sequential reference such as [`reference_sum`](crate::reference_sum). It
+    /// describes calls without a [`Codec`](super::calls::Codec): with one, the addends have been
+    /// encoded and decoded, and the order may differ.
+    pub fn fold_order<T: Element>(&self, len: usize) -> FoldOrder {
+        self.envelope.plan().fold_order(self.size(), len, T::DTYPE.bytes())
+    }
+
+    /// As [`fold_order`](Context::fold_order), for a [`reduce`](Context::reduce) to `root`.
+    pub fn reduce_order<T: Element>(&self, root: usize, len: usize) -> FoldOrder {
+        self.envelope.plan().reduce_order(self.size(), Rank::clamped(root), len, T::DTYPE.bytes())
+    }
+
+    /// As [`fold_order`](Context::fold_order), for a [`reduce_scatter`](Context::reduce_scatter) of
+    /// buffers of `len` elements; one segment per shard.
+    pub fn reduce_scatter_order<T: Element>(&self, len: usize) -> FoldOrder {
+        self.envelope.plan().reduce_scatter_order(self.size(), len, T::DTYPE.bytes())
+    }
+
+    /// The range of a buffer of `len` elements that [`reduce_scatter`](Context::reduce_scatter)
+    /// gives to this rank. The shards of all ranks are contiguous in rank order, cover the buffer,
+    /// and differ in length by at most one element.
+    pub fn shard(&self, len: usize) -> Range<usize> {
+        ring_segment(self.rank(), self.size(), len)
+    }
+
+    /// Whether the members hold the same state. If not, every call but [`Context::sync`] returns
+    /// [`Error::NeedsSync`].
+    pub fn is_in_sync(&self) -> bool {
+        self.envelope.is_synced()
+    }
+
+    /// The bytes that this member has sent and received in this View so far.
+    pub fn traffic(&self) -> Traffic {
+        self.envelope.backend().traffic()
+    }
+
+    /// Exceptions to encryption, one sentence each. If empty, everything is encrypted.
+    pub fn security(&self) -> Vec<String> {
+        self.cluster
+            .trusted()
+            .iter()
+            .map(|name| {
+                format!("bulk data over {name} travels unencrypted to nodes that trust it too")
+            })
+            .collect()
+    }
+
+    /// Another lane of this View, for another task. Equal tags name the same lane on every rank;
+    /// use each tag once.
+    pub fn lane(&self, tag: u32) -> Context {
+        Context {
+            envelope: Arc::clone(&self.envelope),
+            cluster: self.cluster.clone(),
+            lane: Lane::tagged(tag),
+            _not_shared: PhantomData,
+        }
+    }
+
+    /// The Context of the newest View: this View if it is still current, else its successor. Waits
+    /// without bound. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when the node has left.
+    pub fn renewed(&self) -> impl Future<Output = Result<Context>> + Send + use<> {
+        // Not an `async fn`: its future would borrow the Context, which is not `Sync`, and would
+        // not be `Send`.
+        let cluster = self.cluster.clone();
+        async move { cluster.context().await }
+    }
+
+    /// Sums `buffer` over all members, in place: afterwards every member holds the same sum. All
+    /// buffers have the same length.
+    ///
+    /// Set [`mean`](AllReduce::mean) and other options before awaiting it.
+    pub fn all_reduce<'buf, T: Element>(&mut self, buffer: &'buf mut [T]) -> AllReduce<'buf, T> {
+        let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
+        AllReduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
+    }
+
+    /// Like [`all_reduce`](Context::all_reduce), but takes ownership of the buffer, so the future
+    /// borrows nothing. On success the result is returned in that memory or in other memory,
+    /// whichever saves a copy; on an error the unchanged input is returned with it.
+    pub fn all_reduce_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllReduceOwned<T> {
+        let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
+        AllReduceOwned {
+            flight: Flight::numbered(&self.envelope, self.lane, call),
+            buffer: Arc::new(buffer),
+            ended: None,
+        }
+    }
+
+    /// Copies the buffer of rank `root` into the buffers of all ranks. All buffers have the same
+    /// length.
+    pub fn broadcast<'buf, T: Element>(
+        &mut self,
+        root: usize,
+        buffer: &'buf mut [T],
+    ) -> Broadcast<'buf, T> {
+        let root = Rank::clamped(root);
+        let call = self.call::<T>(Kind::Broadcast { root }, buffer.len());
+        let is_root = root == self.envelope.me();
+        Broadcast { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
+    }
+
+    /// Collects the buffers of all ranks, in rank order: `size * buffer.len()` elements. All
+    /// buffers have the same length.
+    pub fn all_gather<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllGather<'buf, T> {
+        let call = self.call::<T>(Kind::AllGather, buffer.len());
+        let flight = Flight::numbered(&self.envelope, self.lane, call);
+        AllGather { flight, buffer, out: Vec::new() }
+    }
+
+    pub(crate) fn all_gather_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllGatherOwned<T> {
+        let call = self.call::<T>(Kind::AllGather, buffer.len());
+        let flight = Flight::numbered(&self.envelope, self.lane, call);
+        AllGatherOwned { flight, buffer, out: Vec::new() }
+    }
+
+    /// Sums `buffer` over all members. Rank `root` gets the sum in place; the buffers of the others
+    /// stay unchanged. All buffers have the same length.
+    ///
+    /// Set [`mean`](Reduce::mean) and other options before awaiting it. On a rank other than the
+    /// root it completes when this rank's contribution has been sent and all members have voted for
+    /// the operation.
+    ///
+    /// # Errors
+    /// Buffers of different lengths, or different roots, are
+    /// [`Error::Mismatch`] on every rank; a root that is no rank is
+    /// [`Error::Rejected`] on every rank.
+    pub fn reduce<'buf, T: Element>(
+        &mut self,
+        root: usize,
+        buffer: &'buf mut [T],
+    ) -> Reduce<'buf, T> {
+        let root = Rank::clamped(root);
+        let call = self.call::<T>(Kind::Reduce { op: ReduceOp::Sum, root }, buffer.len());
+        let is_root = root == self.envelope.me();
+        Reduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
+    }
+
+    /// Sums `buffer` over all members and gives each rank its [`shard`](Context::shard) of the sum.
+    /// All buffers have the same length; any length is allowed, and a shard may be empty.
+    ///
+    /// Set [`mean`](ReduceScatter::mean) and other options before awaiting it.
+    ///
+    /// # Errors
+    /// Buffers of different lengths are [`Error::Mismatch`] on every rank.
+    pub fn reduce_scatter<'buf, T: Element>(
+        &mut self,
+        buffer: &'buf [T],
+    ) -> ReduceScatter<'buf, T> {
+        let call = self.call::<T>(Kind::ReduceScatter(ReduceOp::Sum), buffer.len());
+        let flight = Flight::numbered(&self.envelope, self.lane, call);
+        ReduceScatter { flight, buffer, out: Vec::new() }
+    }
+
+    /// Collects the buffers of all ranks at rank `root`, in rank order: `Some` of `size *
+    /// buffer.len()` elements there, `None` elsewhere. All buffers have the same length.
+    ///
+    /// # Errors
+    /// Buffers of different lengths, or different roots, are
+    /// [`Error::Mismatch`] on every rank; a root that is no rank is
+    /// [`Error::Rejected`] on every rank.
+    pub fn gather<'buf, T: Element>(&mut self, root: usize, buffer: &'buf [T]) -> Gather<'buf, T> {
+        let root = Rank::clamped(root);
+        let call = self.call::<T>(Kind::Gather { root }, buffer.len());
+        let is_root = root == self.envelope.me();
+        let flight = Flight::numbered(&self.envelope, self.lane, call);
+        Gather { flight, buffer, out: Vec::new(), is_root }
+    }
+
+    /// Distributes the parts of rank `root`: each rank receives its part in `out`, which has the
+    /// same length everywhere. The root passes `size * out.len()` elements in rank order. `parts`
+    /// is ignored on the other ranks; pass `None` there.
+    ///
+    /// # Errors
+    /// If the root passes another number of elements, it gets
+    /// [`Error::Rejected`] and the others
+    /// [`Error::Aborted`]. Parts of different lengths, or different roots,
+    /// are [`Error::Mismatch`] on every rank; a root that is no rank is
+    /// [`Error::Rejected`] on every rank.
+    pub fn scatter<'buf, T: Element>(
+        &mut self,
+        root: usize,
+        parts: Option<&'buf [T]>,
+        out: &'buf mut [T],
+    ) -> Scatter<'buf, T> {
+        let root = Rank::clamped(root);
+        let call = self.call::<T>(Kind::Scatter { root }, out.len());
+        let is_root = root == self.envelope.me();
+        let parts = is_root.then(|| parts.unwrap_or_default());
+        let wrong = parts
+            .map(<[T]>::len)
+            .filter(|given| Some(*given) != out.len().checked_mul(self.size()));
+        let rejection = wrong.map(|given| Rejection::ScatterInput {
+            given,
+            part: out.len(),
+            size: self.size(),
+        });
+        Scatter {
+            flight: Flight::numbered(&self.envelope, self.lane, call).rejected(rejection),
+            parts,
+            out,
+        }
+    }
+
+    /// Sends one part of `buffer` to each rank, in rank order, and receives one part from each: the
+    /// result is rank 0's part for this rank, then rank 1's, and so on. All buffers have the same
+    /// length, a multiple of `size`; the result has that length too.
+    ///
+    /// # Errors
+    /// A length that is no multiple of `size` is [`Error::Rejected`] on the
+    /// rank that passes it; different lengths are [`Error::Mismatch`] on
+    /// every rank.
+    pub fn all_to_all<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllToAll<'buf, T> {
+        let call = self.call::<T>(Kind::AllToAll, buffer.len());
+        let flight = Flight::numbered(&self.envelope, self.lane, call);
+        AllToAll { flight, buffer, out: Vec::new() }
+    }
+
+    /// Sends `buffer` to rank `to`, which [receives](Context::recv) it. The other ranks take no
+    /// part.
+    ///
+    /// In each lane, the messages from one rank to another are matched in call order. `tag` is
+    /// compared only to detect programs that are out of step. Like every call it is all or nothing
+    /// and completes when the receiver has the message too: two ranks that send to each other must
+    /// not await the send before they begin the receive.
+    ///
+    /// # Errors
+    /// Different lengths, element types or tags are [`Error::Mismatch`] on
+    /// both ranks. `to` being this rank or no rank is [`Error::Rejected`].
+    /// With 32 messages in flight, further ones are
+    /// [`Error::TooManyInFlight`]. Between members without a direct
+    /// link, for example in a row of machines joined by cables without a switch, it is
+    /// [`Error::Rejected`] at both ends, which names the two: messages are
+    /// not forwarded, collectives are.
+    pub fn send<'buf, T: Element>(
+        &mut self,
+        to: usize,
+        tag: u32,
+        buffer: &'buf [T],
+    ) -> Sending<'buf, T> {
+        Sending {
+            flight: self.message::<T>(self.envelope.me(), Rank::clamped(to), tag, buffer.len()),
+            buffer,
+        }
+    }
+
+    /// Receives into `buffer` a message that rank `from` [sends](Context::send); the same rules
+    /// apply.
+    ///
+    /// # Errors
+    /// As for `send`.
+    pub fn recv<'buf, T: Element>(
+        &mut self,
+        from: usize,
+        tag: u32,
+        buffer: &'buf mut [T],
+    ) -> Receiving<'buf, T> {
+        Receiving {
+            flight: self.message::<T>(Rank::clamped(from), self.envelope.me(), tag, buffer.len()),
+            buffer,
+        }
+    }
+
+    /// Begins a step: several collectives that commit together or not at all, with one vote. A step
+    /// takes one number in the lane and ends with [`Step::commit`].
+    ///
+    /// ```no_run
+    /// # async fn example(mut ctx: potluck::Context, weights: &mut [f32], count: &mut [u64]) -> potluck::Result<()> {
+    /// let mut step = ctx.step();
+    /// step.all_reduce(weights).mean();
+    /// step.all_reduce(count);
+    /// step.commit().await?; // Both, or neither.
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn step<'buf>(&mut self) -> Step<'buf> {
+        Step::new(self.bundle())
+    }
+
+    /// Takes a number in the lane for several calls under one vote.
+    pub(crate) fn bundle(&mut self) -> Bundle {
+        let call = Call {
+            kind: Kind::Step { parts: 0 },
+            dtype: DType::U8,
+            count: 0,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
+        Bundle::new(Flight::numbered(&self.envelope, self.lane, call))
+    }
+
+    pub(crate) fn view_digest(&self) -> ViewDigest {
+        self.envelope.digest()
+    }
+
+    /// Waits until every member has called it.
+    pub fn barrier(&mut self) -> Barrier {
+        let call = Call {
+            kind: Kind::Barrier,
+            dtype: DType::U8,
+            count: 0,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
+        Barrier { flight: Flight::numbered(&self.envelope, self.lane, call) }
+    }
+
+    /// Brings all members to one state: that of the member that is furthest along the group's
+    /// history.
+    ///
+    /// `version` is the caller's own counter, for example the number of steps done. Among the
+    /// members of the winning history the highest `version` wins, then the lowest rank. `state` is
+    /// replaced by that member's bytes; its length may differ between members.
+    ///
+    /// It returns at once and sends nothing in these cases: the members of the View shared one
+    /// history from the start; the lane has been used for another collective since; or `state`
+    /// equals the bytes that the last sync of this lane delivered. All members take the same
+    /// decision, whatever messages have arrived. Histories are compared, not contents: members that
+    /// have committed nothing together yet count as in sync, so programs that start from files must
+    /// start from equal ones.
+    ///
+    /// *Cancellation.* Dropped before this member's vote, it is aborted for all. Dropped after the
+    /// vote, the next sync of the lane continues it: it waits for the outcome and takes the
+    /// delivered bytes, also in a later View. A dropped sync that commits is never skipped.
+    pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> Sync<'buf> {
+        Sync::new(&self.envelope, self.lane, version, state)
+    }
+
+    /// Takes the result of a call of this lane whose future was dropped and that committed anyway,
+    /// in this View or an earlier one; the lane is then usable again. For a step: the results of
+    /// its calls, concatenated. `None` if there is no such call, if it is still undecided, or if it
+    /// was aborted, or if the result was thrown away: of results that are not fetched, a node keeps
+    /// the newest 256, and of large ones 256 MiB. Also `None` if the result's length in bytes is no
+    /// multiple of the size of `T`, or if there is no memory for it; the result then stays, and the
+    /// lane remains blocked.
+    pub fn take_result<T: Element>(&mut self) -> Option<Vec<T>> {
+        let (mut taken, pool) = (Vec::<T>::new(), self.envelope.pool());
+        let fits = |bytes: Option<usize>| {
+            let Some(bytes) = bytes else { return true };
+            let elements = bytes.is_multiple_of(T::DTYPE.bytes()).then(|| bytes / T::DTYPE.bytes());
+            let memory = elements.and_then(|len| pool.elements(len).ok());
+            memory.map(|memory| taken = memory).is_some()
+        };
+        let output = self.envelope.take_lost(self.lane, fits)?.whole()?;
+        output.copy_to(bytes_of_mut(&mut taken));
+        Some(taken)
+    }
+
+    /// Discards that result; the lane is then usable again. False if there is none or it is still
+    /// undecided.
+    pub fn discard_result(&mut self) -> bool {
+        self.envelope.take_lost(self.lane, |_| true).is_some()
+    }
+
+    fn message<T: Element>(&self, from: Rank, to: Rank, tag: u32, count: usize) -> Flight {
+        let call = self.call::<T>(Kind::Message { from, to, tag }, count);
+        let apart = self
+            .envelope
+            .view()
+            .are_apart(from, to)
+            .then_some(Rejection::NoDirectLink { from, to });
+        match call.rejection(self.size()).or(apart) {
+            None => Flight::numbered(&self.envelope, self.lane.messages(from, to), call),
+            Some(rejection) => Flight::refused(&self.envelope, call, Refused::Senseless(rejection)),
+        }
+    }
+
+    fn call<T: Element>(&self, kind: Kind, count: usize) -> Call {
+        Call { kind, dtype: T::DTYPE, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context(rank {} of {}, view {})", self.rank(), self.size(), self.view())
+    }
+}
+
+impl Cluster {
+    /// The newest View, once it has at least `min_members` members. Waits without bound.
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when the node has left.
+    pub async fn context(&self) -> Result<Context> {
+        let mut views = self.handles.views.clone();
+        loop {
+            let newest = views.borrow_and_update().clone();
+            if let Some(envelope) = newest.filter(|e| !e.is_frozen()) {
+                return Ok(Context::new(envelope, self.clone()));
+            }
+            // A View that is being replaced has a successor, unless this node ends.
+            views.changed().await.map_err(|_| Error::Closed)?;
+        }
+    }
+
+    /// Like [`Cluster::context`], for at most `patience`.
+    ///
+    /// # Errors
+    /// [`Error::NotEnoughPeers`] when the time has passed, [`Error::Closed`] when the node has
+    /// left.
+    pub async fn context_within(&self, patience: Duration) -> Result<Context> {
+        let started = Instant::now();
+        let (give_up, given_up) = oneshot::channel::<()>();
+        // Any executor may poll this future, so the timer is a thread. `unpark` ends it early; if
+        // this future is dropped, the thread sleeps on until `patience` has passed.
+        let timer = std::thread::Builder::new().name("potluck-timer".to_owned()).spawn(move || {
+            std::thread::park_timeout(patience);
+            drop(give_up);
+        });
+        let timer = timer.map_err(|_| Error::Closed)?;
+        tokio::select! {
+            context = self.context() => {
+                timer.thread().unpark();
+                context
+            }
+            _ = given_up => {
+                let present = self.status().view.map_or(1, |v| v.members.len());
+                Err(Error::NotEnoughPeers { present, wanted: self.min_members, waited: started.elapsed() })
+            }
+        }
+    }
+}

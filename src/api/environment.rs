@@ -1,0 +1,33 @@
+//! Settings that the environment gives where the configuration does not.
+
+use super::config::Config;
+use crate::identity::{NamespaceName, namespace_name};
+use crate::os::InterfaceFilter;
+use crate::report::{ConfigProblem, Error, Result};
+use std::ffi::OsString;
+
+pub(crate) fn namespace_of(config: &Config) -> Result<NamespaceName> {
+    let parsed = match &config.namespace {
+        Some(name) => NamespaceName::parse(name),
+        None => namespace_name(lookup),
+    };
+    parsed.map_err(|why| Error::Config(ConfigProblem::BadNamespace(why.to_string())))
+}
+
+/// The configured interface filter, if there is one.
+pub(crate) fn interface_filter(config: &Config) -> Result<Option<InterfaceFilter>> {
+    let parsed = interface_text(config).map(|text| InterfaceFilter::parse(&text)).transpose();
+    parsed.map_err(|e| Error::Config(ConfigProblem::BadInterfaces(e.to_string())))
+}
+
+pub(super) fn interface_text(config: &Config) -> Option<String> {
+    let text = config
+        .interfaces
+        .clone()
+        .or_else(|| lookup("POTLUCK_INTERFACES").and_then(|v| v.into_string().ok()));
+    text.filter(|t| !t.trim().is_empty())
+}
+
+pub(crate) fn lookup(variable: &str) -> Option<OsString> {
+    std::env::var_os(variable)
+}

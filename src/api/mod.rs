@@ -1,0 +1,37 @@
+//! What a program uses: clusters, contexts, calls, gradients, keys and invitations.
+//!
+//! A [`Config`] or [`Builder`] says how to join, a [`Cluster`] is the membership, a [`Context`] the
+//! calls of one View. Each call is a future around one `Flight`, which asks the session of its
+//! View.
+
+mod admissions;
+pub mod blocking;
+mod calls;
+mod cluster;
+mod config;
+mod context;
+mod environment;
+mod gradients;
+mod invitation;
+mod joining;
+mod keys;
+mod start;
+mod surroundings;
+mod wires;
+
+pub use calls::{
+    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather,
+    Owned, Receiving, Reduce, ReduceScatter, Scatter, Sending, Step, StepReduction, Sync,
+    Undecodable,
+};
+pub use cluster::{Cluster, EventStream, StatusStream};
+pub use config::{Admission, Builder, Config, Engine, Network};
+pub use context::Context;
+pub use gradients::{GradientStep, GradientSync};
+pub use invitation::{Invitation, InvitationEvent};
+pub use joining::{KeyBefore, OtherKey, Paired, join_by_code};
+pub use keys::{Keys, MachineIdentity, StoredKey};
+pub use start::gloo_version;
+#[cfg(test)]
+pub(crate) use start::open;
+pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};

@@ -1,0 +1,391 @@
+//! Builds a running node from a configuration: keys, files, port, discovery.
+
+use super::admissions::MachineAdmissions;
+use super::config::{Admission as Wanted, Config, Engine as Choice, Network};
+use super::environment::{interface_filter, interface_text, lookup, namespace_of};
+use super::wires::MachineWires;
+use crate::collective::{Engine, NativeEngine};
+use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
+use crate::election::{Alone, Durable, ElectionConfig};
+#[cfg(feature = "gloo")]
+use crate::gloo_ffi::{GlooEngine, GlooOrNative};
+use crate::identity::{
+    Boot, HeldIdentity, Home, Identity, MemberId, Name, Namespace, NodeId, NodesFile, PeersFile,
+    load_or_create_identity, new_boot,
+};
+use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire, quick_suite};
+use crate::memory::Pool;
+use crate::node::{Admission, Doors, GRACE, NodeConfig, RENEW_AFTER, Settled};
+use crate::os::{Disk, Files, Interface, MachineSleep, Store, Unchanging, Wiring, inventory};
+#[cfg(potluck_defects)]
+use crate::protocol::Defect;
+use crate::protocol::{Engines, Seeded};
+use crate::report::{ConfigProblem, Error, Result};
+use crate::trace;
+use crate::wire::Decode;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use zeroize::Zeroizing;
+
+/// Opens the resources of a node. Runs on the driver's thread, inside its runtime.
+pub(crate) async fn open(config: Config) -> Result<(NodeConfig, Doors)> {
+    match config.network {
+        Network::Process => open_in_process(&config).await,
+        Network::Lan | Network::Loopback => open_on_network(&config).await,
+    }
+}
+
+async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
+    let home = home_of(config)?;
+    let admissions = MachineAdmissions::of(config, home.clone())?;
+    let namespace = &admissions.admission().namespace;
+    let interfaces = inventory().unwrap_or_default();
+    // If the filter leaves no interface, joining fails. If all links go down later, the node waits.
+    let chosen = choose(config, &interfaces)?;
+    let wires = MachineWires::of(config)?;
+    let wiring = wires.wiring(interfaces);
+    let held = load_or_create_identity(&home)?;
+    let boot = new_boot()?;
+
+    let bind = if config.network == Network::Loopback {
+        Bind::At(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    } else {
+        Bind::Everywhere
+    };
+    let net: Arc<dyn Net> = Arc::new(TcpNet::new(bind));
+    let listener = net
+        .listen(&config.ports)
+        .await
+        .map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let discovery = discover(config, &chosen)?;
+
+    let state = held.state_file(&home, namespace.name());
+    let durable = match state.load()? {
+        Some(bytes) => Durable::from_bytes(&bytes).map_err(|_| unreadable(&state))?,
+        None => Durable::default(),
+    };
+    let peers_file = PeersFile::at(home.peers_path(namespace.name()));
+    let mut known: Vec<(SocketAddr, Origin)> =
+        peers_file.load().into_iter().map(|a| (a, Origin::Cache)).collect();
+    known.extend(fixed_peers(config).await?.into_iter().map(|a| (a, Origin::Fixed)));
+    let known_nodes = NodesFile::known(&home, namespace.name());
+    let files = Files { state, peers: peers_file, known: known_nodes };
+    let disk = Disk::start(files).map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+
+    let identity = Arc::new(Identity::from_seed(&held.identity().seed()));
+    let (offered, engines) = engines(config)?;
+    let local = local(config, identity, boot, listener.port(), namespace, offered)?;
+    let admission = admissions.admission().clone();
+    let node = node_config(config, local, admission, boot, durable, wiring, known)?;
+    let store = Box::new(Held { disk, _identity: held });
+    let (wires, sleep) = (Box::new(wires), Box::new(MachineSleep::start()));
+    let admissions = Box::new(admissions);
+    Ok((node, Doors { net, listener, discovery, wires, admissions, store, sleep, engines }))
+}
+
+/// All in memory: the nodes of one namespace in one process share a simulated network.
+async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
+    static WORLDS: Mutex<BTreeMap<String, (MemoryWorld, Medium)>> = Mutex::new(BTreeMap::new());
+    static HOSTS: AtomicU32 = AtomicU32::new(1);
+    let name = namespace_of(config)?;
+    let namespace = match &config.admission {
+        Wanted::Key(key) => Namespace::keyed(name.clone(), key.clone()),
+        _ => Namespace::open(name.clone()),
+    };
+    let (world, medium) = {
+        let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
+        worlds
+            .entry(name.as_str().to_owned())
+            .or_insert_with(|| (MemoryWorld::new(), Medium::new()))
+            .clone()
+    };
+    let ip = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + HOSTS.fetch_add(1, Ordering::Relaxed)));
+    let net: Arc<dyn Net> = Arc::new(world.host(ip));
+    let listener =
+        net.listen(&[]).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let boot = new_boot()?;
+    let identity = Arc::new(Identity::from_seed(&*random_32()?));
+    let (offered, engines) = engines(config)?;
+    let local = local(config, identity, boot, listener.port(), &namespace, offered)?;
+    let mut node = node_config(
+        config,
+        local,
+        Admission::to(namespace),
+        boot,
+        Durable::default(),
+        Wiring::none(),
+        Vec::new(),
+    )?;
+    node.advertised = vec![SocketAddr::new(ip, listener.port())];
+    let (discovery, store, sleep) =
+        (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
+    let (wires, admissions) = (Box::new(Unchanging), Box::new(Settled));
+    Ok((node, Doors { net, listener, discovery, wires, admissions, store, sleep, engines }))
+}
+
+fn node_config(
+    config: &Config,
+    local: Local,
+    admission: Admission,
+    boot: Boot,
+    durable: Durable,
+    wiring: Wiring,
+    known: Vec<(SocketAddr, Origin)>,
+) -> Result<NodeConfig> {
+    let partition = config.partition()?;
+    let mut random = [0; 10];
+    // An error cannot occur here: `new_boot` has drawn randomness before.
+    let _ = getrandom::fill(&mut random);
+    let alone = if partition.members_wanted() == 1 { Alone::Forms } else { Alone::Waits };
+    Ok(NodeConfig {
+        local: Arc::new(local),
+        admission,
+        trust: config.trust.clone(),
+        instance: Advert::instance_of(random),
+        durable,
+        min_members: partition.members_wanted(),
+        election: ElectionConfig { alone, partition, seed: boot.0, ..ElectionConfig::default() },
+        wiring,
+        known,
+        advertised: Vec::new(),
+        renew_after: RENEW_AFTER,
+        grace: GRACE,
+        seeded: seeded(),
+    })
+}
+
+/// The broken rule that `POTLUCK_DEFECT` names, in a build that has them; `POTLUCK_LIES` is the
+/// seed of one that lies. A name that is unknown is a panic: a test must not run without its
+/// defect.
+fn seeded() -> Seeded {
+    #[cfg(potluck_defects)]
+    if let Some(name) = lookup("POTLUCK_DEFECT").filter(|name| !name.is_empty()) {
+        let defect = Defect::named(&name.to_string_lossy());
+        assert!(defect.is_some(), "POTLUCK_DEFECT names no defect: {}", name.display());
+        if let Some(seed) = lookup("POTLUCK_LIES") {
+            let seed = seed.to_string_lossy().parse().expect("POTLUCK_LIES is no number");
+            crate::node::lie_by_seed(seed);
+        }
+        return defect.into();
+    }
+    Seeded::NONE
+}
+
+/// The version of Gloo in this build, as `Gloo 0.5.0 (2022 interface)`; `None` without the feature
+/// `gloo`.
+pub fn gloo_version() -> Option<String> {
+    #[cfg(feature = "gloo")]
+    return Some(crate::gloo_ffi::version());
+    #[cfg(not(feature = "gloo"))]
+    None
+}
+
+/// The engines that this node offers, and their implementations.
+fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
+    let wanted = match (config.engine, lookup("POTLUCK_ENGINE").filter(|text| !text.is_empty())) {
+        (Some(engine), _) => engine,
+        (None, Some(text)) => text.to_string_lossy().parse().map_err(Error::Config)?,
+        (None, None) => Choice::Auto,
+    };
+    let pool = Pool::new();
+    let native = NativeEngine::new(pool.clone()).with(seeded());
+    #[cfg(feature = "gloo")]
+    {
+        let offered = match wanted {
+            Choice::Auto => Engines::GLOO,
+            Choice::Native => Engines::GLOO.declining_gloo(),
+            Choice::Gloo => Engines::GLOO.wanting_gloo(),
+        };
+        let gloo = GlooOrNative::new(GlooEngine::new(pool), native.clone());
+        Ok((offered, vec![Arc::new(native), Arc::new(gloo)]))
+    }
+    #[cfg(not(feature = "gloo"))]
+    match wanted {
+        Choice::Gloo => Err(Error::Config(ConfigProblem::NoGloo)),
+        Choice::Auto | Choice::Native => Ok((Engines::NATIVE, vec![Arc::new(native)])),
+    }
+}
+
+fn local(
+    config: &Config,
+    identity: Arc<Identity>,
+    boot: Boot,
+    port: u16,
+    namespace: &Namespace,
+    engines: Engines,
+) -> Result<Local> {
+    let partition = config.partition()?;
+    partition
+        .check_roster(identity.id())
+        .map_err(|problem| Error::Config(ConfigProblem::BadRoster(problem)))?;
+    let hello = Hello {
+        id: MemberId { node: identity.id(), boot },
+        name: name_of(config),
+        port,
+        stateless: config.stateless,
+        engines,
+        partition: partition.digest(),
+        wire: Wire::Untrusted,
+        suite: quick_suite(),
+        endpoints: None,
+    };
+    Ok(Local::new(identity, hello, random_32()?, namespace.psks()))
+}
+
+pub(crate) fn home_of(config: &Config) -> Result<Home> {
+    match &config.home {
+        Some(directory) => Ok(Home::at(directory.clone())),
+        None => Ok(Home::from_env(lookup)?),
+    }
+}
+
+pub(crate) fn name_of(config: &Config) -> Name {
+    let name = config
+        .name
+        .clone()
+        .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    Name::from_lossy(&name)
+}
+
+/// The interfaces to announce on.
+pub(crate) fn choose(config: &Config, all: &[Interface]) -> Result<Vec<Interface>> {
+    match interface_filter(config)? {
+        Some(filter) => {
+            let chosen: Vec<Interface> = all.iter().filter(|i| filter.picks(i)).cloned().collect();
+            if chosen.is_empty() && config.network == Network::Lan {
+                let have: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
+                let text = interface_text(config).unwrap_or_default();
+                let why = format!("\"{text}\" leaves none of {}", have.join(", "));
+                return Err(Error::Config(ConfigProblem::BadInterfaces(why)));
+            }
+            Ok(chosen)
+        }
+        None => Ok(all.iter().filter(|i| i.usable()).cloned().collect()),
+    }
+}
+
+/// Multicast discovery. If it cannot start, configured peers suffice.
+pub(crate) fn discover(config: &Config, chosen: &[Interface]) -> Result<Box<dyn Discovery>> {
+    let scope = match config.network {
+        Network::Loopback => MdnsScope::Loopback,
+        _ => MdnsScope::Interfaces(chosen.iter().map(|i| i.name.clone()).collect()),
+    };
+    match MdnsDiscovery::start(scope) {
+        Ok(discovery) => Ok(Box::new(discovery)),
+        Err(problem) if peer_texts(config).is_empty() => {
+            Err(Error::Config(ConfigProblem::NoDiscovery(problem.to_string())))
+        }
+        Err(problem) => {
+            trace::warn!(%problem, "only the peers named by hand are tried");
+            Ok(Box::new(Medium::new().node()))
+        }
+    }
+}
+
+fn peer_texts(config: &Config) -> Vec<String> {
+    let from_env =
+        lookup("POTLUCK_PEERS").and_then(|v| v.into_string().ok()).filter(|v| !v.trim().is_empty());
+    config.peers.iter().cloned().chain(from_env).collect()
+}
+
+/// The addresses of the configured peers. A host name that does not resolve is logged and skipped.
+async fn fixed_peers(config: &Config) -> Result<Vec<SocketAddr>> {
+    let mut addresses = Vec::new();
+    for text in peer_texts(config) {
+        let peers = FixedPeer::parse_list(&text)
+            .map_err(|e| Error::Config(ConfigProblem::BadPeer(format!("{text}: {e}"))))?;
+        for peer in peers {
+            match peer.resolve().await {
+                Ok(found) => addresses.extend(found),
+                Err(problem) => {
+                    trace::warn!(peer = peer.host(), %problem, "a peer is left out");
+                }
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+fn unreadable(state: &crate::identity::StateFile) -> Error {
+    Error::Identity(crate::identity::IdentityProblem::Damaged {
+        path: state.path().to_owned(),
+        kept: crate::identity::Kept::State,
+    })
+}
+
+fn random_32() -> Result<Zeroizing<[u8; 32]>> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut *bytes)
+        .map_err(|_| Error::Identity(crate::identity::IdentityProblem::NoRandomness))?;
+    Ok(bytes)
+}
+
+/// The disk writer, and the identity, which stays locked while the node runs.
+struct Held {
+    disk: Disk,
+    _identity: HeldIdentity,
+}
+
+impl Store for Held {
+    fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
+        self.disk.save(state, done);
+    }
+
+    fn remember(&mut self, peers: Vec<SocketAddr>) {
+        self.disk.remember(peers);
+    }
+
+    fn know(&mut self, node: NodeId, name: String) {
+        self.disk.know(node, name);
+    }
+}
+
+/// The store of nodes in memory, whose state ends with the process.
+struct Nowhere;
+
+impl Store for Nowhere {
+    fn save(&mut self, _state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
+        done();
+    }
+
+    fn remember(&mut self, _peers: Vec<SocketAddr>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Partition, RosterProblem};
+
+    async fn refused(partition: Partition) -> Error {
+        let config = Config { partition: Some(partition), ..Config::local() };
+        match open(config).await {
+            Err(error) => error,
+            Ok(_) => panic!("it was taken"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_roster_that_cannot_work_is_a_typed_error() {
+        let stranger = NodeId([7; 32]);
+        let error = refused(Partition::Majority { roster: vec![stranger] }).await;
+        assert!(
+            matches!(
+                error,
+                Error::Config(ConfigProblem::BadRoster(RosterProblem::WithoutThisNode(_)))
+            ),
+            "{error:?}"
+        );
+        let error = refused(Partition::All { roster: vec![stranger; 2] }).await;
+        assert!(
+            matches!(error, Error::Config(ConfigProblem::BadRoster(RosterProblem::Twice(node))) if node == stranger),
+            "{error:?}"
+        );
+        let error = refused(Partition::All { roster: Vec::new() }).await;
+        assert!(
+            matches!(error, Error::Config(ConfigProblem::BadRoster(RosterProblem::Empty))),
+            "{error:?}"
+        );
+    }
+}

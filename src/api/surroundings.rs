@@ -1,0 +1,191 @@
+//! A passive scan of the local network for other nodes.
+
+use super::admissions::namespace;
+use super::config::{Admission, Config, Network};
+use super::start::{choose, discover, home_of};
+use crate::discovery::{Advert, Discovery, InterfaceReport, Sighting};
+use crate::identity::Namespace;
+use crate::os::inventory;
+use crate::report::{ConfigProblem, Error, Result};
+use crate::wire::PROTOCOL_VERSION;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The result of [`look_around`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Nodes that announce themselves, at most 256, ordered by address.
+    pub neighbours: Vec<Neighbour>,
+    /// The queries sent and the announcements received on each interface.
+    pub interfaces: Vec<InterfaceReport>,
+}
+
+/// A node that announces itself. An announcement is not authenticated: nothing here is proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The protocol version that it announces.
+    pub version: u8,
+    /// The addresses that it announces.
+    pub addresses: Vec<SocketAddr>,
+    /// Its relation to this node's cluster.
+    pub kinship: Kinship,
+}
+
+/// The relation of a neighbour to the cluster of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kinship {
+    /// It is in the same cluster.
+    Ours,
+    /// It is in another cluster, or it is in any cluster and this node has no key.
+    Other,
+    /// It speaks another protocol version than this node.
+    OtherVersion,
+    /// It is in no cluster yet.
+    None,
+    /// It is an invitation to a cluster, for [`join_by_code`](super::joining::join_by_code).
+    Invitation,
+}
+
+/// Listens for `patience` to the nodes that announce themselves on the interfaces of `config`. It
+/// sends mDNS queries but announces nothing and connects to no node. It works without a cluster
+/// key: then every cluster counts as [`Kinship::Other`]. With [`Network::Process`] the result is
+/// empty at once.
+///
+/// It runs on its own thread with its own runtime, so the caller needs no tokio runtime. If the
+/// future is dropped, the scan still runs until `patience` is over and its result is discarded.
+///
+/// # Errors
+/// [`Error::Config`] if the configuration is invalid, or if discovery cannot start and the
+/// configuration names no peers. [`Error::Identity`] if the cluster key cannot be used.
+pub async fn look_around(config: Config, patience: Duration) -> Result<Surroundings> {
+    let (done, seen) = oneshot::channel();
+    let looker = std::thread::Builder::new().name("potluck-look".to_owned());
+    let runs = looker.spawn(move || {
+        // An error means that the caller has dropped the future.
+        let _ = done.send(run(&config, patience));
+    });
+    runs.map_err(|_| unavailable())?;
+    seen.await.unwrap_or_else(|_| Err(unavailable()))
+}
+
+fn run(config: &Config, patience: Duration) -> Result<Surroundings> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|_| unavailable())?;
+    runtime.block_on(look(config, patience))
+}
+
+async fn look(config: &Config, patience: Duration) -> Result<Surroundings> {
+    let ours = own_namespace(config)?;
+    if config.network == Network::Process {
+        return Ok(Surroundings { neighbours: Vec::new(), interfaces: Vec::new() });
+    }
+    let chosen = choose(config, &inventory().unwrap_or_default())?;
+    let mut discovery = discover(config, &chosen)?;
+    let mut adverts = BTreeMap::new();
+    // The scan normally ends by this timeout: another node could always announce itself.
+    let _ = tokio::time::timeout(patience, listen(&mut *discovery, &mut adverts)).await;
+    let mut neighbours: Vec<Neighbour> =
+        adverts.into_values().map(|advert| neighbour(advert, ours.as_ref())).collect();
+    neighbours.sort_by(|a, b| a.addresses.cmp(&b.addresses));
+    Ok(Surroundings { neighbours, interfaces: discovery.report() })
+}
+
+async fn listen(discovery: &mut dyn Discovery, adverts: &mut BTreeMap<String, Advert>) {
+    loop {
+        match discovery.next().await {
+            Sighting::Appeared(advert)
+                if adverts.len() < NEIGHBOURS_MAX || adverts.contains_key(&advert.instance) =>
+            {
+                adverts.insert(advert.instance.clone(), advert);
+            }
+            Sighting::Appeared(_) => {}
+            Sighting::Vanished { instance } => {
+                adverts.remove(&instance);
+            }
+        }
+    }
+}
+
+fn own_namespace(config: &Config) -> Result<Option<Namespace>> {
+    match namespace(config, &home_of(config)?) {
+        Ok(namespace) => Ok(Some(namespace)),
+        Err(Error::Config(ConfigProblem::NoClusterKey)) if config.admission == Admission::Found => {
+            Ok(None)
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+fn neighbour(advert: Advert, ours: Option<&Namespace>) -> Neighbour {
+    let kinship = match advert.tag {
+        _ if advert.version != PROTOCOL_VERSION => Kinship::OtherVersion,
+        _ if advert.pairing.is_some() => Kinship::Invitation,
+        None => Kinship::None,
+        Some(tag) if ours.is_some_and(|namespace| namespace.knows(advert.boot, tag)) => {
+            Kinship::Ours
+        }
+        Some(_) => Kinship::Other,
+    };
+    Neighbour { version: advert.version, addresses: advert.addresses, kinship }
+}
+
+fn unavailable() -> Error {
+    Error::Config(ConfigProblem::NoDiscovery("this process may not start a thread".to_owned()))
+}
+
+// More announcements than this mean that the network is flooded; the list is for people to read.
+const NEIGHBOURS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discovery::Medium;
+    use crate::identity::{Boot, ClusterKey, NamespaceName, Selector};
+
+    fn advert(instance: &str, version: u8, tag: Option<[u8; 8]>) -> Advert {
+        let addresses = vec![SocketAddr::from(([10, 0, 0, 1], 47474))];
+        let (instance, boot) = (instance.to_owned(), Boot(7));
+        Advert { instance, boot, tag, version, suites: 1, pairing: None, port: 47474, addresses }
+    }
+
+    #[test]
+    fn the_tag_tells_our_cluster_from_others() {
+        let namespace =
+            |byte| Namespace::keyed(NamespaceName::default(), ClusterKey::from_bytes(&[byte; 32]));
+        let (ours, other) = (namespace(1), namespace(2));
+        let kinship =
+            |tag, version, of: Option<&Namespace>| neighbour(advert("a", version, tag), of).kinship;
+        assert_eq!(kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION, Some(&ours)), Kinship::Ours);
+        assert_eq!(
+            kinship(Some(other.tag(Boot(7))), PROTOCOL_VERSION, Some(&ours)),
+            Kinship::Other
+        );
+        assert_eq!(kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION, None), Kinship::Other);
+        assert_eq!(kinship(None, PROTOCOL_VERSION, Some(&ours)), Kinship::None);
+        let invites = Advert { pairing: Selector::of(42), ..advert("a", PROTOCOL_VERSION, None) };
+        assert_eq!(neighbour(invites, None).kinship, Kinship::Invitation);
+        assert_eq!(
+            kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION + 1, Some(&ours)),
+            Kinship::OtherVersion
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn adverts_are_kept_until_they_end() {
+        let medium = Medium::new();
+        let (mut ear, mut one, mut two) = (medium.node(), medium.node(), medium.node());
+        one.announce(&advert("one", 1, None)).await.expect("announced");
+        two.announce(&advert("two", 1, None)).await.expect("announced");
+        let mut adverts = BTreeMap::new();
+        let _ = tokio::time::timeout(Duration::from_secs(1), listen(&mut ear, &mut adverts)).await;
+        assert_eq!(adverts.len(), 2);
+        two.withdraw().await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), listen(&mut ear, &mut adverts)).await;
+        assert!(adverts.len() == 1 && adverts.contains_key("one"), "{adverts:?}");
+    }
+}

@@ -1,0 +1,116 @@
+//! The native engine: runs the project's own schedules on blocking threads, over data links.
+//!
+//! # Semantics
+//! `start` allocates memory for a job's data; `feed` hands in the contribution, later or never. A
+//! chunk leaves while the next ones are still being fed, as soon as the peer has room for it.
+//! Chunks travel along the schedule independently of each other and are folded at the ranks where
+//! they meet. The result is received and finished in its final place, which may be memory of the
+//! caller's element type, and is handed out with that memory. Lent input is read until it has been
+//! added and sent. Data that other ranks still wait for is held until the job is retired.
+//!
+//! # Credit
+//! A receiver thread never waits for the program. The data of an operation goes to a peer after
+//! [`Backend::credit`]. Before that a peer gets at most 64 KiB per operation and 1 MiB in total; it
+//! keeps room for this much.
+//!
+//! # Failure
+//! A broken link fails the running jobs that still need it, and no others. A peer that sends a
+//! frame outside the schedule loses its link. No received data can make a thread panic or use
+//! memory beyond the bounds. Each chunk is received into a result at most once, and never into a
+//! result that has been handed out. A job cancelled before `feed` ignores the contribution. If a
+//! job ends while a thread receives into its memory, that memory goes back to the pool afterwards.
+//!
+//! Frames that a link had accepted before it broke are not sent again. This cannot fail a job that
+//! is already complete here. A peer that starts the job only later, as in a broadcast, then waits
+//! until its ledger aborts it. A member that learns of a broken link should therefore abort the
+//! undecided operations.
+//!
+//! Subnormal numbers are kept, even if the program's threads flush them to zero: sums and encodings
+//! are computed in the default floating-point environment.
+//!
+//! # Threads
+//! Each link has two threads, `potluck-tx-<rank>` and `potluck-rx-<rank>`. They end with their
+//! link. No thread joins them, so a backend may be closed and dropped on any thread, including its
+//! own.
+
+mod backend;
+mod coding;
+mod flow_control;
+mod op;
+mod outbox;
+mod part;
+mod run;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use backend::NativeBackend;
+
+use super::backend::{Backend, Engine};
+use super::board::Board;
+use super::threads::Threads;
+use crate::memory::Pool;
+use crate::protocol::{EngineKind, Rank, Seeded, View};
+use std::sync::Arc;
+#[cfg(test)]
+use std::time::Duration;
+
+/// potluck's own engine.
+#[derive(Clone, Debug, Default)]
+pub struct NativeEngine {
+    pool: Pool,
+    threads: Arc<Threads>,
+    seeded: Seeded,
+}
+
+impl NativeEngine {
+    /// An engine that allocates its working memory from `pool`.
+    pub fn new(pool: Pool) -> NativeEngine {
+        NativeEngine { pool, threads: Arc::default(), seeded: Seeded::NONE }
+    }
+
+    /// The same with one of its rules broken, as a test wants it.
+    pub(crate) fn with(self, seeded: Seeded) -> NativeEngine {
+        NativeEngine { seeded, ..self }
+    }
+
+    /// The backend of one View.
+    pub(crate) fn backend(&self, view: &View, me: Rank) -> NativeBackend {
+        let (pool, threads) = (self.pool.clone(), Arc::clone(&self.threads));
+        NativeBackend::new(me, view.size(), pool, threads, self.seeded)
+    }
+
+    /// The number of running threads of all its backends.
+    #[cfg(test)]
+    pub fn threads(&self) -> usize {
+        self.threads.running()
+    }
+
+    /// The number of threads that ended by a panic. Anything but 0 is a bug, here or in a job's
+    /// `done`.
+    #[cfg(test)]
+    pub fn panics(&self) -> usize {
+        self.threads.panics()
+    }
+
+    /// Waits until the threads of all its backends have ended. Returns the number of threads that
+    /// still run after `timeout`.
+    #[cfg(test)]
+    pub fn wait_for_threads(&self, timeout: Duration) -> usize {
+        self.threads.wait(timeout)
+    }
+}
+
+impl Engine for NativeEngine {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Native
+    }
+
+    fn pool(&self) -> Pool {
+        self.pool.clone()
+    }
+
+    fn open(&self, view: &Arc<View>, me: Rank, _board: Arc<dyn Board>) -> Arc<dyn Backend> {
+        Arc::new(self.backend(view, me))
+    }
+}

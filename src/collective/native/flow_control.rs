@@ -1,0 +1,65 @@
+//! What one operation sends to a peer before and after the peer has granted credit.
+
+use super::op::Active;
+use super::outbox::{Frame, Outbox};
+use super::run::{Parcel, lock};
+use crate::memory::OutOfMemory;
+use crate::os::Race;
+use crate::protocol::Rank;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Active {
+    /// Queues a frame for its peer. Without credit the frame goes out eagerly within the bounds,
+    /// else it is held back.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] for the list of frames.
+    pub fn post(
+        self: &Arc<Active>,
+        parcel: Parcel,
+        outboxes: &[Outbox],
+    ) -> Result<(), OutOfMemory> {
+        let to = parcel.to.index();
+        let was_over = Race::PostUnchecked.is_seeded().then(|| self.is_over());
+        let mut gate = lock(&self.gates[to]);
+        // Checked under the lock, so that nothing is held or counted after the end.
+        if was_over.unwrap_or_else(|| self.is_over()) {
+            return Ok(());
+        }
+        let frame = Frame { of: Arc::clone(self), parcel };
+        if gate.open {
+            return outboxes[to].push(frame);
+        }
+        let refused =
+            if gate.held.is_empty() { outboxes[to].push_eager(frame)? } else { Some(frame) };
+        let Some(frame) = refused else { return Ok(()) };
+        gate.held.try_reserve(1).map_err(|_| OutOfMemory::of::<Parcel>(gate.held.len() + 1))?;
+        gate.held.push(frame.parcel);
+        Ok(())
+    }
+
+    /// `peer` grants credit, and its call is the same as ours. Returns whether it has already sent
+    /// a frame outside this call's schedule.
+    ///
+    /// # Errors
+    /// As for [`post`](Active::post).
+    pub fn credit(self: &Arc<Active>, peer: Rank, outbox: &Outbox) -> Result<bool, OutOfMemory> {
+        let mut gate = lock(&self.gates[peer.index()]);
+        gate.open = true;
+        for parcel in std::mem::take(&mut gate.held) {
+            outbox.push(Frame { of: Arc::clone(self), parcel })?;
+        }
+        Ok(gate.doubtful)
+    }
+
+    /// Ends the operation: drops its queued frames and returns its blocks to their pool.
+    pub fn end(&self, outboxes: &[Outbox]) {
+        self.over.store(true, Ordering::Release);
+        for (gate, outbox) in self.gates.iter().zip(outboxes) {
+            lock(gate).held.clear();
+            outbox.purge(self.run.op());
+        }
+        self.run.clear();
+    }
+}

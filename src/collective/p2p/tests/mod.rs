@@ -1,7 +1,0 @@
-//! Layer: Shells.
-
-mod failure;
-mod group;
-mod honest;
-mod messages;
-mod peer;

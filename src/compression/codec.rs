@@ -1,0 +1,31 @@
+//! The interface of a codec, and the codec of each id.
+
+use crate::os::in_default_environment;
+use crate::wire::Malformed;
+
+/// An encoding of `f32` elements. Pure: equal inputs give equal bytes on every machine.
+pub trait Codec: Send + Sync {
+    /// The encoded length of `elements` elements in bytes.
+    fn encoded_len(&self, elements: usize) -> usize;
+
+    /// Encodes `elements` into `out`, which must have [`encoded_len`](Codec::encoded_len) bytes.
+    /// With another length the output is incomplete, or the call panics.
+    fn encode(&self, elements: &[f32], out: &mut [u8]) {
+        in_default_environment(|| self.write(elements, out));
+    }
+
+    /// Decodes as many elements as `out` has.
+    ///
+    /// # Errors
+    /// `Malformed` if `bytes` has the wrong length for this number of elements, or if no encoder
+    /// writes these bytes; `out` is unspecified then.
+    fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
+        in_default_environment(|| self.read(bytes, out))
+    }
+
+    /// The work of [`encode`](Codec::encode), in the default floating-point environment.
+    fn write(&self, elements: &[f32], out: &mut [u8]);
+
+    /// The work of [`decode`](Codec::decode), in the default floating-point environment.
+    fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed>;
+}

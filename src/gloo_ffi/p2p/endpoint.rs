@@ -1,0 +1,347 @@
+//! One rank's end of all its links, with a sender and a receiver thread for each.
+//!
+//! One lock protects all state. It is held for short steps only: no bytes are copied or written
+//! under it. A receiver thread reads a header, asks for the destination of the payload, reads the
+//! payload straight to it and wakes the waiting threads. It never writes and never waits for a
+//! program, since there is room for every frame that a peer may send.
+
+use super::matching::Way;
+use super::outbox::Generation;
+use super::registered::{Direction, Registered, flow_of};
+use super::state::{Frame, Landing, Offence, Posted, Received, State};
+use super::stream::{EAGER_OP_BYTES, RegionId, Span};
+use crate::collective::{Threads, Traffic};
+use crate::link::{DataLink, DataReceiver, Phase};
+use crate::memory::{Block, OutOfMemory, Pool};
+use crate::protocol::{EngineFault, OpId, Rank};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Messages between this rank and the other ranks of its View. All clones are one endpoint;
+/// dropping the last one closes it.
+#[derive(Clone)]
+pub struct Endpoint(Arc<Owner>);
+
+/// Closes the endpoint when dropped. Threads and regions keep only the `Core`, so that they do not
+/// keep the endpoint open.
+struct Owner(Arc<Core>);
+
+/// The state that threads and regions share.
+pub struct Core {
+    state: Mutex<State>,
+    pool: Pool,
+    threads: Arc<Threads>,
+}
+
+impl Endpoint {
+    /// Creates the endpoint of rank `me` among `size` ranks. Received data that is not read
+    /// straight to its destination goes to blocks of `pool`.
+    pub fn new(me: Rank, size: usize, pool: Pool, threads: Arc<Threads>) -> Endpoint {
+        let core = Core { state: Mutex::new(State::new(me, size)), pool, threads };
+        Endpoint(Arc::new(Owner(Arc::new(core))))
+    }
+
+    /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one;
+    /// operations that need the earlier one fail with [`EngineFault::LinkLost`].
+    pub fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
+        let (sender, receiver, end) = link.split();
+        let core = self.core();
+        let former = core.lock().generation(peer);
+        if let Some(former) = former {
+            core.lose(peer, former, EngineFault::LinkLost(peer));
+        }
+        let Some(generation) = core.lock().connect(peer, sender, &end) else {
+            end.shutdown();
+            return;
+        };
+        let (tx, rx) = (LinkEnd::new(core, peer, generation), LinkEnd::new(core, peer, generation));
+        // If the system cannot create a thread, the closure and its `LinkEnd` are dropped, which
+        // ends the link.
+        core.threads.spawn(format!("potluck-tx-{peer}"), move || tx.send_all());
+        core.threads.spawn(format!("potluck-rx-{peer}"), move || rx.receive_all(receiver));
+    }
+
+    /// `op` exchanges messages from now on. Messages that arrived before were kept. Has no effect
+    /// if `op` began, failed or was retired before.
+    pub fn begin(&self, op: OpId) {
+        self.core().lock().begin(op);
+    }
+
+    /// Like [`begin`](Endpoint::begin), but waits of `op` do not time out before
+    /// [`hurry`](Endpoint::hurry), since peers may not have begun.
+    pub fn begin_patiently(&self, op: OpId) {
+        self.core().lock().begin_patiently(op);
+    }
+
+    /// All peers have begun: waits of `op` time out from now on. A thread that is already waiting
+    /// measures from its last wake-up, which may be before this call.
+    pub fn hurry(&self, op: OpId) {
+        self.core().lock().hurry(op);
+    }
+
+    /// All current and later sends, receives and waits of `op` fail with `fault`, unless `op`
+    /// already has a fault. Later frames for it are dropped.
+    pub fn cancel(&self, op: OpId, fault: EngineFault) {
+        self.core().lock().fail(op, fault);
+    }
+
+    /// Forgets `op`, which is over. Later frames for it are dropped. Threads that still wait get
+    /// [`EngineFault::Cancelled`].
+    pub fn retire(&self, op: OpId) {
+        self.core().lock().retire(op);
+    }
+
+    /// The fault of `op`, if it failed here; `None` after it was retired.
+    pub fn fault(&self, op: OpId) -> Option<EngineFault> {
+        self.core().lock().fault(op)
+    }
+
+    /// Shuts the links down. All operations fail with [`EngineFault::Closed`], and the threads end.
+    pub fn close(&self) {
+        self.core().close();
+    }
+
+    /// The traffic of the links so far.
+    pub fn traffic(&self) -> Traffic {
+        self.core().lock().traffic()
+    }
+
+    /// The part of the traffic with `peer`.
+    #[cfg(feature = "gloo")]
+    pub fn traffic_with(&self, peer: Rank) -> Traffic {
+        self.core().lock().traffic_with(peer)
+    }
+
+    /// The number of known operations, and the bytes of messages without a posted receive.
+    #[cfg(any(test, fuzzing))]
+    pub fn kept(&self) -> (usize, usize) {
+        self.core().lock().kept()
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.0.0
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Core {
+    pub(super) fn register(&self, region: Registered) -> RegionId {
+        self.lock().register(region)
+    }
+
+    pub(super) fn unregister(&self, op: OpId, id: RegionId) {
+        self.lock().unregister(op, id);
+    }
+
+    pub(super) fn send(
+        &self,
+        op: OpId,
+        region: RegionId,
+        to: Rank,
+        slot: u64,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), EngineFault> {
+        let way = Way { op, peer: to, flow: flow_of(slot) };
+        let mine = self.lock().send(way, Span { region, offset, len })?;
+        if let Some(frame) = mine {
+            self.write(to, frame);
+        }
+        Ok(())
+    }
+
+    pub(super) fn recv(
+        &self,
+        op: OpId,
+        region: RegionId,
+        from: Rank,
+        slot: u64,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), EngineFault> {
+        let way = Way { op, peer: from, flow: flow_of(slot) };
+        let posted = self.lock().post(way, Span { region, offset, len })?;
+        match posted {
+            Posted::Awaited => {}
+            Posted::Credit(frame) => self.write(from, frame),
+            Posted::Here(landing) => self.land(landing),
+        }
+        Ok(())
+    }
+
+    pub(super) fn wait(
+        &self,
+        op: OpId,
+        id: RegionId,
+        direction: Direction,
+        patience: Duration,
+    ) -> Result<Option<Rank>, EngineFault> {
+        let mut state = self.lock();
+        let (mut moved, mut since) = (state.moved(op), Instant::now());
+        loop {
+            if let Some(outcome) = state.outcome(op, id, direction)? {
+                return Ok(outcome);
+            }
+            if state.moved(op) != moved || state.is_patient(op) {
+                (moved, since) = (state.moved(op), Instant::now());
+            }
+            let left = patience.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                state.fail(op, EngineFault::Stalled);
+                return Err(state.fault(op).unwrap_or(EngineFault::Stalled));
+            }
+            let Some(changed) = state.enter(id) else { return Err(EngineFault::Closed) };
+            state = changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.leave(id);
+        }
+    }
+
+    pub(super) fn abort(&self, id: RegionId, direction: Direction) {
+        let waiters = self.lock().abort(id, direction);
+        notify(waiters);
+    }
+
+    /// Writes a frame that this thread has taken, without the lock.
+    fn write(&self, peer: Rank, frame: Frame) {
+        let generation = frame.generation();
+        let Some(written) = frame.write() else {
+            return self.lose(peer, generation, EngineFault::LinkLost(peer));
+        };
+        let done = self.lock().written(peer, written);
+        notify(done.sender);
+        notify(done.waiters);
+    }
+
+    /// Copies a message that has already arrived to its place, without the lock.
+    fn land(&self, landing: Landing) {
+        self.received(landing.copy());
+    }
+
+    fn received(&self, message: Option<Received>) {
+        if let Some(message) = message {
+            let waiters = self.lock().landed(message);
+            notify(waiters);
+        }
+    }
+
+    /// Handles the next frame of a link. Small payloads are read before their destination is known;
+    /// large ones are read straight to it.
+    ///
+    /// # Errors
+    /// The link is over.
+    fn receive(
+        &self,
+        from: Rank,
+        generation: Generation,
+        receiver: &mut dyn DataReceiver,
+    ) -> io::Result<()> {
+        let header = receiver.header()?;
+        let len = header.len as usize;
+        let is_large = header.phase == Phase::Message && len > EAGER_OP_BYTES;
+        let read = if is_large { None } else { Some(self.read(receiver, len)?) };
+        let place = {
+            let mut state = self.lock();
+            if state.generation(from) != Some(generation) {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
+            match read {
+                None => state.expect(from, &header),
+                Some(Ok(block)) => state.receive(from, &header, block),
+                Some(Err(lack)) => state.lacks(from, &header, lack),
+            }
+        };
+        match place {
+            Ok(Some(landing)) => self.received(landing.write(receiver)?),
+            Ok(None) if is_large => receiver.skip(len)?,
+            Ok(None) => {}
+            Err(Offence) => {
+                self.lose(from, generation, EngineFault::Protocol(from));
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a payload into a block; drops it if there is no memory for that.
+    fn read(
+        &self,
+        receiver: &mut dyn DataReceiver,
+        len: usize,
+    ) -> io::Result<Result<Block, OutOfMemory>> {
+        let mut block = match self.pool.block(len) {
+            Ok(block) => block,
+            Err(lack) => return receiver.skip(len).map(|()| Err(lack)),
+        };
+        receiver.payload(block.bytes_mut())?;
+        Ok(Ok(block))
+    }
+
+    /// Ends a link once, and fails the operations that need it.
+    fn lose(&self, peer: Rank, generation: Generation, fault: EngineFault) {
+        let line = self.lock().lose(peer, generation, fault);
+        if let Some(line) = line {
+            line.end.shutdown();
+        }
+    }
+
+    fn close(&self) {
+        let lines = self.lock().close();
+        for line in lines {
+            line.end.shutdown();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn notify(whom: Option<Arc<Condvar>>) {
+    if let Some(changed) = whom {
+        changed.notify_all();
+    }
+}
+
+/// A thread's handle on its link. Dropping it, for any reason, ends the link.
+struct LinkEnd {
+    core: Arc<Core>,
+    peer: Rank,
+    generation: Generation,
+}
+
+impl LinkEnd {
+    fn new(core: &Arc<Core>, peer: Rank, generation: Generation) -> LinkEnd {
+        LinkEnd { core: Arc::clone(core), peer, generation }
+    }
+
+    fn send_all(&self) {
+        let mut state = self.core.lock();
+        while state.generation(self.peer) == Some(self.generation) {
+            if let Some(frame) = state.take(self.peer) {
+                drop(state);
+                self.core.write(self.peer, frame);
+                state = self.core.lock();
+            } else {
+                let changed = state.sender(self.peer);
+                state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn receive_all(&self, mut receiver: Box<dyn DataReceiver>) {
+        // The loop ends with the link; dropping this `LinkEnd` reports the loss.
+        while self.core.receive(self.peer, self.generation, receiver.as_mut()).is_ok() {}
+    }
+}
+
+impl Drop for LinkEnd {
+    fn drop(&mut self) {
+        self.core.lose(self.peer, self.generation, EngineFault::LinkLost(self.peer));
+    }
+}

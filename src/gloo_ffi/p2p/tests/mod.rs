@@ -1,0 +1,5 @@
+mod failure;
+mod group;
+mod honest;
+mod messages;
+mod peer;

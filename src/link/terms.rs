@@ -1,0 +1,19 @@
+//! What one end of a link expects of the other one.
+
+use super::endpoints::Endpoints;
+use super::hello::Wire;
+use super::preamble::Purpose;
+use crate::identity::MemberId;
+
+/// The requirements of one end for a handshake.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The purpose of the link.
+    pub purpose: Purpose,
+    /// The only acceptable peer, if it is known.
+    pub expect: Option<MemberId>,
+    /// Whether this end trusts the wire.
+    pub wire: Wire,
+    /// The addresses of the connection as this end sees them.
+    pub endpoints: Option<Endpoints>,
+}

@@ -1,0 +1,20 @@
+//! Elements, and the memory that calls work on.
+//!
+//! All memory whose size depends on a call comes from a [`Pool`], so that its lack is an error of
+//! that call. A [`Canvas`] is a result buffer whose parts several threads write.
+
+mod canvas;
+mod copying;
+mod dtype;
+mod element;
+mod half;
+mod out_of_memory;
+mod staging;
+
+pub use canvas::{Canvas, Claim, Piece};
+pub use copying::copy;
+pub use dtype::DType;
+pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
+pub use half::{Bf16, F16};
+pub use out_of_memory::{OutOfMemory, listed, zeroed};
+pub use staging::{Block, Pool, Staging};

@@ -1,0 +1,191 @@
+//! A group changes its cluster key and denies a node while its members compute.
+
+use super::admission::{Admission, Admissions};
+use super::control_plane::{Doors, NodeConfig};
+use super::testing::{in_world, of_group};
+use crate::api::{Cluster, Context};
+use crate::identity::{ClusterKey, ClusterKeys, Namespace, NamespaceName, NodeId};
+use crate::link::MemoryWorld;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Cluster keys, by the byte of which they consist.
+const OLD: u8 = 1;
+const NEW: u8 = 2;
+
+/// What the node will be told at its next look.
+#[derive(Clone, Default)]
+struct Board(Arc<Mutex<Option<Admission>>>);
+
+impl Board {
+    fn put(&self, keys: &[u8], denied: &[NodeId]) {
+        let denied = denied.iter().copied().collect();
+        let admission = Admission { denied, ..Admission::to(namespace(keys)) };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(admission);
+    }
+
+    /// Whether the node has been told.
+    fn is_read(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+impl Admissions for Board {
+    fn look(&mut self) -> Option<Admission> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+fn namespace(keys: &[u8]) -> Namespace {
+    let mut keys = keys.iter().map(|key| ClusterKey::from_bytes(&[*key; 32]));
+    let keys = ClusterKeys { current: keys.next().expect("a key"), next: keys.next() };
+    Namespace::with_keys(NamespaceName::default(), keys)
+}
+
+fn ip(n: usize) -> IpAddr {
+    IpAddr::from([10, 0, 2, n as u8 + 1])
+}
+
+/// A bit shorter than in a real node.
+const GRACE: Duration = Duration::from_secs(8);
+
+/// How long who is out is watched.
+const STAYS_OUT: Duration = Duration::from_secs(3);
+
+struct Member {
+    cluster: Cluster,
+    board: Board,
+    node: NodeId,
+}
+
+async fn join(world: &MemoryWorld, group: &str, n: usize) -> Member {
+    let own = of_group(group, format!("n{n}"));
+    let board = Board::default();
+    let door = board.clone();
+    let adjust = move |node: &mut NodeConfig, doors: &mut Doors| {
+        node.admission = Admission::to(namespace(&[OLD]));
+        node.local.set_psks(node.admission.namespace.psks());
+        node.grace = GRACE;
+        doors.admissions = Box::new(door);
+    };
+    let (handles, _) = in_world(world, ip(n), own, adjust).await;
+    let cluster = Cluster::of(handles);
+    let node = cluster.status().node;
+    Member { cluster, board, node }
+}
+
+async fn three(world: &MemoryWorld, group: &str) -> ([Member; 3], [Context; 3]) {
+    let members =
+        [join(world, group, 0).await, join(world, group, 1).await, join(world, group, 2).await];
+    let [a, b, c] = &members;
+    let contexts = [of(a, 3).await, of(b, 3).await, of(c, 3).await];
+    (members, contexts)
+}
+
+/// The context of a View of so many members.
+async fn of(member: &Member, size: usize) -> Context {
+    let found = async {
+        loop {
+            let context = member.cluster.context().await.expect("it runs");
+            if context.size() == size {
+                return context;
+            }
+            sleep(PAUSE).await;
+        }
+    };
+    timeout(PATIENCE, found).await.expect("such a View")
+}
+
+async fn sum([a, b, c]: &mut [Context; 3]) {
+    let [mut of_a, mut of_b, mut of_c] = [1.0, 2.0, 3.0].map(|x: f32| vec![x; 20_000]);
+    let calls = async {
+        tokio::try_join!(a.all_reduce(&mut of_a), b.all_reduce(&mut of_b), c.all_reduce(&mut of_c))
+    };
+    timeout(PATIENCE, calls).await.expect("in time").expect("the View stands");
+    assert!([of_a, of_b, of_c].iter().flatten().all(|x| *x == 6.0));
+}
+
+/// Sums until `is_so`; returns how often.
+async fn sum_until(contexts: &mut [Context; 3], mut is_so: impl FnMut() -> bool) -> usize {
+    let (began, mut sums) = (Instant::now(), 0);
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "it does not come about in {sums} sums");
+        sum(contexts).await;
+        sums += 1;
+    }
+    sums
+}
+
+/// The number of the newest connection of each pair.
+fn newest_connections(world: &MemoryWorld) -> [u64; 3] {
+    let newest = |(a, b)| world.connections(ip(a), ip(b)).expect("they are linked").1;
+    [(0, 1), (0, 2), (1, 2)].map(newest)
+}
+
+#[tokio::test]
+async fn a_group_changes_its_key_and_no_call_notices() {
+    let world = MemoryWorld::new();
+    let (members, mut contexts) = three(&world, "new-key").await;
+    sum(&mut contexts).await;
+    let views = members.each_ref().map(|m| m.cluster.status().counters.views);
+    for member in &members {
+        member.board.put(&[OLD, NEW], &[]);
+        sum_until(&mut contexts, || member.board.is_read()).await;
+    }
+    let before = newest_connections(&world);
+    for member in &members {
+        member.board.put(&[NEW], &[]);
+        sum_until(&mut contexts, || member.board.is_read()).await;
+    }
+    let read = Instant::now();
+    // A link that was not renewed would end with the grace, and the View with it.
+    let is_over = || read.elapsed() > GRACE + Duration::from_secs(1);
+    let sums = sum_until(&mut contexts, is_over).await;
+    println!("measured: {sums} sums while the links were renewed");
+    assert_eq!(members.each_ref().map(|m| m.cluster.status().counters.views), views);
+    let after = newest_connections(&world);
+    assert!(
+        before.iter().zip(after).all(|(before, after)| *before < after),
+        "{before:?} {after:?}"
+    );
+    // Who comes with the old key alone is not let in, who comes with the new one is.
+    let late = join(&world, "new-key", 3).await;
+    sleep(STAYS_OUT).await;
+    assert!(late.cluster.status().peers.is_empty());
+    late.board.put(&[NEW], &[]);
+    of(&late, 4).await;
+}
+
+#[tokio::test]
+async fn who_does_not_follow_the_change_of_the_key_is_parted_from() {
+    let world = MemoryWorld::new();
+    let ([a, b, c], mut contexts) = three(&world, "thief").await;
+    sum(&mut contexts).await;
+    [&a, &b].iter().for_each(|m| m.board.put(&[OLD, NEW], &[]));
+    sum_until(&mut contexts, || a.board.is_read() && b.board.is_read()).await;
+    [&a, &b].iter().for_each(|m| m.board.put(&[NEW], &[]));
+    tokio::join!(of(&a, 2), of(&b, 2));
+    sleep(STAYS_OUT).await;
+    assert!(c.cluster.status().peers.is_empty(), "{:?}", c.cluster.status());
+    assert_eq!((of(&a, 2).await.size(), of(&b, 2).await.size()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_denied_node_is_out_at_once_and_stays_out_until_it_is_allowed() {
+    let world = MemoryWorld::new();
+    let ([a, b, c], mut contexts) = three(&world, "denied").await;
+    sum(&mut contexts).await;
+    let began = Instant::now();
+    [&a, &b].iter().for_each(|m| m.board.put(&[OLD], &[c.node]));
+    tokio::join!(of(&a, 2), of(&b, 2));
+    println!("measured: out after {:?}", began.elapsed());
+    sleep(STAYS_OUT).await;
+    assert!(c.cluster.status().peers.is_empty(), "{:?}", c.cluster.status());
+    [&a, &b].iter().for_each(|m| m.board.put(&[OLD], &[]));
+    tokio::join!(of(&a, 3), of(&b, 3), of(&c, 3));
+}

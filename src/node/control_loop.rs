@@ -1,0 +1,194 @@
+//! The loop of a node: takes inputs, runs the control plane, drains its outputs.
+
+use super::control_plane::{Doors, Means, Node, NodeConfig};
+use super::event::Event;
+use super::told::Told;
+use crate::relay::Tunnels;
+use crate::report::{ConfigProblem, Error, Result, Status};
+use crate::session::{Envelope, Meter};
+use crate::trace;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+/// A request from a cluster handle to its driver.
+#[derive(Debug)]
+pub enum Command {
+    /// Leave the group, answer, and end the driver.
+    Leave(oneshot::Sender<()>),
+}
+
+/// The handles' side of the channels to one driver.
+pub struct Handles {
+    /// Requests to the driver. The node leaves when the last sender is dropped.
+    pub commands: mpsc::Sender<Command>,
+    /// The session (`Envelope`) of the newest View; `None` without one, or if the View has fewer
+    /// than `min_members` members.
+    pub views: watch::Receiver<Option<Arc<Envelope>>>,
+    /// The newest status.
+    pub status: watch::Receiver<Status>,
+    /// Counters of the operations.
+    pub meter: Arc<Meter>,
+    /// Events. A later subscriber gets only the events sent after it subscribed (`resubscribe`).
+    pub happened: broadcast::Receiver<crate::report::Event>,
+}
+
+/// The driver's side of [`Handles`].
+pub struct Outlets {
+    commands: mpsc::Receiver<Command>,
+    told: Told,
+}
+
+/// Capacity of the event channel, enough for many Views. A slower subscriber loses the oldest
+/// events.
+const EVENTS_KEPT: usize = 256;
+
+/// Creates both sides of the channels, with `status` as the first status.
+pub fn channels(status: Status) -> (Handles, Outlets) {
+    let (command_tx, command_rx) = mpsc::channel(8);
+    let (view_tx, view_rx) = watch::channel(None);
+    let (status_tx, status_rx) = watch::channel(status);
+    let (happened_tx, happened) = broadcast::channel(EVENTS_KEPT);
+    let meter = Arc::new(Meter::new());
+    let handles = Handles {
+        commands: command_tx,
+        views: view_rx,
+        status: status_rx,
+        meter: Arc::clone(&meter),
+        happened,
+    };
+    let told = Told { views: view_tx, status: status_tx, meter, happened: happened_tx };
+    (handles, Outlets { commands: command_rx, told })
+}
+
+/// Runs the driver on its own thread and returns when it has started. The thread ends after
+/// [`Command::Leave`], or when all command senders are dropped. `open` is called on that thread,
+/// inside its runtime, because sockets belong to a runtime.
+///
+/// Returns the error of `open`, or [`ConfigProblem::NoPort`] if the thread or its runtime cannot be
+/// created. If this future is dropped, the driver does not run, or leaves at once.
+pub async fn spawn<F, O>(open: O) -> Result<Handles>
+where
+    O: FnOnce() -> F + Send + 'static,
+    F: Future<Output = Result<(NodeConfig, Doors)>>,
+{
+    let (started, start) = oneshot::channel();
+    let body = move || {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                return drop(started.send(Err(Error::Config(ConfigProblem::NoPort(error.kind())))));
+            }
+        };
+        runtime.block_on(async move {
+            match open().await {
+                Err(error) => drop(started.send(Err(error))),
+                Ok((config, doors)) => {
+                    let (handles, outlets) = channels(config.first_status(doors.listener.port()));
+                    if started.send(Ok(handles)).is_ok() {
+                        run(config, doors, outlets).await;
+                    }
+                }
+            }
+        });
+    };
+    let thread = std::thread::Builder::new().name("potluck-control".to_owned()).spawn(body);
+    thread.map_err(|error| Error::Config(ConfigProblem::NoPort(error.kind())))?;
+    start.await.map_err(|_| Error::Closed)?
+}
+
+/// Runs the control plane of one node until it leaves.
+pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
+    let Doors { net, mut listener, mut discovery, wires, admissions, store, engines, sleep } =
+        doors;
+    let Outlets { mut commands, told } = outlets;
+    let (events_tx, mut events) = mpsc::channel(super::event::QUEUE);
+    // Unbounded, because the disk must not wait for the driver. The disk sends at most one ticket
+    // for each save.
+    let (durable_tx, mut durable) = mpsc::unbounded_channel();
+    let (ends_tx, mut ends) = mpsc::unbounded_channel();
+    let (tunnels, mut said) = Tunnels::new();
+    let means = Means {
+        net,
+        wires,
+        admissions,
+        store,
+        engines,
+        sleep,
+        tunnels,
+        events: events_tx,
+        ends: ends_tx,
+        durable: durable_tx,
+    };
+    let mut node = Node::new(config, listener.port(), means, told);
+    if let Err(problem) = discovery.announce(&node.advert()).await {
+        trace::warn!(%problem, "this node cannot be discovered by others");
+    }
+    let mut listens = true;
+    loop {
+        let pause = node.pause();
+        tokio::select! {
+            Some(event) = events.recv() => node.on_event(event),
+            Some(ticket) = durable.recv() => node.on_durable(ticket),
+            Some(end) = ends.recv() => node.on_link_end(end),
+            Some(outgoing) = node.outgoing() => node.on_outgoing(outgoing),
+            Some(said) = said.recv() => node.on_said(said),
+            command = commands.recv() => {
+                node.leave();
+                node.leave_relayed(&mut said).await;
+                leave(node, discovery.as_mut(), events).await;
+                if let Some(Command::Leave(done)) = command {
+                    // The receiver may be dropped.
+                    let _ = done.send(());
+                }
+                return;
+            }
+            accepted = listener.accept(), if listens => match accepted {
+                Ok((stream, from)) => node.on_accepted(stream, from),
+                Err(error) => {
+                    trace::error!(%error, "this node takes no connections any more; it dials as \
+                        before");
+                    listens = false;
+                }
+            },
+            sighting = discovery.next() => node.on_sighting(sighting),
+            () = tokio::time::sleep(pause) => {}
+        }
+        // Inputs that are ready now belong to the same turn.
+        for _ in 0..super::event::BATCH {
+            let Ok(event) = events.try_recv() else { break };
+            node.on_event(event);
+        }
+        for _ in 0..super::event::BATCH {
+            let Ok(said) = said.try_recv() else { break };
+            node.on_said(said);
+        }
+        for _ in 0..super::event::BATCH {
+            let Some(outgoing) = node.outgoing_now() else { break };
+            node.on_outgoing(outgoing);
+        }
+        node.turn(discovery.as_mut());
+        if node.has_new_advert()
+            && let Err(problem) = discovery.announce(&node.advert()).await
+        {
+            trace::warn!(%problem, "this node cannot be discovered by others");
+        }
+    }
+}
+
+/// Sends the good-byes before the sockets close, and withdraws the announcement. Both run
+/// concurrently, and each may take 500 ms.
+async fn leave(
+    node: Node,
+    discovery: &mut dyn crate::discovery::Discovery,
+    events: mpsc::Receiver<Event>,
+) {
+    let flushed = node.close();
+    // A full event queue must not delay the good-byes.
+    drop(events);
+    let patience = Duration::from_millis(500);
+    let _ = tokio::join!(
+        tokio::time::timeout(patience, flushed),
+        tokio::time::timeout(patience, discovery.withdraw())
+    );
+}

@@ -1,0 +1,105 @@
+//! The addresses at which this node and the members answer: what members tell of themselves and of
+//! each other, and what is remembered.
+//!
+//! Only a direct link over a proven path shows that an address is the member's. A link over an
+//! unproven one stands as long as there is no other, and its address goes nowhere: it is not
+//! remembered, not told to others, and no link moves to it.
+
+use super::super::peers::Link;
+use super::Node;
+use crate::discovery::{Advert, Origin};
+use crate::identity::MemberId;
+use crate::link::PathProof;
+use crate::protocol::{Message, PeerAddress};
+use crate::trace;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+impl Node {
+    /// A direct link with this member stands now.
+    pub(super) fn place_of_link(&mut self, id: MemberId, address: SocketAddr, path: PathProof) {
+        match path {
+            PathProof::Proven => {
+                self.roster.link_up(id);
+                self.roster.add(address, Origin::Remembered, self.now());
+            }
+            PathProof::Unproven => {
+                trace::info!(peer = %id, %address, "something forwards the connection with a \
+                    member; a path of its own is sought");
+                self.roster.detour_up(id);
+            }
+        }
+    }
+
+    /// Tells a new member the addresses of the others.
+    pub(super) fn introduce_others(&mut self, to: MemberId) {
+        let others = self.peers.iter().filter(|(other, link)| **other != to && link.is_proven());
+        let told = others.filter(|(_, link)| means_something_elsewhere(link.address));
+        let known =
+            told.map(|(other, link)| PeerAddress { id: *other, address: link.address }).collect();
+        self.peers.send(to, Message::Peers(known));
+    }
+
+    /// Tells a member the addresses of this node.
+    pub(super) fn tell_places(&self, to: MemberId) {
+        let own = self.own_places();
+        if !own.is_empty() {
+            self.peers.send(to, Message::Peers(own));
+        }
+    }
+
+    /// The same to all members, because the addresses have changed.
+    pub(super) fn tell_places_to_all(&self) {
+        let linked: Vec<MemberId> = self.peers.iter().map(|(id, _)| *id).collect();
+        linked.into_iter().for_each(|id| self.tell_places(id));
+    }
+
+    fn own_places(&self) -> Vec<PeerAddress> {
+        let mut own = self.config.advertised.clone();
+        if own.is_empty() {
+            let ips = self.wiring.chosen.iter().flat_map(|i| &i.addresses).map(|a| a.ip);
+            own = ips.map(|ip| SocketAddr::new(ip, self.port)).collect();
+        }
+        // IPv4 addresses are preferred, and an interface may have many others.
+        own.sort_by_key(|at| match at.ip() {
+            IpAddr::V4(_) => 0,
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => 1,
+            IpAddr::V6(_) => 2,
+        });
+        own.truncate(Advert::ADDRESSES_MAX);
+        own.into_iter().map(|address| PeerAddress { id: self.me, address }).collect()
+    }
+
+    /// A member tells its own addresses, or those of others.
+    pub(super) fn on_peers(&mut self, from: MemberId, known: &[PeerAddress]) {
+        let now = self.now();
+        let (own, others): (Vec<&PeerAddress>, Vec<&PeerAddress>) =
+            known.iter().partition(|place| place.id == from);
+        if !own.is_empty() && self.peers.get(from).is_some() {
+            let own: Vec<SocketAddr> = own.iter().map(|place| place.address).collect();
+            self.roster.tells(from, &own, now);
+        }
+        let others = others.iter().filter(|place| place.id.node != self.me.node);
+        others.for_each(|place| self.roster.add(place.address, Origin::Gossip, now));
+    }
+
+    /// Stores the addresses of all members, for the next start.
+    pub(super) fn remember_peers(&mut self) {
+        let proven = self.peers.iter().filter(|(_, link)| link.is_proven());
+        let addresses: BTreeSet<SocketAddr> = proven.map(|(_, link)| link.address).collect();
+        self.store.remember(addresses.into_iter().collect());
+    }
+
+    pub(super) fn has_proven_link(&self, id: MemberId) -> bool {
+        self.peers.get(id).is_some_and(Link::is_proven)
+    }
+}
+
+/// Whether other machines can use this address. A link-local IPv6 address is valid only with an
+/// interface of the machine that uses it.
+fn means_something_elsewhere(address: SocketAddr) -> bool {
+    match address.ip() {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+    }
+}

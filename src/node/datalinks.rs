@@ -1,0 +1,259 @@
+//! The data links of one View. The lower rank dials until the link is established, and a link that
+//! ends is reported. If the dials do not get through, the lower rank asks the higher one to dial: a
+//! firewall on one of the two machines usually lets outgoing connections pass.
+
+use super::event::{Event, LinkEnd};
+use super::laid::Laid;
+use crate::identity::MemberId;
+use crate::link::{
+    DataHeader, DataLink, DataReceiver, DataSender, Local, Net, Purpose, Shutdown, into_data_link,
+    reach,
+};
+use crate::protocol::{Rank, ViewDigest};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// How long a member may refuse or delay its data link before the View counts as broken.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Timeout of a connect. TCP retransmits a lost first packet after one second, so one loss is
+/// tolerated.
+const CONNECT_PATIENCE: Duration = Duration::from_millis(1250);
+
+/// Timeout for dialling another path, handshake included: enough for a busy Wi-Fi link.
+const PATH_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often an unverified address is tried while it refuses, because the peer may not have learned
+/// of the View yet. The pauses between the tries are 35 ms in total.
+const FIRST_TRIES: u32 = 4;
+
+/// Timeout of such a try: a few round trips of a busy Wi-Fi link.
+const FIRST_PATIENCE: Duration = Duration::from_millis(150);
+
+/// The dials for the installed View.
+#[derive(Default)]
+pub(super) struct DataLinks {
+    dials: JoinSet<()>,
+    /// Peers for which a dial was started.
+    dialled: BTreeSet<Rank>,
+    /// Peers that were asked to dial and have not, with the asking task.
+    asked: BTreeMap<Rank, AbortHandle>,
+    /// Peers whose data link is or was established.
+    linked: BTreeSet<Rank>,
+}
+
+/// The target of a dial and the ranks of both ends.
+pub(super) struct DataDial {
+    pub(super) view: ViewDigest,
+    pub(super) me: Rank,
+    pub(super) peer: Rank,
+    pub(super) expect: MemberId,
+    /// A cheaper but unverified address, tried first.
+    pub(super) first: Option<SocketAddr>,
+    /// The address of the peer's control link.
+    pub(super) to: SocketAddr,
+}
+
+impl DataLinks {
+    /// Dials a peer until its data link is established, for [`PATIENCE`]. The result is an event.
+    /// Does nothing if the peer was dialled for this View before.
+    pub(super) fn dial(
+        &mut self,
+        dial: DataDial,
+        net: Arc<dyn Net>,
+        local: Arc<Local>,
+        events: mpsc::Sender<Event>,
+    ) {
+        if !self.dialled.insert(dial.peer) {
+            return;
+        }
+        self.dials.spawn(async move {
+            let (view, peer) = (dial.view, dial.peer);
+            let event =
+                match tokio::time::timeout(PATIENCE, until_it_stands(dial, net, local)).await {
+                    Ok(Some(link)) => Event::DataLink { view, peer, link },
+                    Ok(None) => Event::DataLinkBlocked { view, peer },
+                    Err(_) => Event::DataLinkLost { view, peer },
+                };
+            let _ = events.send(event).await;
+        });
+    }
+
+    /// Asks a peer repeatedly to dial, until its data link [stands](DataLinks::stands) or
+    /// [`PATIENCE`] has passed.
+    pub(super) fn ask(&mut self, view: ViewDigest, peer: Rank, events: mpsc::Sender<Event>) {
+        let asking = self.dials.spawn(async move {
+            let asking = async {
+                let mut pause = Duration::from_millis(5);
+                // The peer may not have learned of the View yet.
+                while events.send(Event::DialWanted { view, peer }).await.is_ok() {
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(Duration::from_millis(250));
+                }
+            };
+            if tokio::time::timeout(PATIENCE, asking).await.is_err() {
+                let _ = events.send(Event::DataLinkBlocked { view, peer }).await;
+            }
+        });
+        self.asked.insert(peer, asking);
+    }
+
+    /// The data link with a peer is established, dialled by either end.
+    pub(super) fn stands(&mut self, peer: Rank) {
+        self.linked.insert(peer);
+        self.asked.remove(&peer).iter().for_each(AbortHandle::abort);
+    }
+
+    /// Whether the data link with a peer is or was established.
+    pub(super) fn has_stood(&self, peer: Rank) -> bool {
+        self.linked.contains(&peer)
+    }
+
+    /// Peers that were asked to dial and have not.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = Rank> {
+        self.asked.keys().copied()
+    }
+
+    /// Dials another path to a peer, once.
+    pub(super) fn try_path(
+        &mut self,
+        dial: &DataDial,
+        net: Arc<dyn Net>,
+        local: Arc<Local>,
+        events: mpsc::Sender<Event>,
+    ) {
+        while self.dials.try_join_next().is_some() {}
+        let (view, src, dst, expect, to) = (dial.view, dial.me, dial.peer, dial.expect, dial.to);
+        self.dials.spawn(async move {
+            let stands = stands(Purpose::Path { view, src, dst }, expect, to, &net, &local);
+            let link = tokio::time::timeout(PATH_PATIENCE, stands).await.ok().and_then(Result::ok);
+            let _ = events.send(Event::Path { view, peer: dst, to, link }).await;
+        });
+    }
+
+    /// Cancels all dials: their View has ended.
+    pub(super) fn clear(&mut self) {
+        self.dialled.clear();
+        self.asked.clear();
+        self.linked.clear();
+        self.dials.abort_all();
+        while self.dials.try_join_next().is_some() {}
+    }
+}
+
+/// Retries while the peer refuses. `None` if nothing answers at `dial.to`. Has no timeout of its
+/// own.
+async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -> Option<Laid> {
+    let purpose = Purpose::Data { view: dial.view, src: dial.me, dst: dial.peer };
+    let mut pause = Duration::from_millis(5);
+    // The identity at `first` is not verified yet.
+    let (mut first, mut tries) = (dial.first, FIRST_TRIES);
+    loop {
+        if let Some(to) = first {
+            match tokio::time::timeout(
+                FIRST_PATIENCE,
+                stands(purpose, dial.expect, to, &net, &local),
+            )
+            .await
+            {
+                Ok(Ok(link)) => return Some(link),
+                Ok(Err(Missed::Refused)) if tries > 1 => tries -= 1,
+                Ok(Err(_)) | Err(_) => {
+                    first = None;
+                    continue;
+                }
+            }
+        } else {
+            match stands(purpose, dial.expect, dial.to, &net, &local).await {
+                Ok(link) => return Some(link),
+                Err(Missed::Nobody) => return None,
+                Err(Missed::Refused) => {}
+            }
+        }
+        // The peer may not have learned of the View yet.
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(Duration::from_millis(250));
+    }
+}
+
+/// Why a dial made no link.
+enum Missed {
+    /// No connection: nothing listens there, or no route leads there.
+    Nobody,
+    /// The handshake failed: the wrong node, or the peer does not accept the link, or not yet.
+    Refused,
+}
+
+async fn stands(
+    purpose: Purpose,
+    expect: MemberId,
+    to: SocketAddr,
+    net: &Arc<dyn Net>,
+    local: &Arc<Local>,
+) -> Result<Laid, Missed> {
+    let connected = tokio::time::timeout(CONNECT_PATIENCE, net.dial(to)).await;
+    let stream = connected.ok().and_then(Result::ok).ok_or(Missed::Nobody)?;
+    let linked = reach(stream, || net.dial(to), local, purpose, Some(expect)).await;
+    let (stream, session) = linked.map_err(|_| Missed::Refused)?;
+    let (ours, path, psk) = (stream.local_addr().ok(), session.path, session.psk);
+    let link = into_data_link(stream, session).map_err(|_| Missed::Refused)?;
+    Ok(Laid { link, ours, theirs: to, path, psk })
+}
+
+/// Wraps a link so that its end is sent to `ends`.
+pub(super) fn watched(
+    link: Box<dyn DataLink>,
+    end: LinkEnd,
+    ends: mpsc::UnboundedSender<LinkEnd>,
+) -> Box<dyn DataLink> {
+    Box::new(Watched { link, end: End { end, ends } })
+}
+
+struct Watched {
+    link: Box<dyn DataLink>,
+    end: End,
+}
+
+/// Reports the end when dropped, together with the receiving half.
+struct End {
+    end: LinkEnd,
+    ends: mpsc::UnboundedSender<LinkEnd>,
+}
+
+struct WatchedReceiver {
+    receiver: Box<dyn DataReceiver>,
+    _end: End,
+}
+
+impl DataLink for Watched {
+    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
+        let (sender, receiver, shutdown) = self.link.split();
+        (sender, Box::new(WatchedReceiver { receiver, _end: self.end }), shutdown)
+    }
+}
+
+impl DataReceiver for WatchedReceiver {
+    fn header(&mut self) -> io::Result<DataHeader> {
+        self.receiver.header()
+    }
+
+    fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
+        self.receiver.payload(into)
+    }
+
+    fn skip(&mut self, len: usize) -> io::Result<()> {
+        self.receiver.skip(len)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Dropped on an engine's thread. The send fails only if the driver is gone.
+        let _ = self.ends.send(self.end);
+    }
+}

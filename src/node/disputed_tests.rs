@@ -1,0 +1,51 @@
+//! A member whose memory is at fault: its results differ from those of the others.
+
+use super::control_loop::Handles;
+use super::testing::{PATIENCE, begin, decided, view_of};
+use crate::api::{Builder, Config};
+use crate::protocol::{Defect, Outcome, Seeded};
+use crate::session::Envelope;
+use std::sync::Arc;
+use tokio::time::timeout;
+
+async fn node(group: &'static str, name: &str, seeded: Seeded) -> Handles {
+    let own = Config::from(Builder::new(Config::local()).open_lan(group).name(name).min_members(2));
+    let open = move || async move {
+        let (node, doors) = crate::api::open(own).await?;
+        Ok((super::control_plane::NodeConfig { seeded, ..node }, doors))
+    };
+    super::control_loop::spawn(open).await.expect("it runs")
+}
+
+/// The next View of as many members.
+async fn view_after(before: &Arc<Envelope>, handles: &mut Handles) -> Arc<Envelope> {
+    let digest = before.digest();
+    let is_next = |e: &Option<Arc<Envelope>>| e.as_ref().is_some_and(|e| e.digest() != digest);
+    let waits = timeout(PATIENCE, handles.views.wait_for(is_next)).await.expect("in time");
+    let next = waits.expect("it runs").clone().expect("a View");
+    assert_eq!(next.view().size(), before.view().size());
+    next
+}
+
+#[tokio::test]
+async fn a_wrong_result_fails_the_call_alike_on_all_and_its_holder_is_named() {
+    let mut a = node("disputed", "a", Seeded::NONE).await;
+    let mut b = node("disputed", "b", Seeded::NONE).await;
+    let mut wrong = node("disputed", "c", Some(Defect::HoldsOtherBits).into()).await;
+    let (of_a, of_b) = (view_of(3, &mut a).await, view_of(3, &mut b).await);
+    let of_wrong = view_of(3, &mut wrong).await;
+    let all = [of_a, of_b, of_wrong];
+    let ops = all.each_ref().map(begin);
+    let expected = Outcome::DigestMismatch { odd: Some(all[2].me()) };
+    for (envelope, op) in all.iter().zip(ops) {
+        let decided = decided(envelope, op).await;
+        assert_eq!(decided.outcome, expected);
+        assert!(decided.output.is_none(), "nobody gets a result");
+    }
+    // The members go on together, and nobody is out of sync.
+    for (envelope, handles) in all.iter().zip([&mut a, &mut b, &mut wrong]) {
+        let next = view_after(envelope, handles).await;
+        assert!(next.is_synced());
+        assert_eq!((envelope.lost_members(), envelope.committed()), (Vec::new(), 0));
+    }
+}

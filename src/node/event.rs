@@ -1,0 +1,64 @@
+//! The events that the driver's tasks and threads send to it.
+
+use super::laid::Laid;
+use crate::identity::MemberId;
+use crate::link::{Refusal, Session, Stream, Ticket};
+use crate::protocol::{Message, Rank, RateStep, ViewDigest};
+use std::net::SocketAddr;
+
+/// Capacity of the event queue. When it is full, the readers of control links stop reading.
+pub(super) const QUEUE: usize = if cfg!(potluck_tight) { 8 } else { 1024 };
+
+/// Most events taken in one turn, so that ticks and sightings are not starved.
+pub(super) const BATCH: usize = 256;
+
+/// A data link of a View has ended. These reports have their own unbounded queue, so they are never
+/// refused; it holds at most one for each link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkEnd {
+    pub(super) view: ViewDigest,
+    pub(super) peer: Rank,
+}
+
+/// An event from a task or a thread.
+pub(super) enum Event {
+    /// The handshake of an accepted connection has ended. `ticket` is its admission by the gate.
+    Answered {
+        from: SocketAddr,
+        ticket: Ticket,
+        result: Result<(Box<dyn Stream>, Session), Refusal>,
+    },
+    /// A dial has ended, handshake included.
+    Dialled { to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    /// Redialling a known member has ended: its link was lost or in doubt, or changes its path.
+    Redialled {
+        member: MemberId,
+        to: SocketAddr,
+        result: Result<(Box<dyn Stream>, Session), Refusal>,
+    },
+    /// The handshake over a circuit that another node opened to this one has ended. `stations` are
+    /// the members along the circuit, both ends included.
+    RelayAnswered { stations: Vec<MemberId>, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    /// The handshake over a circuit that this node opened has ended.
+    RelayDialled { stations: Vec<MemberId>, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    /// A message came over a control link.
+    Message { from: MemberId, message: Message },
+    /// A control link has ended. `misbehaved` holds the decoding error if the peer sent an invalid
+    /// message.
+    Closed { member: MemberId, generation: u64, misbehaved: Option<String> },
+    /// A data link that this node dialled is established.
+    DataLink { view: ViewDigest, peer: Rank, link: Laid },
+    /// A data link cannot be dialled: nothing answers at the peer's address, or the peer was asked
+    /// to dial and did not in time.
+    DataLinkBlocked { view: ViewDigest, peer: Rank },
+    /// Ask this peer to dial the data link itself.
+    DialWanted { view: ViewDigest, peer: Rank },
+    /// The dial of another path to a peer, to this address, has ended; `None` if it failed.
+    Path { view: ViewDigest, peer: Rank, to: SocketAddr, link: Option<Laid> },
+    /// The peer now sends over the path that was offered last.
+    Moved { view: ViewDigest, peer: Rank },
+    /// The result of a burst from this peer: enough frames have arrived, or its END frame has.
+    Burst { view: ViewDigest, peer: Rank, said: RateStep },
+    /// A data link could not be established in time.
+    DataLinkLost { view: ViewDigest, peer: Rank },
+}

@@ -1,0 +1,113 @@
+//! Calls that begin as soon as their View is shown, while the driver is held up.
+
+use crate::api::{Builder, Config};
+use crate::collective::Input;
+use crate::memory::{DType, bytes_of};
+use crate::protocol::{Call, CodecId, Kind, Lane, Mode, OpId, Outcome, ReduceOp, ViewDigest};
+use crate::session::Envelope;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const SUM: Call = Call {
+    kind: Kind::AllReduce(ReduceOp::Sum),
+    dtype: DType::F32,
+    count: 4,
+    codec: CodecId::None,
+    mode: Mode::PerOp,
+};
+
+type Views = watch::Receiver<Option<Arc<Envelope>>>;
+type Begun = (Arc<Envelope>, OpId);
+
+/// Begins a call in every View, once, and reports it to the test.
+struct Caller {
+    views: Views,
+    called: Mutex<BTreeSet<ViewDigest>>,
+    begun: mpsc::Sender<Begun>,
+    waits: Thread,
+}
+
+impl Caller {
+    fn call(&self) {
+        let Some(envelope) = self.views.borrow().clone() else { return };
+        if !self.called.lock().expect("nobody panics").insert(envelope.digest()) {
+            return;
+        }
+        // Refused if the View has already ended.
+        if let Ok(op) = envelope.call(Lane::MAIN, SUM) {
+            envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
+            // The test may have ended.
+            let _ = self.begun.send((envelope, op));
+        }
+    }
+}
+
+/// Woken by the driver on its thread in the middle of its work. Returns to the driver when the call
+/// has been started on another thread.
+impl Wake for Caller {
+    fn wake(self: Arc<Caller>) {
+        let caller = Arc::clone(&self);
+        if thread::spawn(move || caller.call()).join().is_ok() {
+            self.waits.unpark();
+        }
+    }
+}
+
+/// Runs until there are no more Views.
+fn call_in_every_view(mut views: Views, begun: mpsc::Sender<Begun>) {
+    let caller =
+        Caller { views: views.clone(), called: Mutex::default(), begun, waits: thread::current() };
+    let caller = Arc::new(caller);
+    let waker = Waker::from(Arc::clone(&caller));
+    loop {
+        let mut changed = pin!(views.changed());
+        match changed.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Pending => thread::park_timeout(PATIENCE),
+            // The change was there without waiting.
+            Poll::Ready(Ok(())) => caller.call(),
+            Poll::Ready(Err(_)) => return,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_not_faster_than_the_news_of_its_view() {
+    let (begun, all_begun) = mpsc::channel();
+    let mut nodes = Vec::new();
+    for name in ["a", "b"] {
+        let own =
+            Config::from(Builder::new(Config::local()).open_lan("news").name(name).min_members(2));
+        let handles =
+            super::control_loop::spawn(move || crate::api::open(own)).await.expect("it runs");
+        let (views, begun) = (handles.views.clone(), begun.clone());
+        thread::spawn(move || call_in_every_view(views, begun));
+        nodes.push(handles);
+    }
+    // On a machine that stalls, a View may be replaced; in one that stays, both calls end.
+    let (until, mut open, mut done) =
+        (Instant::now() + PATIENCE, Vec::new(), BTreeMap::<_, u32>::new());
+    while !done.values().any(|members| *members == 2) {
+        assert!(Instant::now() < until, "of {} calls none ends on both: {done:?}", open.len());
+        open.extend(all_begun.try_iter());
+        open.retain(|(envelope, op): &Begun| {
+            match envelope.poll_decided(*op, &mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(decided) => {
+                    *done.entry(envelope.digest()).or_default() +=
+                        u32::from(decided.outcome == Outcome::Committed);
+                    false
+                }
+                Poll::Pending => true,
+            }
+        });
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(nodes);
+}

@@ -1,0 +1,108 @@
+//! What tests of whole nodes have in common.
+
+use super::control_loop::Handles;
+use super::control_plane::{Doors, NodeConfig};
+use crate::api::{Builder, Config};
+use crate::collective::Input;
+use crate::link::{MemoryWorld, Net};
+use crate::memory::{DType, bytes_of};
+use crate::protocol::{Call, CodecId, Kind, Lane, Mode, OpId, ReduceOp, Seeded};
+use crate::report::{Event, Loss};
+use crate::session::{Decided, Envelope};
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast::Receiver;
+use tokio::time::timeout;
+
+/// Longer than any of these waits takes on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+const SUM: Call = Call {
+    kind: Kind::AllReduce(ReduceOp::Sum),
+    dtype: DType::F32,
+    count: 4,
+    codec: CodecId::None,
+    mode: Mode::PerOp,
+};
+
+/// The configuration of a node of this group, which wants two members.
+pub(super) fn of_group(group: &str, name: String) -> Config {
+    Config::from(Builder::new(Config::local()).open_lan(group).name(name).min_members(2))
+}
+
+/// Starts a node on this host of a world, and returns its address. `adjust` changes what it is made
+/// of.
+pub(super) async fn in_world(
+    world: &MemoryWorld,
+    ip: IpAddr,
+    own: Config,
+    adjust: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
+) -> (Handles, SocketAddr) {
+    let net = world.host(ip);
+    let listener = net.listen(&[]).await.expect("a port");
+    let at = SocketAddr::new(ip, listener.port());
+    let open = move || async move {
+        let (mut node, mut doors) = crate::api::open(own).await?;
+        (doors.listener, doors.net) = (listener, Arc::new(net));
+        node.advertised = vec![at];
+        adjust(&mut node, &mut doors);
+        Ok((node, doors))
+    };
+    (super::control_loop::spawn(open).await.expect("it runs"), at)
+}
+
+/// Starts a node of this group that breaks a rule.
+pub(super) async fn seeded(group: &str, name: &str, seeded: Seeded) -> Handles {
+    let own = of_group(group, name.to_owned());
+    let open = move || async move {
+        let (node, doors) = crate::api::open(own).await?;
+        Ok((NodeConfig { seeded, ..node }, doors))
+    };
+    super::control_loop::spawn(open).await.expect("it runs")
+}
+
+/// The next member that is lost, by name, and how.
+pub(super) async fn lost(events: &mut Receiver<Event>) -> (String, Loss) {
+    let told = async {
+        loop {
+            if let Event::Lost { peer, why } = events.recv().await.expect("it runs") {
+                return (peer.name.expect("a name").as_str().to_owned(), why);
+            }
+        }
+    };
+    timeout(PATIENCE, told).await.expect("nobody is lost")
+}
+
+/// The View of so many members, once this node has it.
+pub(super) async fn view_of(size: usize, handles: &mut Handles) -> Arc<Envelope> {
+    let is_it = |envelope: &Option<Arc<Envelope>>| {
+        envelope.as_ref().is_some_and(|e| e.view().size() == size && !e.is_frozen())
+    };
+    let envelope = timeout(PATIENCE, handles.views.wait_for(is_it))
+        .await
+        .expect("in time")
+        .expect("it runs")
+        .clone();
+    envelope.expect("a View")
+}
+
+/// Calls with a buffer of ones.
+pub(super) fn begin(envelope: &Arc<Envelope>) -> OpId {
+    try_begin(envelope).expect("a number")
+}
+
+/// The same; `None` if the View is being replaced.
+pub(super) fn try_begin(envelope: &Arc<Envelope>) -> Option<OpId> {
+    let op = envelope.call(Lane::MAIN, SUM).ok()?;
+    envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
+    Some(op)
+}
+
+/// How the operation ends here.
+pub(super) async fn decided(envelope: &Arc<Envelope>, op: OpId) -> Decided {
+    timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task)))
+        .await
+        .expect("the call stays open")
+}

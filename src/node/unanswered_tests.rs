@@ -1,0 +1,79 @@
+//! A member that is linked, answers pings, and never votes.
+
+use super::testing::{begin, decided, lost, seeded, view_of};
+use crate::protocol::{Defect, Outcome, Seeded};
+use crate::report::{KeptOut, Loss};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A call's deadline.
+const DEADLINE: Duration = Duration::from_millis(300);
+
+/// How much later than its deadline a call may end: less than five seconds, and as much again on a
+/// busy machine.
+const LATE_MAX: Duration = Duration::from_secs(10);
+
+/// Two correct members and one that never votes. `calls` says whether that one calls at all: then
+/// the others have voted `Done` when the deadline passes, else they have not.
+async fn group(name: &'static str, calls: bool) {
+    let mut a = seeded(name, "a", Seeded::NONE).await;
+    let mut b = seeded(name, "b", Seeded::NONE).await;
+    let mut silent = seeded(name, "c", Some(Defect::WithholdsVotes).into()).await;
+    let mut events = a.happened.resubscribe();
+    let (of_a, of_b) = (view_of(3, &mut a).await, view_of(3, &mut b).await);
+    let of_silent = view_of(3, &mut silent).await;
+    let rank = of_silent.me();
+    if calls {
+        begin(&of_silent);
+    }
+    // Only one of them has a deadline: both calls end.
+    let began = Instant::now();
+    let (at_a, at_b) = (begin(&of_a), begin(&of_b));
+    of_a.give_up_after(at_a, DEADLINE);
+    for (envelope, op) in [(&of_a, at_a), (&of_b, at_b)] {
+        let outcome = decided(envelope, op).await.outcome;
+        let took = began.elapsed();
+        // All who go on have the sum if the other one has contributed to it.
+        let is_right = match outcome {
+            Outcome::Committed => calls,
+            Outcome::Aborted(_) => !calls,
+            _ => false,
+        };
+        assert!(is_right, "{outcome:?}");
+        assert!(took < DEADLINE + LATE_MAX, "{took:?}");
+        assert_eq!(envelope.lost_members(), [rank]);
+    }
+    // They go on, and the other one is named and stays out.
+    let (of_a, of_b) = (view_of(2, &mut a).await, view_of(2, &mut b).await);
+    for (envelope, op) in [(&of_a, begin(&of_a)), (&of_b, begin(&of_b))] {
+        assert_eq!(decided(envelope, op).await.outcome, Outcome::Committed);
+    }
+    assert_eq!(lost(&mut events).await, ("c".to_owned(), Loss::Withheld));
+    let out = a.status.wait_for(|status| !status.quarantined.is_empty()).await.expect("it runs");
+    assert_eq!(out.quarantined[0].why, KeptOut::WithheldVote);
+}
+
+#[tokio::test]
+async fn a_member_that_calls_and_never_votes_is_named_and_loses_its_place() {
+    group("withholds-after-calling", true).await;
+}
+
+#[tokio::test]
+async fn a_member_that_never_calls_nor_votes_is_named_and_loses_its_place() {
+    group("withholds-without-calling", false).await;
+}
+
+/// Nobody else is left: the call ends all the same.
+#[tokio::test]
+async fn of_two_members_the_one_that_votes_gets_its_call_back() {
+    let mut a = seeded("withholds-of-two", "a", Seeded::NONE).await;
+    let mut silent = seeded("withholds-of-two", "b", Some(Defect::WithholdsVotes).into()).await;
+    let (of_a, of_silent) = (view_of(2, &mut a).await, view_of(2, &mut silent).await);
+    assert!(!of_silent.is_frozen());
+    let (op, began) = (begin(&of_a), Instant::now());
+    of_a.give_up_after(op, DEADLINE);
+    let outcome = decided(&of_a, op).await.outcome;
+    let took = began.elapsed();
+    assert!(matches!(outcome, Outcome::Aborted(_)), "{outcome:?}");
+    assert!(took < DEADLINE + LATE_MAX, "{took:?}");
+}

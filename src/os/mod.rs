@@ -1,0 +1,34 @@
+//! What the operating system tells and gives: interfaces, sleep, the disk, locks and threads.
+
+mod address;
+mod disk;
+mod float_environment;
+mod interface;
+mod interface_filter;
+pub mod interfaces;
+mod locks;
+mod race;
+mod suspend;
+pub(crate) mod thread;
+mod wiring;
+
+pub use address::{AddressPolicy, Subnet};
+pub(crate) use address::{is_dialable, is_link_local};
+pub use disk::{Disk, Files, Store};
+pub use float_environment::in_default_environment;
+#[cfg(test)]
+pub(crate) use float_environment::under_every_control_word;
+#[cfg(test)]
+pub use interface::InterfaceAddress;
+pub use interface::{Interface, InterfaceKind};
+pub use interface_filter::InterfaceFilter;
+pub use interfaces::inventory;
+#[cfg(all(test, potluck_threads))]
+pub(crate) use locks::model;
+pub(crate) use locks::{
+    Access, AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, RwLock,
+};
+pub(crate) use race::Race;
+pub use suspend::{MachineSleep, Sleep};
+pub(crate) use thread::ThreadId;
+pub use wiring::{Unchanging, Wires, Wiring};

@@ -1,0 +1,39 @@
+//! The number of an attempt to agree on a View.
+
+use crate::identity::{Boot, MemberId, NodeId};
+use crate::wire::{Decode, Encode, Malformed, Reader};
+use std::fmt;
+
+/// The number of an attempt to agree on a View. Unique: a proposer uses a round once per boot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ballot {
+    /// Grows with every attempt; 0 is before all of them.
+    pub round: u64,
+    /// The proposer.
+    pub proposer: MemberId,
+}
+
+impl Ballot {
+    /// Lower than every ballot that can be proposed.
+    pub const ZERO: Ballot =
+        Ballot { round: 0, proposer: MemberId { node: NodeId([0; 32]), boot: Boot(0) } };
+}
+
+impl fmt::Debug for Ballot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{:?}", self.round, self.proposer)
+    }
+}
+
+impl Encode for Ballot {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.round.to_le_bytes());
+        self.proposer.encode(out);
+    }
+}
+
+impl Decode for Ballot {
+    fn decode(r: &mut Reader<'_>) -> Result<Ballot, Malformed> {
+        Ok(Ballot { round: r.u64()?, proposer: MemberId::decode(r)? })
+    }
+}

@@ -1,0 +1,435 @@
+//! The arguments of a collective call, which all members must agree on.
+
+use super::codec_id::CodecId;
+use super::op_id::{OpId, PARTS_MAX};
+use super::rank::Rank;
+use super::reduce_op::ReduceOp;
+use super::rejection::Rejection;
+use crate::memory::DType;
+use crate::wire::{Decode, Encode, Malformed, Reader};
+use std::fmt;
+
+/// Which collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Every rank gets the reduction of all contributions.
+    AllReduce(ReduceOp),
+    /// Every rank gets the root's buffer.
+    Broadcast {
+        /// The rank that sends its buffer.
+        root: Rank,
+    },
+    /// Every rank gets all contributions in rank order.
+    AllGather,
+    /// The root gets the reduction of all contributions.
+    Reduce {
+        /// The operator.
+        op: ReduceOp,
+        /// The rank that gets the result.
+        root: Rank,
+    },
+    /// Every rank gets its shard of the reduction of all contributions.
+    ReduceScatter(ReduceOp),
+    /// The root gets all contributions in rank order.
+    Gather {
+        /// The rank that gets the result.
+        root: Rank,
+    },
+    /// Every rank gets its part of the root's buffer.
+    Scatter {
+        /// The rank that sends its buffer.
+        root: Rank,
+    },
+    /// Every rank sends one part of its buffer to each rank.
+    AllToAll,
+    /// No rank returns before all ranks have called it.
+    Barrier,
+    /// One rank sends its buffer to another; only these two call it.
+    Message {
+        /// The sender.
+        from: Rank,
+        /// The receiver.
+        to: Rank,
+        /// The tag, which must be the same on both ends.
+        tag: u32,
+    },
+    /// The end of a step of `parts` calls, which commit together or not at all.
+    Step {
+        /// The number of calls, at most 64.
+        parts: u8,
+    },
+    /// Every rank gets the state with the highest version among the members that share the View's
+    /// history; the lowest rank wins a tie.
+    Sync {
+        /// The version of this member's state, counted by the caller, for example in training
+        /// steps.
+        version: u64,
+    },
+}
+
+/// One call. It is the same on every rank, except for the version and the count of a `Sync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Call {
+    /// Which collective.
+    pub kind: Kind,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// Elements of this member's contribution; for a scatter, of each member's part.
+    pub count: u64,
+    /// The encoding of contributions on the wire.
+    pub codec: CodecId,
+    /// When the result counts.
+    pub mode: Mode,
+}
+
+/// When the result of a call counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// When all members have voted that they hold it.
+    #[default]
+    PerOp,
+    /// When its step commits.
+    PerStep,
+    /// On each member as soon as that member holds it. If a member is lost meanwhile, some of the
+    /// others may have the result and some not.
+    BestEffort,
+}
+
+/// A member's announcement to all others that it begins an operation. It also is their credit to
+/// send it bulk data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Descriptor {
+    /// The operation's number in the View.
+    pub op: OpId,
+    /// The call that this member makes.
+    pub call: Call,
+    /// The plan revision under which it runs; no data flows between members whose revisions differ.
+    pub plan_revision: u32,
+}
+
+impl Kind {
+    /// The reduction operator, if the collective has one.
+    pub(crate) fn reduce_op(self) -> Option<ReduceOp> {
+        match self {
+            Kind::AllReduce(op) | Kind::Reduce { op, .. } | Kind::ReduceScatter(op) => Some(op),
+            _ => None,
+        }
+    }
+
+    /// The root, if the collective has one that the caller names.
+    pub(crate) fn root(self) -> Option<Rank> {
+        match self {
+            Kind::Broadcast { root }
+            | Kind::Reduce { root, .. }
+            | Kind::Gather { root }
+            | Kind::Scatter { root } => Some(root),
+            _ => None,
+        }
+    }
+
+    /// Whether every rank gets the same result; the votes then compare the digests.
+    pub(crate) fn has_common_result(self) -> bool {
+        !matches!(
+            self,
+            Kind::Reduce { .. }
+                | Kind::ReduceScatter(_)
+                | Kind::Gather { .. }
+                | Kind::Scatter { .. }
+                | Kind::AllToAll
+                | Kind::Message { .. }
+        )
+    }
+}
+
+impl Call {
+    /// Uncompressed bytes of an all-reduce without a codec, for which plans predict the duration;
+    /// `None` for any other call.
+    pub(crate) fn reduced_by_all(&self) -> Option<u64> {
+        match self.kind {
+            Kind::AllReduce(_) if self.codec == CodecId::None => {
+                Some(self.count.saturating_mul(self.dtype.bytes() as u64))
+            }
+            _ => None,
+        }
+    }
+
+    /// Elements of the largest buffer that any member of a View of `size` members has for this
+    /// call.
+    pub fn output_count(&self, size: usize) -> u64 {
+        match self.kind {
+            Kind::AllGather | Kind::Gather { .. } | Kind::Scatter { .. } => {
+                self.count.saturating_mul(size as u64)
+            }
+            _ => self.count,
+        }
+    }
+
+    /// Why the call is invalid in a View of `size` members; `None` if it is valid.
+    pub(crate) fn rejection(&self, size: usize) -> Option<Rejection> {
+        if self.kind.reduce_op() == Some(ReduceOp::Mean) && !self.dtype.is_float() {
+            return Some(Rejection::MeanOfIntegers(self.dtype));
+        }
+        if let Some(root) = self.kind.root().filter(|root| root.index() >= size) {
+            return Some(Rejection::NoRoot { root, size });
+        }
+        if let Kind::Message { from, to, .. } = self.kind
+            && (from == to || from.index() >= size || to.index() >= size)
+        {
+            return Some(Rejection::NoPeer { size });
+        }
+        if let Some(op) =
+            self.kind.reduce_op().filter(|op| !matches!(op, ReduceOp::Sum | ReduceOp::Mean))
+            && matches!(self.codec, CodecId::TopK { .. })
+        {
+            return Some(Rejection::TopK(op));
+        }
+        let uneven = self.kind == Kind::AllToAll && !self.count.is_multiple_of(size as u64);
+        uneven.then_some(Rejection::Uneven { count: self.count, size })
+    }
+
+    /// Whether two members make the same call; syncs may differ in version and count.
+    pub fn agrees(&self, other: &Call) -> bool {
+        match (self.kind, other.kind) {
+            (Kind::Sync { .. }, Kind::Sync { .. }) => {
+                (self.dtype, self.codec, self.mode) == (other.dtype, other.codec, other.mode)
+            }
+            _ => self == other,
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::AllReduce(op) => write!(f, "all_reduce({op}, {} x {}", self.count, self.dtype)?,
+            Kind::Broadcast { root } => {
+                write!(f, "broadcast(root {root}, {} x {}", self.count, self.dtype)?;
+            }
+            Kind::AllGather => write!(f, "all_gather({} x {}", self.count, self.dtype)?,
+            Kind::Reduce { op, root } => {
+                write!(f, "reduce(root {root}, {op}, {} x {}", self.count, self.dtype)?;
+            }
+            Kind::ReduceScatter(op) => {
+                write!(f, "reduce_scatter({op}, {} x {}", self.count, self.dtype)?;
+            }
+            Kind::Gather { root } => {
+                write!(f, "gather(root {root}, {} x {}", self.count, self.dtype)?;
+            }
+            Kind::Scatter { root } => {
+                write!(f, "scatter(root {root}, {} x {} each", self.count, self.dtype)?;
+            }
+            Kind::AllToAll => write!(f, "all_to_all({} x {}", self.count, self.dtype)?,
+            Kind::Message { from, to, tag } => {
+                write!(f, "send({from} to {to}, tag {tag}, {} x {}", self.count, self.dtype)?;
+            }
+            Kind::Barrier => f.write_str("barrier(")?,
+            Kind::Step { parts } => write!(f, "step of {parts} calls(")?,
+            Kind::Sync { version } => write!(f, "sync(version {version}, {} bytes", self.count)?,
+        }
+        match self.codec {
+            CodecId::None => f.write_str(")")?,
+            codec => write!(f, ", {codec})")?,
+        }
+        match self.mode {
+            Mode::PerOp => Ok(()),
+            Mode::PerStep => f.write_str(" in a step"),
+            Mode::BestEffort => f.write_str(" by best effort"),
+        }
+    }
+}
+
+impl Encode for Call {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (tag, argument) = match self.kind {
+            Kind::AllReduce(ReduceOp::Sum) => (1, 0),
+            Kind::AllReduce(ReduceOp::Mean) => (2, 0),
+            Kind::AllReduce(ReduceOp::Min) => (3, 0),
+            Kind::AllReduce(ReduceOp::Max) => (4, 0),
+            Kind::Broadcast { root } => (5, u64::from(root.0)),
+            Kind::AllGather => (6, 0),
+            Kind::Barrier => (7, 0),
+            Kind::Sync { version } => (8, version),
+            Kind::AllReduce(ReduceOp::Prod) => (9, 0),
+            Kind::Reduce { op, root } => (10, u64::from(op.tag()) << 8 | u64::from(root.0)),
+            Kind::ReduceScatter(op) => (11, u64::from(op.tag())),
+            Kind::Gather { root } => (12, u64::from(root.0)),
+            Kind::Scatter { root } => (13, u64::from(root.0)),
+            Kind::AllToAll => (14, 0),
+            Kind::Message { from, to, tag } => {
+                (15, u64::from(tag) << 16 | u64::from(from.0) << 8 | u64::from(to.0))
+            }
+            Kind::Step { parts } => (16, u64::from(parts)),
+        };
+        out.push(tag);
+        out.extend_from_slice(&argument.to_le_bytes());
+        out.push(self.dtype.tag());
+        out.extend_from_slice(&self.count.to_le_bytes());
+        self.codec.encode(out);
+        out.push(match self.mode {
+            Mode::PerOp => 0,
+            Mode::PerStep => 1,
+            Mode::BestEffort => 2,
+        });
+    }
+}
+
+impl Decode for Call {
+    fn decode(r: &mut Reader<'_>) -> Result<Call, Malformed> {
+        let (tag, argument) = (r.u8()?, r.u64()?);
+        let kind = match (tag, argument) {
+            (1, 0) => Kind::AllReduce(ReduceOp::Sum),
+            (2, 0) => Kind::AllReduce(ReduceOp::Mean),
+            (3, 0) => Kind::AllReduce(ReduceOp::Min),
+            (4, 0) => Kind::AllReduce(ReduceOp::Max),
+            (5, root) => Kind::Broadcast { root: rank(root)? },
+            (6, 0) => Kind::AllGather,
+            (7, 0) => Kind::Barrier,
+            (8, version) => Kind::Sync { version },
+            (9, 0) => Kind::AllReduce(ReduceOp::Prod),
+            (10, both) => Kind::Reduce { op: op(both >> 8)?, root: rank(both & 0xff)? },
+            (11, tag) => Kind::ReduceScatter(op(tag)?),
+            (12, root) => Kind::Gather { root: rank(root)? },
+            (13, root) => Kind::Scatter { root: rank(root)? },
+            (14, 0) => Kind::AllToAll,
+            (15, all) => Kind::Message {
+                from: rank(all >> 8 & 0xff)?,
+                to: rank(all & 0xff)?,
+                tag: tag_of(all >> 16)?,
+            },
+            (16, parts) => Kind::Step { parts: parts_of(parts)? },
+            _ => return Err(Malformed::UnknownTag),
+        };
+        let dtype = DType::of_tag(r.u8()?)?;
+        let count = r.u64()?;
+        let codec = CodecId::decode(r)?;
+        let mode = match r.u8()? {
+            0 => Mode::PerOp,
+            1 => Mode::PerStep,
+            2 => Mode::BestEffort,
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(Call { kind, dtype, count, codec, mode })
+    }
+}
+
+fn rank(argument: u64) -> Result<Rank, Malformed> {
+    u8::try_from(argument).map(Rank).map_err(|_| Malformed::TooLong)
+}
+
+fn tag_of(argument: u64) -> Result<u32, Malformed> {
+    u32::try_from(argument).map_err(|_| Malformed::TooLong)
+}
+
+fn parts_of(argument: u64) -> Result<u8, Malformed> {
+    u8::try_from(argument)
+        .ok()
+        .filter(|parts| usize::from(*parts) <= PARTS_MAX)
+        .ok_or(Malformed::TooLong)
+}
+
+fn op(argument: u64) -> Result<ReduceOp, Malformed> {
+    ReduceOp::of_tag(u8::try_from(argument).map_err(|_| Malformed::TooLong)?)
+}
+
+impl Encode for Descriptor {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.op.encode(out);
+        self.call.encode(out);
+        out.extend_from_slice(&self.plan_revision.to_le_bytes());
+    }
+}
+
+impl Decode for Descriptor {
+    fn decode(r: &mut Reader<'_>) -> Result<Descriptor, Malformed> {
+        Ok(Descriptor { op: OpId::decode(r)?, call: Call::decode(r)?, plan_revision: r.u32()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::op_id::Lane;
+    use super::*;
+    use crate::wire::assert_codec;
+
+    #[test]
+    fn every_kind_survives_the_wire() {
+        let kinds = [
+            Kind::AllReduce(ReduceOp::Sum),
+            Kind::AllReduce(ReduceOp::Mean),
+            Kind::AllReduce(ReduceOp::Min),
+            Kind::AllReduce(ReduceOp::Max),
+            Kind::AllReduce(ReduceOp::Prod),
+            Kind::Broadcast { root: Rank(3) },
+            Kind::AllGather,
+            Kind::Reduce { op: ReduceOp::Min, root: Rank(15) },
+            Kind::ReduceScatter(ReduceOp::Prod),
+            Kind::Gather { root: Rank(1) },
+            Kind::Scatter { root: Rank(2) },
+            Kind::AllToAll,
+            Kind::Barrier,
+            Kind::Message { from: Rank(15), to: Rank(1), tag: u32::MAX },
+            Kind::Step { parts: PARTS_MAX as u8 },
+            Kind::Sync { version: u64::MAX },
+        ];
+        let modes = [Mode::PerOp, Mode::PerStep, Mode::BestEffort];
+        for (i, kind) in kinds.into_iter().enumerate() {
+            for dtype in DType::ALL {
+                let call =
+                    Call { kind, dtype, count: 1 << i, codec: CodecId::Bf16, mode: modes[i % 3] };
+                assert_codec(&Descriptor {
+                    op: OpId { lane: Lane(1), number: i as u64 },
+                    call,
+                    plan_revision: 2,
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_of_too_many_calls_is_refused() {
+        let call = Call {
+            kind: Kind::Step { parts: 65 },
+            dtype: DType::U8,
+            count: 0,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
+        assert_eq!(Call::from_bytes(&call.to_bytes()), Err(Malformed::TooLong));
+    }
+
+    #[test]
+    fn a_message_goes_to_another_member() {
+        let message = |from, to| {
+            let kind = Kind::Message { from: Rank(from), to: Rank(to), tag: 0 };
+            Call { kind, dtype: DType::U8, count: 1, codec: CodecId::None, mode: Mode::PerOp }
+                .rejection(3)
+        };
+        assert_eq!(message(0, 2), None);
+        for (from, to) in [(1, 1), (0, 3), (3, 0)] {
+            assert_eq!(message(from, to), Some(Rejection::NoPeer { size: 3 }), "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn only_a_sync_may_differ_in_version_and_count() {
+        let sync = Call {
+            kind: Kind::Sync { version: 1 },
+            dtype: DType::U8,
+            count: 5,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
+        assert!(sync.agrees(&Call { kind: Kind::Sync { version: 2 }, count: 0, ..sync }));
+        let sum = Call {
+            kind: Kind::AllReduce(ReduceOp::Sum),
+            dtype: DType::F32,
+            count: 5,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
+        assert!(!sum.agrees(&Call { count: 6, ..sum }));
+        assert!(!sum.agrees(&sync));
+    }
+}

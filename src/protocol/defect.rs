@@ -1,0 +1,158 @@
+//! Seeded defects: deliberate violations of protocol rules, which prove that the checks find them.
+//!
+//! Only tests can seed one, and nodes of a build with `--cfg potluck_defects`. In other builds
+//! [`Seeded`] has no size, and every query is `false` at compile time.
+
+/// A protocol rule that a test can break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub(crate) enum Defect {
+    /// Promises and acceptances are sent at once and never written to disk.
+    PromiseNotDurable,
+    /// A View is installed after more than half of its members have accepted it.
+    EarlyInstall,
+    /// Ballots of the same round have no order.
+    NoTieBreak,
+    /// An operation is committed if any member knows it as committed.
+    AnyoneCommitted,
+    /// A restarted acceptor counts as a witness that holds no result.
+    RestartedCounts,
+    /// The decision of an accepted successor is ignored and made again.
+    NoAdoption,
+    /// The parent of an accepted View does not count as installed.
+    TipOfInstalled,
+    /// The disk keeps promises, but not acceptances.
+    AcceptedNotDurable,
+    /// An operation is aborted at the first `Abort` vote.
+    EarlyAbort,
+    /// A member that has voted `Abort` after `Done` still lists the result.
+    KeepsDone,
+    /// An operation committed by an accepted successor counts in the history of every member of the
+    /// same View, even without the result.
+    AdoptedCounts,
+    /// An operation that a View commits is answered `Ok` without a result.
+    OkWithoutResult,
+    /// The history with the most members wins, however short.
+    MostMembersWin,
+    /// A member that was cut off installs a View it accepted before.
+    CutOffGoesOn,
+    /// A member that a sync brought up to date keeps the history it joined with.
+    OwnBase,
+    /// A member that will install the newest View late counts as left behind.
+    LateIsBehind,
+    /// A member never votes. The others end its calls by time.
+    WithholdsVotes,
+    /// Over a new control link nothing is said again.
+    SaysNothingAgain,
+    /// A call that is made while calls are held for another plan runs under the present one.
+    CallsInAHold,
+    /// A call that was held stays held after the switch.
+    KeepsHeld,
+    /// An honest member may have no more operations open at another one than it may list itself,
+    /// although it answers what others have given up.
+    NarrowAdmission,
+    /// Decided operations that the program has never called go before its own in every report, and
+    /// are reported again and again.
+    ReportsInOrder,
+    /// A node outside a running View begins one beside it.
+    BeginsBeside,
+    /// A node outside a running View agrees to begin one beside it.
+    AgreesBeside,
+    /// A node whose disk does not answer waits with its calls for as long as that takes, also when
+    /// the others have gone on. Not one of `ALL`, like the following ones: they break
+    /// what the model leaves out.
+    WaitsForItsDisk,
+    /// A result that a member holds is committed there without the votes of the others.
+    CommitsAlone,
+    /// A sync ends as `Ok` and leaves the state as it was.
+    SyncKeepsState,
+    /// A member holds other bits than the others as the result of each operation.
+    HoldsOtherBits,
+    /// A reduction leaves contributions out, one operation in sixteen.
+    DropsContributions,
+    /// A member votes for two different results of each operation.
+    VotesTwice,
+    /// A member lies to the others: see `node::lies`.
+    Lies,
+}
+
+/// The defect of one node, if a test has seeded one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Seeded {
+    #[cfg(any(test, potluck_defects))]
+    defect: Option<Defect>,
+}
+
+impl Seeded {
+    /// No defect.
+    pub(crate) const NONE: Seeded = Seeded {
+        #[cfg(any(test, potluck_defects))]
+        defect: None,
+    };
+
+    /// Whether this rule is broken.
+    #[inline]
+    pub(crate) fn has(self, defect: Defect) -> bool {
+        #[cfg(any(test, potluck_defects))]
+        return self.defect == Some(defect);
+        #[cfg(not(any(test, potluck_defects)))]
+        {
+            let _ = defect;
+            false
+        }
+    }
+}
+
+#[cfg(any(test, potluck_defects))]
+impl From<Option<Defect>> for Seeded {
+    fn from(defect: Option<Defect>) -> Seeded {
+        Seeded { defect }
+    }
+}
+
+#[cfg(any(test, potluck_defects))]
+impl Defect {
+    /// The defect with this name on the command line of the soak, or of the simulation.
+    pub(crate) fn named(name: &str) -> Option<Defect> {
+        match name {
+            "engine" => Some(Defect::DropsContributions),
+            "sync" => Some(Defect::SyncKeepsState),
+            "replay" => Some(Defect::SaysNothingAgain),
+            "ledger" => Some(Defect::CommitsAlone),
+            "silent" => Some(Defect::WithholdsVotes),
+            "lies" => Some(Defect::Lies),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Defect {
+    /// Those that the model has to find.
+    pub(crate) const ALL: [Defect; 24] = [
+        Defect::PromiseNotDurable,
+        Defect::EarlyInstall,
+        Defect::NoTieBreak,
+        Defect::AnyoneCommitted,
+        Defect::RestartedCounts,
+        Defect::NoAdoption,
+        Defect::TipOfInstalled,
+        Defect::AcceptedNotDurable,
+        Defect::EarlyAbort,
+        Defect::KeepsDone,
+        Defect::AdoptedCounts,
+        Defect::OkWithoutResult,
+        Defect::MostMembersWin,
+        Defect::CutOffGoesOn,
+        Defect::OwnBase,
+        Defect::LateIsBehind,
+        Defect::WithholdsVotes,
+        Defect::SaysNothingAgain,
+        Defect::CallsInAHold,
+        Defect::KeepsHeld,
+        Defect::NarrowAdmission,
+        Defect::ReportsInOrder,
+        Defect::BeginsBeside,
+        Defect::AgreesBeside,
+    ];
+}

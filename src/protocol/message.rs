@@ -1,0 +1,594 @@
+//! The messages of a control link and their wire format.
+
+use super::ballot::Ballot;
+use super::committed_op::CommittedOp;
+use super::disputed_op::DisputedOp;
+use super::engine::Engines;
+use super::history::History;
+use super::op_set::OpSet;
+use super::post::Post;
+use super::rank::{MEMBERS_MAX, Rank};
+use super::rate::RateMessage;
+use super::relay_frame::RelayFrame;
+use super::revision::PlanMessage;
+use super::view::{OPS_LISTED_MAX, View, decided};
+use super::view_id::{ViewDigest, ViewId};
+use super::vote::{Closing, LaneStates, Listed, OpMessage};
+use crate::identity::{Boot, MemberId, Name};
+use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Largest encoded message that a control link accepts.
+#[cfg(test)]
+const MESSAGE_BYTES_MAX: usize = 56 * 1024;
+
+/// Most peers in one reachability report. More than `MEMBERS_MAX`, because peers outside the View
+/// count too.
+pub const REACH_MAX: usize = 32;
+
+/// One message of the control link.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Message {
+    /// Sign of life, with the sender's view of the group.
+    Heartbeat(Heartbeat),
+    /// Would you leave your View for a View of these members? A poll that binds nobody.
+    Ask(Vec<MemberId>),
+    /// Yes to an `Ask`.
+    Willing,
+    /// No to an `Ask`: the receiver sees no reason to replace its View, its own attempt goes first,
+    /// or one of the members should be left out.
+    Unwilling,
+    /// Phase 1: freeze your View, promise to ignore lower ballots, report your state. With the
+    /// members of the proposed View.
+    Prepare(Ballot, Vec<MemberId>),
+    /// Answer to `Prepare`: durable.
+    Promise(Ballot, Box<Promise>),
+    /// The first ballot is refused; the second is the one promised. If both are equal, the member
+    /// was cut off after that promise and will not accept its View.
+    Nack(Ballot, Ballot),
+    /// Phase 2: all members have promised, and this is the View.
+    Accept(Arc<View>),
+    /// Answer to `Accept`: durable.
+    Accepted(ViewId),
+    /// All members have accepted this View: install it.
+    Install(ViewId),
+    /// The sender leaves for good.
+    Leave,
+    /// About operations of a View.
+    Op(OpMessage),
+    /// Addresses at which the sender has reached other members.
+    Peers(Vec<PeerAddress>),
+    /// An entry for the key-value board of a View.
+    Post(Box<Post>),
+    /// Return this number at once; measures the round trip.
+    Ping(u64),
+    /// Answer to `Ping`, with its number.
+    Pong(u64),
+    /// Another process with the receiver's identity has a link here and has just answered a probe.
+    Twin(Twin),
+    /// About a plan change in a View.
+    Plan(Box<PlanMessage>),
+    /// About the measured rates of a View's paths.
+    Rate(RateMessage),
+    /// A frame of a relayed circuit. Valid on direct links only.
+    Relay(Box<RelayFrame>),
+    /// The sender cannot dial the receiver. The receiver shall dial the data link between the two
+    /// in this View.
+    Dial(ViewDigest),
+}
+
+/// Tells a node that another living process uses its identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Twin {
+    /// The boot of the process that has the link.
+    pub boot: Boot,
+    /// That process is in the sender's View.
+    pub settled: bool,
+}
+
+/// A sign of life, with the sender's state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Heartbeat {
+    /// The sender's installed View.
+    pub view: Option<ViewId>,
+    /// Members to which the sender has a live control link.
+    pub reach: Vec<Reached>,
+    /// The sender waits for its disk and will answer late.
+    pub persisting: bool,
+    /// The sender has lost a data link of its View, or that must end for another reason.
+    pub broken: bool,
+    /// The sender's end of this direct link is a radio, on which longer silence is normal. False on
+    /// a relayed link.
+    pub radio: bool,
+    /// The sender keeps the receiver out of new Views for this many milliseconds; 0 if it does not.
+    pub keeps_out_ms: u32,
+    /// The sender has promised another View, so it votes on nothing in `view` any more.
+    pub promised: bool,
+    /// The members of `view` that the sender has excluded from it; at most [`MEMBERS_MAX`].
+    pub accused: Vec<Accused>,
+}
+
+/// A member that another one has excluded from their View.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Accused {
+    /// The excluded member.
+    pub id: MemberId,
+    /// It broke the protocol again and again. If false, it withheld a vote.
+    pub breach: bool,
+}
+
+/// A member to which the sender has a live control link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reached {
+    /// The member.
+    pub id: MemberId,
+    /// Measured round trip in microseconds; 0 while unknown.
+    pub rtt_us: u32,
+    /// The link is relayed by other members.
+    pub relayed: bool,
+    /// The sender's end of the link is a radio. False if the link is relayed.
+    pub radio: bool,
+}
+
+/// A member's report when it freezes its View for a ballot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Promise {
+    /// Its installed View.
+    pub prev: Option<ViewId>,
+    /// Its rank in `prev`.
+    pub rank: Option<Rank>,
+    /// Its history when it installed `prev`.
+    pub base: Option<History>,
+    /// The history of `prev`. Every member that has seen an operation commit in `prev` is on it,
+    /// because the first operation to commit in a View out of sync is a `sync`.
+    pub common: Option<History>,
+    /// Its operations in `prev`.
+    pub closing: Closing,
+    /// The open operations of `prev` have ended here as indeterminate, because no View could be
+    /// made.
+    pub cut_off: bool,
+    /// The newest View it has accepted, from its durable state; an earlier boot may have accepted
+    /// it.
+    pub accepted: Option<Accepted>,
+    /// Its rank in `accepted`, if this boot accepted it.
+    pub accepted_here: Option<Rank>,
+    /// It may still install `accepted`, and has not. It will do so first if the next View is made
+    /// of it.
+    pub is_late: bool,
+    /// If `is_late`: its history after installing `accepted`.
+    pub if_installed: Option<History>,
+    /// Its display name.
+    pub name: Name,
+    /// It came into `prev` without the history that the View had.
+    pub is_behind: bool,
+    /// It has no state to keep in sync.
+    pub stateless: bool,
+    /// The engines it offers for the next View.
+    pub engines: Engines,
+}
+
+/// The durable record of an accepted View.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Accepted {
+    /// The View.
+    pub id: ViewId,
+    /// The View whose operations it decides.
+    pub parent: Option<ViewId>,
+    /// The operations it commits.
+    pub committed: Vec<CommittedOp>,
+    /// The operations that fail in it because the members hold different results.
+    pub disputed: Vec<DisputedOp>,
+}
+
+/// An address at which a member was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerAddress {
+    /// The member that answered there.
+    pub id: MemberId,
+    /// Its address and port.
+    pub address: SocketAddr,
+}
+
+impl Encode for Heartbeat {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_option(out, self.view.as_ref());
+        put_list(out, &self.reach);
+        let bits = [self.persisting, self.broken, self.radio, self.promised];
+        out.push(bits.into_iter().zip(0..).map(|(bit, place)| u8::from(bit) << place).sum());
+        out.extend_from_slice(&self.keeps_out_ms.to_le_bytes());
+        put_list(out, &self.accused);
+    }
+}
+
+impl Encode for Accused {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        out.push(u8::from(self.breach));
+    }
+}
+
+impl Decode for Accused {
+    fn decode(r: &mut Reader<'_>) -> Result<Accused, Malformed> {
+        Ok(Accused { id: MemberId::decode(r)?, breach: r.bool()? })
+    }
+}
+
+impl Decode for Heartbeat {
+    fn decode(r: &mut Reader<'_>) -> Result<Heartbeat, Malformed> {
+        let (view, reach, bits) = (r.option()?, r.list(REACH_MAX)?, r.u8()?);
+        if bits > 15 {
+            return Err(Malformed::UnknownTag);
+        }
+        let [persisting, broken, radio, promised] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+        let (keeps_out_ms, accused) = (r.u32()?, r.list(MEMBERS_MAX)?);
+        Ok(Heartbeat { view, reach, persisting, broken, radio, keeps_out_ms, promised, accused })
+    }
+}
+
+impl Encode for Reached {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        out.extend_from_slice(&self.rtt_us.to_le_bytes());
+        out.push(u8::from(self.relayed) | u8::from(self.radio) << 1);
+    }
+}
+
+impl Decode for Reached {
+    fn decode(r: &mut Reader<'_>) -> Result<Reached, Malformed> {
+        let (id, rtt_us) = (MemberId::decode(r)?, r.u32()?);
+        match r.u8()? {
+            bits @ 0..=2 => {
+                Ok(Reached { id, rtt_us, relayed: bits & 1 != 0, radio: bits & 2 != 0 })
+            }
+            _ => Err(Malformed::UnknownTag),
+        }
+    }
+}
+
+impl Encode for Promise {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_option(out, self.prev.as_ref());
+        put_option(out, self.rank.as_ref());
+        put_option(out, self.base.as_ref());
+        put_option(out, self.common.as_ref());
+        put_list(out, &self.closing.ops);
+        self.closing.committed.encode(out);
+        self.closing.lanes.encode(out);
+        put_option(out, self.accepted.as_ref());
+        put_option(out, self.accepted_here.as_ref());
+        put_option(out, self.if_installed.as_ref());
+        let bits = [self.stateless, self.cut_off, self.is_late, self.is_behind];
+        out.push(bits.into_iter().zip(0..).map(|(bit, place)| u8::from(bit) << place).sum());
+        self.name.encode(out);
+        self.engines.encode(out);
+    }
+}
+
+impl Decode for Promise {
+    fn decode(r: &mut Reader<'_>) -> Result<Promise, Malformed> {
+        let (prev, rank, base, common) = (r.option()?, r.option()?, r.option()?, r.option()?);
+        let closing = Closing {
+            ops: r.list::<Listed>(OPS_LISTED_MAX)?,
+            committed: OpSet::decode(r)?,
+            lanes: LaneStates::decode(r)?,
+        };
+        let (accepted, accepted_here, if_installed) = (r.option()?, r.option()?, r.option()?);
+        let bits = r.u8()?;
+        if bits > 15 {
+            return Err(Malformed::UnknownTag);
+        }
+        let [stateless, cut_off, is_late, is_behind] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+        let (name, engines) = (Name::decode(r)?, Engines::decode(r)?);
+        Ok(Promise {
+            prev,
+            rank,
+            base,
+            common,
+            closing,
+            cut_off,
+            accepted,
+            accepted_here,
+            is_late,
+            if_installed,
+            name,
+            is_behind,
+            stateless,
+            engines,
+        })
+    }
+}
+
+impl Encode for Accepted {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        put_option(out, self.parent.as_ref());
+        put_list(out, &self.committed);
+        put_list(out, &self.disputed);
+    }
+}
+
+impl Decode for Accepted {
+    fn decode(r: &mut Reader<'_>) -> Result<Accepted, Malformed> {
+        let (id, parent) = (ViewId::decode(r)?, r.option()?);
+        let (committed, disputed) = decided(r)?;
+        Ok(Accepted { id, parent, committed, disputed })
+    }
+}
+
+impl Encode for Twin {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.boot.0.to_le_bytes());
+        out.push(u8::from(self.settled));
+    }
+}
+
+impl Decode for Twin {
+    fn decode(r: &mut Reader<'_>) -> Result<Twin, Malformed> {
+        Ok(Twin { boot: Boot(r.u64()?), settled: r.bool()? })
+    }
+}
+
+impl Encode for PeerAddress {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        match self.address.ip() {
+            IpAddr::V4(ip) => put_blob(out, &ip.octets()),
+            IpAddr::V6(ip) => put_blob(out, &ip.octets()),
+        }
+        out.extend_from_slice(&self.address.port().to_le_bytes());
+    }
+}
+
+impl Decode for PeerAddress {
+    fn decode(r: &mut Reader<'_>) -> Result<PeerAddress, Malformed> {
+        let id = MemberId::decode(r)?;
+        let bytes = r.blob(16)?;
+        let ip = match (<[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
+            (Ok(v4), _) => IpAddr::from(v4),
+            (_, Ok(v6)) => IpAddr::from(v6),
+            _ => return Err(Malformed::Inconsistent),
+        };
+        Ok(PeerAddress { id, address: SocketAddr::new(ip, r.u16()?) })
+    }
+}
+
+impl Encode for Message {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Message::Heartbeat(heartbeat) => tagged(out, 1, heartbeat),
+            Message::Ask(members) => {
+                out.push(2);
+                put_list(out, members);
+            }
+            Message::Willing => out.push(3),
+            Message::Unwilling => out.push(4),
+            Message::Prepare(ballot, members) => {
+                tagged(out, 5, ballot);
+                put_list(out, members);
+            }
+            Message::Promise(ballot, promise) => {
+                tagged(out, 6, ballot);
+                promise.encode(out);
+            }
+            Message::Nack(ballot, promised) => {
+                tagged(out, 7, ballot);
+                promised.encode(out);
+            }
+            Message::Accept(view) => tagged(out, 8, view.as_ref()),
+            Message::Accepted(id) => tagged(out, 9, id),
+            Message::Install(id) => tagged(out, 10, id),
+            Message::Leave => out.push(11),
+            Message::Op(message) => tagged(out, 12, message),
+            Message::Peers(peers) => {
+                out.push(13);
+                put_list(out, peers);
+            }
+            Message::Ping(number) => tagged_number(out, 14, *number),
+            Message::Pong(number) => tagged_number(out, 15, *number),
+            Message::Post(post) => tagged(out, 16, post.as_ref()),
+            Message::Twin(twin) => tagged(out, 17, twin),
+            Message::Plan(message) => tagged(out, 18, message.as_ref()),
+            Message::Rate(message) => tagged(out, 19, message),
+            Message::Relay(frame) => tagged(out, 24, frame.as_ref()),
+            Message::Dial(view) => tagged(out, 25, view),
+        }
+    }
+}
+
+fn tagged(out: &mut Vec<u8>, tag: u8, value: &impl Encode) {
+    out.push(tag);
+    value.encode(out);
+}
+
+fn tagged_number(out: &mut Vec<u8>, tag: u8, number: u64) {
+    out.push(tag);
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+impl Decode for Message {
+    fn decode(r: &mut Reader<'_>) -> Result<Message, Malformed> {
+        Ok(match r.u8()? {
+            1 => Message::Heartbeat(Heartbeat::decode(r)?),
+            2 => Message::Ask(r.list(MEMBERS_MAX)?),
+            3 => Message::Willing,
+            4 => Message::Unwilling,
+            5 => Message::Prepare(Ballot::decode(r)?, r.list(MEMBERS_MAX)?),
+            6 => Message::Promise(Ballot::decode(r)?, Box::new(Promise::decode(r)?)),
+            7 => Message::Nack(Ballot::decode(r)?, Ballot::decode(r)?),
+            8 => Message::Accept(Arc::new(View::decode(r)?)),
+            9 => Message::Accepted(ViewId::decode(r)?),
+            10 => Message::Install(ViewId::decode(r)?),
+            11 => Message::Leave,
+            12 => Message::Op(OpMessage::decode(r)?),
+            13 => Message::Peers(r.list(REACH_MAX)?),
+            14 => Message::Ping(r.u64()?),
+            15 => Message::Pong(r.u64()?),
+            16 => Message::Post(Box::new(Post::decode(r)?)),
+            17 => Message::Twin(Twin::decode(r)?),
+            18 => Message::Plan(Box::new(PlanMessage::decode(r)?)),
+            19 => Message::Rate(RateMessage::decode(r)?),
+            24 => Message::Relay(Box::new(RelayFrame::decode(r)?)),
+            25 => Message::Dial(ViewDigest::decode(r)?),
+            _ => return Err(Malformed::UnknownTag),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lane_set::LaneSet;
+    use super::super::op_id::{Lane, OpId};
+    use super::super::rate::RateStep;
+    use super::super::relay_frame::{Circuit, RelayBody};
+    use super::super::revision::{LANES_TOLD_MAX, PlanStep};
+    use super::super::view::{OPS_DECIDED_MAX, member_id, view_of};
+    use super::super::vote::Status;
+    use super::*;
+    use crate::wire::assert_codec;
+
+    fn many_lanes() -> LaneStates {
+        let mut stateful = LaneSet::default();
+        (0..100).for_each(|tag| stateful.insert(Lane::tagged(tag)));
+        LaneStates { caught_up: stateful.clone(), stateful }
+    }
+
+    #[test]
+    fn every_message_survives_the_wire() {
+        let view = Arc::new(view_of(3));
+        let op = OpId { lane: Lane::MAIN, number: 4 };
+        let mut committed = OpSet::default();
+        committed.insert(CommittedOp { op: OpId { lane: Lane::MAIN, number: 77 }, digest: 5 });
+        let promise = Promise {
+            prev: Some(view.id()),
+            rank: Some(Rank(2)),
+            base: Some(History { ops: 3, lineage: [1; 32] }),
+            common: Some(History { ops: 4, lineage: [2; 32] }),
+            closing: Closing {
+                ops: vec![Listed { op, status: Status::Done(3), is_sync: false }],
+                committed,
+                lanes: many_lanes(),
+            },
+            cut_off: true,
+            accepted: Some(Accepted {
+                id: view.id(),
+                parent: None,
+                committed: vec![CommittedOp { op, digest: 9 }],
+                disputed: vec![DisputedOp { op, odd: Some(Rank(1)) }],
+            }),
+            accepted_here: Some(Rank(1)),
+            is_late: true,
+            if_installed: Some(History { ops: 5, lineage: [3; 32] }),
+            is_behind: true,
+            name: Name::from_lossy("mini"),
+            stateless: true,
+            engines: Engines::GLOO,
+        };
+        let heartbeat = Heartbeat {
+            view: Some(view.id()),
+            reach: vec![
+                Reached { id: member_id(1), rtt_us: 0, relayed: true, radio: false },
+                Reached { id: member_id(2), rtt_us: 180, relayed: false, radio: true },
+            ],
+            persisting: true,
+            broken: true,
+            radio: true,
+            keeps_out_ms: 9000,
+            promised: true,
+            accused: vec![Accused { id: member_id(3), breach: true }],
+        };
+        let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();
+        let v4: SocketAddr = "10.0.0.1:1".parse().unwrap();
+        let messages = [
+            Message::Heartbeat(heartbeat.clone()),
+            Message::Heartbeat(Heartbeat { view: None, ..heartbeat }),
+            Message::Ask(vec![member_id(1)]),
+            Message::Willing,
+            Message::Unwilling,
+            Message::Prepare(view.ballot, vec![member_id(1)]),
+            Message::Promise(view.ballot, Box::new(promise)),
+            Message::Nack(view.ballot, Ballot::ZERO),
+            Message::Accept(Arc::clone(&view)),
+            Message::Accepted(view.id()),
+            Message::Install(view.id()),
+            Message::Leave,
+            Message::Ping(1),
+            Message::Pong(u64::MAX),
+            Message::Twin(Twin { boot: Boot(7), settled: true }),
+            Message::Plan(Box::new(PlanMessage {
+                view: view.digest(),
+                body: PlanStep::Switched { revision: 1 },
+            })),
+            Message::Rate(RateMessage { view: view.digest(), body: RateStep::Enough }),
+            Message::Dial(view.digest()),
+            Message::Relay(Box::new(RelayFrame {
+                circuit: Circuit { by_sender: true, number: 3 },
+                body: RelayBody::Bytes(vec![1, 2, 3]),
+            })),
+            Message::Post(Box::new(Post {
+                view: view.digest(),
+                key: "0".into(),
+                value: vec![1; 9],
+            })),
+            Message::Peers(vec![
+                PeerAddress { id: member_id(1), address: v4 },
+                PeerAddress { id: member_id(2), address: v6 },
+            ]),
+        ];
+        for message in &messages {
+            assert_codec(message);
+        }
+    }
+
+    #[test]
+    fn the_largest_messages_fit() {
+        let op = |number| CommittedOp { op: OpId { lane: Lane::MAIN, number }, digest: u128::MAX };
+        let ops: Vec<CommittedOp> = (0..OPS_DECIDED_MAX as u64).map(op).collect();
+        let mut view = view_of(MEMBERS_MAX as u8);
+        view.parent = Some(ViewId { ballot: Ballot::ZERO, digest: view.digest() });
+        view.committed = ops.clone();
+        view.plan.reason = "x".repeat(super::super::plan::Plan::REASON_BYTES_MAX);
+        for member in &mut view.members {
+            member.name = Name::from_lossy(&"é".repeat(Name::CHARS_MAX));
+        }
+        assert!(Message::Accept(Arc::new(view.clone())).to_bytes().len() < MESSAGE_BYTES_MAX);
+        let listed =
+            |op: &CommittedOp| Listed { op: op.op, status: Status::Done(u128::MAX), is_sync: true };
+        let promise = Promise {
+            prev: view.parent,
+            rank: Some(Rank(2)),
+            base: Some(History { ops: 0, lineage: [0; 32] }),
+            common: Some(History { ops: 0, lineage: [0; 32] }),
+            closing: Closing {
+                ops: ops.iter().take(OPS_LISTED_MAX).map(listed).collect(),
+                committed: OpSet::default(),
+                lanes: many_lanes(),
+            },
+            cut_off: true,
+            accepted: Some(Accepted {
+                id: view.id(),
+                parent: view.parent,
+                committed: ops,
+                disputed: Vec::new(),
+            }),
+            accepted_here: Some(Rank(1)),
+            is_late: true,
+            if_installed: Some(History { ops: 5, lineage: [3; 32] }),
+            is_behind: true,
+            name: Name::from_lossy("x"),
+            stateless: false,
+            engines: Engines::GLOO,
+        };
+        assert!(
+            Message::Promise(view.ballot, Box::new(promise)).to_bytes().len() < MESSAGE_BYTES_MAX
+        );
+        let lanes = (0..LANES_TOLD_MAX as u64)
+            .map(|lane| OpId { lane: Lane(lane), number: u64::MAX })
+            .collect();
+        let body = PlanStep::Held { revision: u32::MAX, next: Some(lanes) };
+        assert!(
+            Message::Plan(Box::new(PlanMessage { view: view.digest(), body })).to_bytes().len()
+                < MESSAGE_BYTES_MAX
+        );
+    }
+}

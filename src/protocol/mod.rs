@@ -1,0 +1,99 @@
+//! The vocabulary of the protocol: every value in a View, in a call, in a vote and in a message
+//! of a control link, with its encoding.
+//!
+//! Nothing here acts. The other rooms give these values a meaning: `election` agrees on a [`View`],
+//! `topology` computes a [`Plan`], `collective` counts each [`Vote`].
+
+mod auto_codecs;
+mod ballot;
+mod call;
+mod codec_id;
+mod coding;
+mod coding_speed;
+mod committed_op;
+mod defect;
+mod disputed_op;
+mod enclosed;
+mod engine;
+mod fault;
+mod fold_order;
+mod gloo_fold;
+mod history;
+mod lane_set;
+mod message;
+mod op_id;
+mod op_set;
+mod partition;
+mod plan;
+mod post;
+mod rank;
+mod rank_set;
+mod rate;
+mod reduce_op;
+mod rejection;
+mod relay_frame;
+mod revision;
+mod schedule;
+mod tree;
+mod view;
+mod view_id;
+mod vote;
+
+pub use auto_codecs::AutoCodecs;
+pub use ballot::Ballot;
+pub use call::Call;
+pub use call::Descriptor;
+pub use call::Kind;
+pub use call::Mode;
+pub use codec_id::{Coarsest, CodecId};
+pub use coding::Coding;
+pub use coding_speed::CodingSpeed;
+pub use committed_op::CommittedOp;
+pub(crate) use defect::{Defect, Seeded};
+pub use disputed_op::DisputedOp;
+pub use enclosed::{ENCLOSED_BYTES_MAX, Enclosed};
+pub use engine::{EngineChoice, EngineKind, EngineReason, Engines};
+pub use fault::EngineFault;
+pub use fold_order::{FoldOrder, FoldSegment, FoldTree};
+#[cfg(feature = "gloo")]
+pub use gloo_fold::gloo_ring_chunk;
+pub use history::History;
+pub use lane_set::LaneSet;
+pub use message::{
+    Accepted, Accused, Heartbeat, Message, PeerAddress, Promise, REACH_MAX, Reached, Twin,
+};
+pub use op_id::{Lane, OpId, PARTS_MAX};
+pub use op_set::OpSet;
+pub use partition::{Partition, RosterProblem};
+pub use plan::Plan;
+pub use plan::PlanClass;
+pub use plan::ring_segment;
+pub use plan::tree_segments;
+pub use post::Post;
+pub use rank::MEMBERS_MAX;
+pub use rank::Rank;
+pub use rank_set::RankSet;
+pub use rate::{Manner, RateMessage, RateStep, Turn};
+pub use reduce_op::ReduceOp;
+pub use rejection::{FeedbackProblem, GradientProblem, Rejection};
+pub use relay_frame::{Circuit, FRAME_COST, RelayBody, RelayFrame, STATIONS_MAX, WINDOW, cost};
+pub use revision::{LANES_TOLD_MAX, PlanMessage, PlanStep, REVISION_UNKNOWN, Switch};
+pub use schedule::Schedule;
+pub use schedule::TreeShare;
+#[cfg(test)]
+pub use tree::any_tree;
+pub use tree::{Tree, ranks};
+pub use view::MESSAGES_IN_FLIGHT_MAX;
+pub use view::Member;
+pub use view::OPS_DECIDED_MAX;
+pub use view::OPS_IN_FLIGHT_MAX;
+pub use view::OPS_LISTED_MAX;
+pub use view::View;
+#[cfg(test)]
+pub(crate) use view::{member_id, view_of};
+pub use view_id::ViewDigest;
+pub use view_id::ViewId;
+pub use vote::{
+    AbortCause, AbortReason, Closing, LaneStates, Listed, Mismatch, OpBody, OpMessage, Outcome,
+    Status, Vote,
+};

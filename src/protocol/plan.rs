@@ -1,0 +1,537 @@
+//! The plan of a View: for each class of buffer sizes a schedule, a chunk size and the automatic
+//! codecs. It also gives the order in which a schedule adds contributions, for a sequential
+//! reference.
+
+use super::auto_codecs::AutoCodecs;
+use super::call::Call;
+use super::codec_id::CodecId;
+use super::coding::Coding;
+use super::engine::EngineKind;
+use super::fold_order::{FoldOrder, FoldSegment, FoldTree};
+use super::gloo_fold;
+use super::rank::{MEMBERS_MAX, Rank};
+use super::schedule::{Schedule, TreeShare};
+use super::tree::ranks;
+use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list};
+use std::ops::Range;
+
+/// The schedules of a View. Its proposer chooses them and ships them with the View.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Plan {
+    /// 0 for the View's first plan, larger for each plan that replaced it in the same View.
+    pub revision: u32,
+    /// The reason for this plan, one sentence for people.
+    pub reason: String,
+    /// The size classes, by increasing `bytes_max`. The last class takes all larger buffers.
+    pub classes: Vec<PlanClass>,
+}
+
+/// The schedule for buffers of one size class.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlanClass {
+    /// Largest buffer in bytes, `u64::MAX` for the last class.
+    pub bytes_max: u64,
+    /// Size in bytes of the pieces in which a buffer is sent and added: a multiple of 64, from 1
+    /// KiB to 1 MiB, or to 4 MiB for Gloo's ring.
+    pub chunk_bytes: u32,
+    /// The schedule.
+    pub schedule: Schedule,
+    /// The codecs of calls that leave the choice to the plan.
+    pub auto: AutoCodecs,
+}
+
+impl Plan {
+    /// The maximum length of a reason, in bytes.
+    pub const REASON_BYTES_MAX: usize = 600;
+    /// The maximum number of size classes.
+    pub const CLASSES_MAX: usize = 8;
+    /// The maximum number of trees in a schedule.
+    pub const TREES_MAX: usize = MEMBERS_MAX;
+
+    /// A plan that exchanges whole buffers for every size.
+    #[cfg(any(test, fuzzing))]
+    pub fn mesh(size: usize) -> Plan {
+        Plan {
+            revision: 0,
+            reason: format!("{size} members exchange whole buffers"),
+            classes: vec![PlanClass {
+                bytes_max: u64::MAX,
+                chunk_bytes: 256 * 1024,
+                schedule: Schedule::OneShot,
+                auto: AutoCodecs::NONE,
+            }],
+        }
+    }
+
+    /// The class of a buffer of `bytes`.
+    pub fn class_for(&self, bytes: u64) -> &PlanClass {
+        let last = self.classes.len() - 1;
+        self.classes.iter().find(|c| bytes <= c.bytes_max).unwrap_or(&self.classes[last])
+    }
+
+    /// The order in which an all-reduce adds the members' contributions to a buffer of `count`
+    /// elements, for a sequential reference. `size` is the View's size, which only a plan with a
+    /// ring contains.
+    ///
+    /// - Ring: one segment per member in ring order, including empty ones. Each is added from its
+    ///   owner's successor around to the owner.
+    /// - Trees: one segment per tree. Every node adds its own contribution and its children's sums
+    ///   by ascending rank.
+    /// - `OneShot` and `GlooExchange`: one segment, in rank order.
+    /// - Gloo's ring and bcube: see `gloo_fold`.
+    pub fn fold_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
+        let bytes = (count as u64).saturating_mul(elem_bytes as u64);
+        let class = self.class_for(bytes);
+        let segments = match &class.schedule {
+            Schedule::OneShot | Schedule::GlooExchange => {
+                let ranks = (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank);
+                vec![FoldSegment { elements: 0..count, tree: FoldTree::sum_of(ranks) }]
+            }
+            Schedule::Ring { order } => {
+                (0..order.len()).map(|place| ring_fold(order, place, count)).collect()
+            }
+            Schedule::Trees { trees } => {
+                let segments = trees.iter().zip(tree_segments(trees, 0..count));
+                segments
+                    .map(|(share, elements)| FoldSegment {
+                        elements,
+                        tree: FoldTree::up(&share.tree, size),
+                    })
+                    .collect()
+            }
+            Schedule::GlooRing => {
+                gloo_fold::ring(size, count, elem_bytes, class.chunk_bytes as usize)
+            }
+            Schedule::GlooBcube => gloo_fold::bcube(size, count),
+        };
+        FoldOrder { segments }
+    }
+
+    /// The order in which a `reduce` to `root` adds. Ring: one segment, from the root's successor
+    /// around to the root. Trees: one segment per tree, re-rooted at `root`. Other schedules: one
+    /// segment in rank order.
+    pub fn reduce_order(
+        &self,
+        size: usize,
+        root: Rank,
+        count: usize,
+        elem_bytes: usize,
+    ) -> FoldOrder {
+        FoldOrder {
+            segments: self.folds_towards(
+                size,
+                root,
+                0..count,
+                (count as u64).saturating_mul(elem_bytes as u64),
+            ),
+        }
+    }
+
+    /// The order in which a `reduce_scatter` adds: for each rank the segments of a `reduce` of its
+    /// shard to it, including empty shards.
+    pub fn reduce_scatter_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
+        let bytes = (count as u64).saturating_mul(elem_bytes as u64);
+        let shard = |owner: Rank| {
+            self.folds_towards(size, owner, ring_segment(owner.index(), size, count), bytes)
+        };
+        FoldOrder { segments: ranks(size).flat_map(shard).collect() }
+    }
+
+    /// How these elements of a buffer of `bytes` bytes are added for one owner.
+    fn folds_towards(
+        &self,
+        size: usize,
+        owner: Rank,
+        elements: Range<usize>,
+        bytes: u64,
+    ) -> Vec<FoldSegment> {
+        let tree = match &self.class_for(bytes).schedule {
+            Schedule::Ring { order } => {
+                let place = order.iter().position(|rank| *rank == owner).unwrap_or(0);
+                FoldTree::sum_of(order.iter().cycle().skip(place + 1).take(order.len()).copied())
+            }
+            Schedule::Trees { trees } => {
+                let segments = trees.iter().zip(tree_segments(trees, elements));
+                let fold = |share: &TreeShare| FoldTree::up(&share.tree.rerooted(owner), size);
+                return segments
+                    .map(|(share, elements)| FoldSegment { elements, tree: fold(share) })
+                    .collect();
+            }
+            _ => FoldTree::sum_of(ranks(size)),
+        };
+        vec![FoldSegment { elements, tree }]
+    }
+
+    /// Whether this engine executes all of the plan's schedules.
+    pub fn is_for(&self, engine: EngineKind) -> bool {
+        self.classes.iter().all(|class| class.schedule.engine() == engine)
+    }
+
+    /// The engine of this plan, provided that one engine executes all its schedules.
+    pub fn engine(&self) -> EngineKind {
+        if self.is_for(EngineKind::Gloo) { EngineKind::Gloo } else { EngineKind::Native }
+    }
+
+    /// Whether the plan sends no data directly between these pairs, which have no direct link. Each
+    /// pair has the lower rank first.
+    pub fn keeps_apart(&self, apart: &[(Rank, Rank)]) -> bool {
+        let is_apart = |a: Rank, b: Rank| apart.contains(&(a.min(b), a.max(b)));
+        apart.is_empty()
+            || self.classes.iter().all(|class| {
+                class.schedule.edges().is_some_and(|mut e| !e.any(|(a, b)| is_apart(a, b)))
+            })
+    }
+
+    /// Whether the plan is valid for exactly `size` ranks and its classes are in order.
+    pub fn fits(&self, size: usize) -> bool {
+        let ordered = self.classes.windows(2).all(|w| w[0].bytes_max < w[1].bytes_max);
+        let open = self.classes.last().is_some_and(|c| c.bytes_max == u64::MAX);
+        ordered && open && self.classes.iter().all(|c| c.fits(size))
+    }
+}
+
+/// The segment that the member at position `place` of a ring of `places` members owns, in a buffer
+/// of `count` elements. The segments of all places are consecutive and cover the buffer. Their
+/// lengths differ by at most one element.
+pub fn ring_segment(place: usize, places: usize, count: usize) -> Range<usize> {
+    // In u128 because place * count may exceed 64 bits; the quotient is at most count.
+    let cut = |place: usize| (place as u128 * count as u128 / places as u128) as usize;
+    cut(place)..cut(place + 1)
+}
+
+/// Divides these elements among the trees in their order: consecutive ranges that cover all
+/// elements.
+pub fn tree_segments(
+    trees: &[TreeShare],
+    elements: Range<usize>,
+) -> impl Iterator<Item = Range<usize>> {
+    let all: u128 = trees.iter().map(|share| u128::from(share.ppm)).sum::<u128>().max(1);
+    let cut = move |ppm: u128| elements.start + (elements.len() as u128 * ppm / all) as usize;
+    trees.iter().scan(0u128, move |before, share| {
+        let start = cut(*before);
+        *before += u128::from(share.ppm);
+        Some(start..cut(*before))
+    })
+}
+
+fn ring_fold(order: &[Rank], place: usize, count: usize) -> FoldSegment {
+    let from_successor_to_owner = order.iter().cycle().skip(place + 1).take(order.len()).copied();
+    FoldSegment {
+        elements: ring_segment(place, order.len(), count),
+        tree: FoldTree::sum_of(from_successor_to_owner),
+    }
+}
+
+impl PlanClass {
+    fn fits(&self, size: usize) -> bool {
+        let mib = if self.schedule == Schedule::GlooRing { 4 } else { 1 };
+        let chunk = (1024..=mib * 1024 * 1024).contains(&self.chunk_bytes)
+            && self.chunk_bytes.is_multiple_of(64);
+        let schedule = match &self.schedule {
+            Schedule::OneShot
+            | Schedule::GlooExchange
+            | Schedule::GlooRing
+            | Schedule::GlooBcube => true,
+            Schedule::Ring { order } => {
+                let mut seen: Vec<usize> = order.iter().map(|r| r.index()).collect();
+                seen.sort_unstable();
+                seen.into_iter().eq(0..size)
+            }
+            Schedule::Trees { trees } => {
+                let whole =
+                    trees.iter().map(|share| u64::from(share.ppm)).sum::<u64>() == 1_000_000;
+                whole
+                    && trees.len() <= Plan::TREES_MAX
+                    && trees.iter().all(|share| share.tree.root(size).is_some())
+            }
+        };
+        chunk && schedule && self.auto.fits(&self.schedule, size)
+    }
+}
+
+impl Encode for Plan {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.revision.to_le_bytes());
+        put_blob(out, self.reason.as_bytes());
+        put_list(out, &self.classes);
+    }
+}
+
+impl Decode for Plan {
+    fn decode(r: &mut Reader<'_>) -> Result<Plan, Malformed> {
+        let plan = Plan {
+            revision: r.u32()?,
+            reason: r.text(Plan::REASON_BYTES_MAX)?,
+            classes: r.list(Plan::CLASSES_MAX)?,
+        };
+        if plan.classes.is_empty() { Err(Malformed::Inconsistent) } else { Ok(plan) }
+    }
+}
+
+impl Encode for PlanClass {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes_max.to_le_bytes());
+        out.extend_from_slice(&self.chunk_bytes.to_le_bytes());
+        self.auto.encode(out);
+        match &self.schedule {
+            Schedule::OneShot => out.push(1),
+            Schedule::Ring { order } => {
+                out.push(2);
+                put_list(out, order);
+            }
+            Schedule::GlooRing => out.push(3),
+            Schedule::GlooBcube => out.push(4),
+            Schedule::GlooExchange => out.push(5),
+            Schedule::Trees { trees } => {
+                out.push(6);
+                put_list(out, trees);
+            }
+        }
+    }
+}
+
+impl Decode for PlanClass {
+    fn decode(r: &mut Reader<'_>) -> Result<PlanClass, Malformed> {
+        let (bytes_max, chunk_bytes, auto) = (r.u64()?, r.u32()?, AutoCodecs::decode(r)?);
+        let schedule = match r.u8()? {
+            1 => Schedule::OneShot,
+            2 => Schedule::Ring { order: r.list(MEMBERS_MAX)? },
+            3 => Schedule::GlooRing,
+            4 => Schedule::GlooBcube,
+            5 => Schedule::GlooExchange,
+            6 => Schedule::Trees { trees: r.list(Plan::TREES_MAX)? },
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(PlanClass { bytes_max, chunk_bytes, schedule, auto })
+    }
+}
+
+impl Plan {
+    /// The coding of a call: its own codec, or the plan's choice if the call leaves it to the plan.
+    pub fn coding(&self, call: &Call) -> Coding {
+        let CodecId::Auto(coarsest) = call.codec else { return call.codec.into() };
+        let bytes = call.count.saturating_mul(call.dtype.bytes() as u64);
+        self.class_for(bytes).auto.up_to(coarsest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::protocol::Tree;
+
+    use super::*;
+    use crate::wire::assert_codec;
+    use proptest::prelude::*;
+
+    fn leaves(tree: &FoldTree) -> Vec<u8> {
+        match tree {
+            FoldTree::Leaf(rank) => vec![rank.0],
+            FoldTree::Sum(parts) => parts.iter().flat_map(leaves).collect(),
+        }
+    }
+
+    #[test]
+    fn who_has_no_direct_link_is_not_sent_to() {
+        let apart = [(Rank(0), Rank(2)), (Rank(0), Rank(3))];
+        assert!(!Plan::mesh(4).keeps_apart(&apart) && Plan::mesh(4).keeps_apart(&[]));
+        assert!(ring_of([0, 1, 2, 3].map(Rank).into()).keeps_apart(&apart[..1]));
+        assert!(
+            !ring_of([0, 1, 2, 3].map(Rank).into()).keeps_apart(&apart),
+            "the last one sends to the first"
+        );
+        for (parents, kept) in
+            [([Some(1), None, Some(1), Some(2)], true), ([Some(1), None, Some(0), Some(2)], false)]
+        {
+            let tree = Tree { parents: parents.map(|parent| parent.map(Rank)).into() };
+            let schedule = Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
+            let class = PlanClass {
+                bytes_max: u64::MAX,
+                chunk_bytes: 4096,
+                schedule,
+                auto: AutoCodecs::NONE,
+            };
+            let plan = Plan { revision: 0, reason: String::new(), classes: vec![class] };
+            assert_eq!(plan.keeps_apart(&apart), kept, "{plan:?}");
+        }
+    }
+
+    fn ring_of(order: Vec<Rank>) -> Plan {
+        let class = PlanClass {
+            bytes_max: u64::MAX,
+            chunk_bytes: 4096,
+            schedule: Schedule::Ring { order },
+            auto: AutoCodecs::NONE,
+        };
+        Plan { revision: 0, reason: String::new(), classes: vec![class] }
+    }
+
+    /// Asserts that the segments cover every element once and that each adds every rank once.
+    fn assert_covers(fold: &FoldOrder, size: usize, count: usize) {
+        let mut next = 0;
+        for segment in &fold.segments {
+            assert_eq!(segment.elements.start, next);
+            next = segment.elements.end;
+            let mut ranks = leaves(&segment.tree);
+            ranks.sort_unstable();
+            assert!(ranks.into_iter().map(usize::from).eq(0..size));
+        }
+        assert_eq!(next, count);
+    }
+
+    fn ring(order: &[u8]) -> Plan {
+        let order = order.iter().copied().map(Rank).collect();
+        let mut plan = Plan::mesh(3);
+        plan.classes.insert(
+            0,
+            PlanClass {
+                bytes_max: 99,
+                chunk_bytes: 4096,
+                schedule: Schedule::Ring { order },
+                auto: AutoCodecs::NONE,
+            },
+        );
+        plan
+    }
+
+    #[test]
+    fn chunks_have_bounds_and_those_of_gloos_ring_wider_ones() {
+        let fits = |schedule: Schedule, chunk_bytes| {
+            let class =
+                PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE };
+            Plan { revision: 0, reason: String::new(), classes: vec![class] }.fits(3)
+        };
+        const MIB: u32 = 1 << 20;
+        for (schedule, most) in
+            [(Schedule::GlooRing, 4 * MIB), (Schedule::GlooBcube, MIB), (Schedule::OneShot, MIB)]
+        {
+            for (chunk_bytes, is_good) in [
+                (1024, true),
+                (most, true),
+                (1023, false),
+                (960, false),
+                (1025, false),
+                (most + 64, false),
+            ] {
+                assert_eq!(
+                    fits(schedule.clone(), chunk_bytes),
+                    is_good,
+                    "{schedule:?}, {chunk_bytes}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_survives_the_wire() {
+        assert_codec(&ring(&[2, 0, 1]));
+    }
+
+    fn trees(shares: &[(&[u8], u32)]) -> Plan {
+        let tree = |parents: &[u8]| Tree {
+            parents: parents.iter().map(|p| (*p != 9).then_some(Rank(*p))).collect(),
+        };
+        let trees = shares
+            .iter()
+            .map(|(parents, ppm)| TreeShare { tree: tree(parents), ppm: *ppm })
+            .collect();
+        let class = PlanClass {
+            bytes_max: u64::MAX,
+            chunk_bytes: 4096,
+            schedule: Schedule::Trees { trees },
+            auto: AutoCodecs::NONE,
+        };
+        Plan { revision: 0, reason: String::new(), classes: vec![class] }
+    }
+
+    #[test]
+    fn trees_span_all_ranks_and_share_the_whole() {
+        let plan = trees(&[(&[9, 0, 1], 250_000), (&[2, 2, 9], 750_000)]);
+        assert_codec(&plan);
+        assert!(plan.fits(3) && plan.is_for(EngineKind::Native));
+        assert!(!plan.fits(4));
+        assert!(!trees(&[(&[9, 0, 1], 250_000), (&[2, 2, 9], 750_001)]).fits(3));
+        assert!(!trees(&[(&[9, 2, 1], 1_000_000)]).fits(3));
+        assert!(!trees(&[]).fits(3));
+    }
+
+    #[test]
+    fn a_tree_adds_at_every_node_by_ascending_rank() {
+        let leaf = |rank| FoldTree::Leaf(Rank(rank));
+        // 2 is the parent of 0 and 3, and 0 is the parent of 1.
+        let plan = trees(&[(&[2, 0, 9, 2], 1_000_000)]);
+        let at_0 = FoldTree::Sum(vec![leaf(0), leaf(1)]);
+        assert_eq!(
+            plan.fold_order(4, 8, 4).segments[0].tree,
+            FoldTree::Sum(vec![at_0, leaf(2), leaf(3)])
+        );
+        // Re-rooted at 1 the edges stay the same: 1 is the parent of 0, 0 of 2, and 2 of 3.
+        let at_2 = FoldTree::Sum(vec![leaf(2), leaf(3)]);
+        let at_0 = FoldTree::Sum(vec![leaf(0), at_2]);
+        assert_eq!(
+            plan.reduce_order(4, Rank(1), 8, 4).segments[0].tree,
+            FoldTree::Sum(vec![at_0, leaf(1)])
+        );
+    }
+
+    #[test]
+    fn a_ring_names_every_rank_once() {
+        assert!(ring(&[2, 0, 1]).fits(3));
+        assert!(!ring(&[2, 0, 1]).fits(4));
+        assert!(!ring(&[2, 0, 2]).fits(3));
+    }
+
+    #[test]
+    fn the_class_is_found_by_size() {
+        assert!(matches!(ring(&[0, 1, 2]).class_for(99).schedule, Schedule::Ring { .. }));
+        assert_eq!(ring(&[0, 1, 2]).class_for(100).schedule, Schedule::OneShot);
+    }
+
+    #[test]
+    fn a_ring_folds_from_the_owners_successor_round_to_the_owner() {
+        let fold = ring(&[2, 0, 1]).fold_order(3, 10, 8);
+        let shown: Vec<_> =
+            fold.segments.iter().map(|s| (s.elements.clone(), leaves(&s.tree))).collect();
+        assert_eq!(shown, [(0..3, vec![0, 1, 2]), (3..6, vec![1, 2, 0]), (6..10, vec![2, 0, 1])]);
+    }
+
+    #[test]
+    fn the_fold_follows_the_class_of_the_buffer() {
+        let fold = ring(&[2, 0, 1]).fold_order(3, 100, 1);
+        assert_eq!(fold.segments.len(), 1);
+        assert_eq!(
+            (fold.segments[0].elements.clone(), leaves(&fold.segments[0].tree)),
+            (0..100, vec![0, 1, 2])
+        );
+        assert_eq!(ring(&[2, 0, 1]).fold_order(3, 99, 1).segments.len(), 3);
+        assert_eq!(
+            ring(&[2, 0, 1]).fold_order(3, usize::MAX, 8).segments.len(),
+            1,
+            "a size past u64 is the last class"
+        );
+    }
+
+    #[test]
+    fn folds_cover_odd_buffers_of_all_group_sizes() {
+        for size in 1..=MEMBERS_MAX {
+            for count in [0, 1, 2, size - 1, size, size + 1, 1001, 65_537, usize::MAX] {
+                let ranks = (0..size as u8).rev().map(Rank).collect();
+                assert_covers(&ring_of(ranks).fold_order(size, count, 4), size, count);
+                assert_covers(&Plan::mesh(size).fold_order(size, count, 4), size, count);
+                let plan = ring_of((0..size as u8).rev().map(Rank).collect());
+                assert_covers(&plan.reduce_order(size, Rank(0), count, 4), size, count);
+                assert_covers(&plan.reduce_scatter_order(size, count, 4), size, count);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn ring_segments_are_even(size in 1usize..=MEMBERS_MAX, count: usize) {
+            let ranks = (0..size as u8).map(Rank).collect();
+            assert_covers(&ring_of(ranks).fold_order(size, count, 1), size, count);
+            let lens = (0..size).map(|place| ring_segment(place, size, count).len());
+            let (least, most) = (lens.clone().min(), lens.max());
+            prop_assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A set of ranks of a View.
+
+use super::rank::{MEMBERS_MAX, Rank};
+use crate::wire::{Decode, Encode, Malformed, Reader};
+use std::fmt;
+
+/// A set of ranks of a View, as a bit mask.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct RankSet(u16);
+
+impl RankSet {
+    /// The empty set.
+    pub const EMPTY: RankSet = RankSet(0);
+
+    /// Whether the set contains a rank.
+    pub fn contains(self, rank: Rank) -> bool {
+        self.0 & bit(rank) != 0
+    }
+
+    /// Number of ranks.
+    pub fn len(self) -> usize {
+        // At most 16.
+        self.0.count_ones() as usize
+    }
+
+    /// Whether the set is empty.
+    pub fn is_empty(self) -> bool {
+        self == RankSet::EMPTY
+    }
+
+    /// The ranks in ascending order.
+    pub fn iter(self) -> impl Iterator<Item = Rank> {
+        (0..MEMBERS_MAX as u8).map(Rank).filter(move |rank| self.contains(*rank))
+    }
+
+    /// Whether it is a proper subset of the first `size` ranks.
+    pub fn is_part_of(self, size: usize) -> bool {
+        self.len() < size && self.iter().all(|rank| rank.index() < size)
+    }
+}
+
+/// The bit of a rank; 0 for a rank that cannot exist.
+fn bit(rank: Rank) -> u16 {
+    1u16.checked_shl(u32::from(rank.0)).unwrap_or(0)
+}
+
+impl FromIterator<Rank> for RankSet {
+    fn from_iter<I: IntoIterator<Item = Rank>>(ranks: I) -> RankSet {
+        RankSet(ranks.into_iter().map(bit).fold(0, |all, one| all | one))
+    }
+}
+
+impl fmt::Debug for RankSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(|rank| rank.0)).finish()
+    }
+}
+
+impl Encode for RankSet {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.to_le_bytes());
+    }
+}
+
+impl Decode for RankSet {
+    fn decode(r: &mut Reader<'_>) -> Result<RankSet, Malformed> {
+        r.u16().map(RankSet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::assert_codec;
+
+    fn set(ranks: &[u8]) -> RankSet {
+        ranks.iter().copied().map(Rank).collect()
+    }
+
+    #[test]
+    fn it_has_those_that_were_put_in() {
+        let some = set(&[15, 0, 3, 3]);
+        assert_codec(&some);
+        assert_eq!(
+            (some.len(), some.iter().map(|rank| rank.0).collect::<Vec<_>>()),
+            (3, vec![0, 3, 15])
+        );
+        assert!(
+            some.contains(Rank(15))
+                && !some.contains(Rank(1))
+                && !some.contains(Rank(16))
+                && !some.contains(Rank(255))
+        );
+        assert_eq!(
+            (set(&[16, 255]), format!("{some:?}")),
+            (RankSet::EMPTY, "{0, 3, 15}".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_part_is_not_the_whole() {
+        assert!(
+            set(&[0, 2]).is_part_of(3)
+                && !set(&[0, 2]).is_part_of(2)
+                && !set(&[0, 1]).is_part_of(2)
+        );
+        assert!(RankSet::EMPTY.is_part_of(1) && !set(&[0]).is_part_of(1));
+    }
+}

@@ -1,0 +1,250 @@
+//! The messages that members exchange about the rates of their paths.
+
+use super::coding_speed::CodingSpeed;
+use super::rank::Rank;
+use super::view_id::ViewDigest;
+use crate::os::InterfaceKind;
+use crate::wire::{Decode, Encode, Malformed, Reader};
+
+/// A message about rates on a control link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RateMessage {
+    /// The View that the ranks refer to; messages of another View are dropped.
+    pub view: ViewDigest,
+    /// The content.
+    pub body: RateStep,
+}
+
+/// The number of a measurement of a path. Rank 0 does the counting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Turn {
+    /// How many times all paths of this View were measured again.
+    pub survey: u32,
+    /// How many times this path was measured again within that survey because it had changed.
+    pub path: u32,
+}
+
+/// The kind of a measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Manner {
+    /// A burst in one direction while nothing else is under way.
+    #[default]
+    Alone,
+    /// With a burst in the other direction at the same time.
+    Together,
+    /// As `Alone`, over a path that is known: it may have become faster.
+    Spare,
+    /// Measured in an earlier View, and reported to members that were not in it.
+    Before,
+}
+
+/// The steps of measuring a path. Rank 0 sends `Measure` to the sender of the path. The sender
+/// sends a burst over the data link. The receiver answers `Enough` during the burst and `Timed`
+/// after it. The sender reports `Rated` to all members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RateStep {
+    /// From rank 0: send a burst to rank `to`.
+    Measure {
+        /// The receiver of the burst.
+        to: Rank,
+        /// The number of this measurement.
+        turn: Turn,
+        /// The kind of this measurement.
+        manner: Manner,
+    },
+    /// From the receiver of a burst to its sender: the rate is known, stop.
+    Enough,
+    /// From the receiver of a burst to its sender: the burst has ended. The rate of the path in
+    /// kbit/s of payload; 0 if too little has arrived to tell.
+    Timed(u32),
+    /// From the sender of a burst to all members: the rate of the path from it to rank `to`.
+    Rated {
+        /// The receiver of the path.
+        to: Rank,
+        /// The kind of the sender's port.
+        kind: InterfaceKind,
+        /// The number of the port in the sender's operating system.
+        number: u32,
+        /// The rate in kbit/s of payload; 0 if it could not be measured.
+        kbps: u32,
+        /// Copied from the request.
+        turn: Turn,
+        /// The coding speed of the sender.
+        coding: CodingSpeed,
+        /// Copied from the request. A `Together` rate is sent to rank 0 only.
+        manner: Manner,
+    },
+    /// To the peer that offers another path for the data link of the two: this end is ready to
+    /// receive bursts over it.
+    Ready,
+    /// To rank 0: measure the path from the sender of this message to rank `to`. It has changed, or
+    /// there are other paths to try.
+    Wish {
+        /// The receiver of the path.
+        to: Rank,
+    },
+    /// From rank 0: this port shares a half-duplex medium.
+    Shared {
+        /// The member of the port.
+        rank: Rank,
+        /// The number of the port in its operating system.
+        number: u32,
+        /// The number of the medium.
+        cell: u32,
+    },
+}
+
+/// The index of a kind is its byte on the wire.
+const KINDS: [InterfaceKind; 8] = [
+    InterfaceKind::Ethernet,
+    InterfaceKind::Wifi,
+    InterfaceKind::Thunderbolt,
+    InterfaceKind::Bridge,
+    InterfaceKind::Vpn,
+    InterfaceKind::Container,
+    InterfaceKind::Loopback,
+    InterfaceKind::Other,
+];
+
+impl Encode for Turn {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.survey.to_le_bytes());
+        out.extend_from_slice(&self.path.to_le_bytes());
+    }
+}
+
+impl Decode for Turn {
+    fn decode(r: &mut Reader<'_>) -> Result<Turn, Malformed> {
+        Ok(Turn { survey: r.u32()?, path: r.u32()? })
+    }
+}
+
+impl Encode for Manner {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match self {
+            Manner::Alone => 0,
+            Manner::Together => 1,
+            Manner::Spare => 2,
+            Manner::Before => 3,
+        });
+    }
+}
+
+impl Decode for Manner {
+    fn decode(r: &mut Reader<'_>) -> Result<Manner, Malformed> {
+        match r.u8()? {
+            0 => Ok(Manner::Alone),
+            1 => Ok(Manner::Together),
+            2 => Ok(Manner::Spare),
+            3 => Ok(Manner::Before),
+            _ => Err(Malformed::UnknownTag),
+        }
+    }
+}
+
+impl Encode for RateMessage {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.view.encode(out);
+        match self.body {
+            RateStep::Measure { to, turn, manner } => {
+                out.push(1);
+                to.encode(out);
+                turn.encode(out);
+                manner.encode(out);
+            }
+            RateStep::Enough => out.push(2),
+            RateStep::Timed(kbps) => {
+                out.push(3);
+                out.extend_from_slice(&kbps.to_le_bytes());
+            }
+            RateStep::Rated { to, kind, number, kbps, turn, coding, manner } => {
+                out.push(4);
+                to.encode(out);
+                out.push(
+                    KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len() - 1) as u8
+                );
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(&kbps.to_le_bytes());
+                turn.encode(out);
+                coding.encode(out);
+                manner.encode(out);
+            }
+            RateStep::Ready => out.push(5),
+            RateStep::Wish { to } => {
+                out.push(6);
+                to.encode(out);
+            }
+            RateStep::Shared { rank, number, cell } => {
+                out.push(7);
+                rank.encode(out);
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(&cell.to_le_bytes());
+            }
+        }
+    }
+}
+
+impl Decode for RateMessage {
+    fn decode(r: &mut Reader<'_>) -> Result<RateMessage, Malformed> {
+        let view = ViewDigest::decode(r)?;
+        let body = match r.u8()? {
+            1 => RateStep::Measure {
+                to: Rank::decode(r)?,
+                turn: Turn::decode(r)?,
+                manner: Manner::decode(r)?,
+            },
+            2 => RateStep::Enough,
+            3 => RateStep::Timed(r.u32()?),
+            4 => {
+                let (to, kind) = (
+                    Rank::decode(r)?,
+                    KINDS.get(usize::from(r.u8()?)).copied().ok_or(Malformed::UnknownTag)?,
+                );
+                let (number, kbps, turn, coding) =
+                    (r.u32()?, r.u32()?, Turn::decode(r)?, CodingSpeed::decode(r)?);
+                RateStep::Rated { to, kind, number, kbps, turn, coding, manner: Manner::decode(r)? }
+            }
+            5 => RateStep::Ready,
+            6 => RateStep::Wish { to: Rank::decode(r)? },
+            7 => RateStep::Shared { rank: Rank::decode(r)?, number: r.u32()?, cell: r.u32()? },
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(RateMessage { view, body })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::assert_codec;
+
+    #[test]
+    fn every_step_survives_the_wire() {
+        let (turn, coding, manner) =
+            (Turn { survey: 3, path: 4 }, CodingSpeed::new(|_| 5000), Manner::Together);
+        let rated = |kind| RateStep::Rated {
+            to: Rank(3),
+            kind,
+            number: 7,
+            kbps: u32::MAX,
+            turn,
+            coding,
+            manner,
+        };
+        let plain = [
+            RateStep::Measure {
+                to: Rank(2),
+                turn: Turn { survey: 1, path: 0 },
+                manner: Manner::Alone,
+            },
+            RateStep::Enough,
+            RateStep::Timed(0),
+            RateStep::Ready,
+            RateStep::Wish { to: Rank(15) },
+            RateStep::Shared { rank: Rank(15), number: 2, cell: 9 },
+        ];
+        for body in plain.into_iter().chain(KINDS.map(rated)) {
+            assert_codec(&RateMessage { view: ViewDigest([3; 32]), body });
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! A [`View`] is an agreed membership: the members in rank order, the ballot, the plan and the
+//! engine.
+//!
+//! Nothing is repaired within a View. When the membership or a link changes, the group agrees on a
+//! new View, opens new links and drops the old ones. The proposer chooses everything in a View and
+//! sends it; no member derives any of it again.
+
+#[cfg(test)]
+pub(crate) use testing::{member_id, view_of};
+
+use super::ballot::Ballot;
+use super::committed_op::CommittedOp;
+use super::disputed_op::DisputedOp;
+use super::engine::{EngineChoice, EngineKind, EngineReason};
+use super::history::History;
+#[cfg(test)]
+use super::op_id::{Lane, OpId};
+use super::plan::Plan;
+use super::rank::{MEMBERS_MAX, Rank};
+use super::view_id::{ViewDigest, ViewId};
+use crate::identity::{MemberId, Name};
+use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
+use sha2::{Digest, Sha256};
+
+/// Most undecided operations that a member has called; the next call is refused with
+/// `TooManyInFlight`.
+pub const OPS_IN_FLIGHT_MAX: usize = if cfg!(potluck_tight) { 4 } else { 64 };
+
+/// Most of these that may be messages (`send`, `recv`).
+pub const MESSAGES_IN_FLIGHT_MAX: usize = if cfg!(potluck_tight) { 2 } else { 32 };
+
+/// Most called operations that a member keeps on its list: those in flight, and those decided here
+/// that some other member has not reported as decided. A call beyond it is refused with
+/// `TooManyInFlight`, but a member is at most 64 operations ahead of the slowest, so
+/// `OPS_IN_FLIGHT_MAX` is reached first.
+pub const OPS_LISTED_MAX: usize = if cfg!(potluck_tight) { 4 } else { 256 };
+
+/// Most operations of its parent that a View names, as committed or as disputed: those that all
+/// members list, messages in flight at one end, and such messages that an adopted successor has
+/// committed.
+pub const OPS_DECIDED_MAX: usize = OPS_LISTED_MAX + 2 * MEMBERS_MAX * MESSAGES_IN_FLIGHT_MAX;
+
+/// One member of a View.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Member {
+    /// The node and its boot.
+    pub id: MemberId,
+    /// Its display name.
+    pub name: Name,
+    /// It has no state to keep in sync, see `Builder::stateless`.
+    pub stateless: bool,
+    /// Its history is the View's.
+    pub in_sync: bool,
+}
+
+/// An agreed membership, see the module documentation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    /// The ballot under which it was agreed; it grows from View to View of a member.
+    pub ballot: Ballot,
+    /// The View whose operations this one decides; `None` if no member has installed one.
+    pub parent: Option<ViewId>,
+    /// The committed operations of the parent. Every other undecided one is aborted or disputed.
+    pub committed: Vec<CommittedOp>,
+    /// The operations of the parent that fail because the members hold different results.
+    pub disputed: Vec<DisputedOp>,
+    /// The winning history among the members.
+    pub history: Option<History>,
+    /// The members in rank order.
+    pub members: Vec<Member>,
+    /// How the members communicate.
+    pub plan: Plan,
+    /// The engine that all of them run, and the reason for it.
+    pub engine: EngineChoice,
+    /// Pairs without a direct link, lower rank first, in ascending order. They have no data link,
+    /// and the plan sends nothing directly between them.
+    pub apart: Vec<(Rank, Rank)>,
+}
+
+impl View {
+    /// The View's identifier.
+    pub fn id(&self) -> ViewId {
+        ViewId { ballot: self.ballot, digest: self.digest() }
+    }
+
+    /// SHA-256 of the canonical encoding.
+    pub fn digest(&self) -> ViewDigest {
+        ViewDigest(Sha256::digest(self.to_bytes()).into())
+    }
+
+    /// How many members it has.
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The rank of a member, if it is one.
+    pub fn rank_of(&self, id: MemberId) -> Option<Rank> {
+        self.members.iter().position(|m| m.id == id).and_then(|i| u8::try_from(i).ok()).map(Rank)
+    }
+
+    /// The member at a rank.
+    pub fn member(&self, rank: Rank) -> Option<&Member> {
+        self.members.get(rank.index())
+    }
+
+    /// Whether this boot of this node is a member.
+    pub fn contains(&self, id: MemberId) -> bool {
+        self.rank_of(id).is_some()
+    }
+
+    /// All ranks in order.
+    pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
+        (0..self.members.len()).filter_map(|i| u8::try_from(i).ok()).map(Rank)
+    }
+
+    /// Whether plans of this View may use this engine. A View always allows its own engine. A View
+    /// of more than two members allows both if the links decided its engine (all have Gloo, none
+    /// demands it).
+    pub fn runs(&self, engine: EngineKind) -> bool {
+        let goes_by_links =
+            matches!(self.engine.why, EngineReason::AllHaveGloo | EngineReason::Uneven);
+        engine == self.engine.kind || goes_by_links && self.size() > 2
+    }
+
+    /// The engine of calls under a plan of this View, and the reason for it.
+    pub fn engine_under(&self, plan: &Plan) -> EngineChoice {
+        match plan.engine() {
+            kind if kind == self.engine.kind => self.engine,
+            kind @ EngineKind::Gloo => EngineChoice { kind, why: EngineReason::AllHaveGloo },
+            kind @ EngineKind::Native => EngineChoice { kind, why: EngineReason::Uneven },
+        }
+    }
+
+    /// Whether these two have no direct link.
+    pub fn are_apart(&self, a: Rank, b: Rank) -> bool {
+        self.apart.binary_search(&(a.min(b), a.max(b))).is_ok()
+    }
+
+    /// The others that this rank has a data link to.
+    pub fn linked_with(&self, me: Rank) -> impl Iterator<Item = Rank> {
+        self.ranks().filter(move |peer| *peer != me && !self.are_apart(me, *peer))
+    }
+
+    /// Whether the members share one history. Without it, calls need a `sync` first.
+    pub fn in_sync(&self) -> bool {
+        self.members.iter().all(|m| m.in_sync) || self.members.iter().all(|m| m.stateless)
+    }
+}
+
+impl Encode for Member {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        self.name.encode(out);
+        out.push(u8::from(self.stateless) | u8::from(self.in_sync) << 1);
+    }
+}
+
+impl Decode for Member {
+    fn decode(r: &mut Reader<'_>) -> Result<Member, Malformed> {
+        let id = MemberId::decode(r)?;
+        let name = Name::decode(r)?;
+        match r.u8()? {
+            bits @ 0..=3 => {
+                Ok(Member { id, name, stateless: bits & 1 != 0, in_sync: bits & 2 != 0 })
+            }
+            _ => Err(Malformed::UnknownTag),
+        }
+    }
+}
+
+impl Encode for View {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.ballot.encode(out);
+        put_option(out, self.parent.as_ref());
+        put_list(out, &self.committed);
+        put_list(out, &self.disputed);
+        put_option(out, self.history.as_ref());
+        put_list(out, &self.members);
+        self.plan.encode(out);
+        self.engine.encode(out);
+        // At most 16 * 15 / 2 = 120 pairs.
+        out.push(self.apart.len() as u8);
+        for (a, b) in &self.apart {
+            a.encode(out);
+            b.encode(out);
+        }
+    }
+}
+
+impl Decode for View {
+    fn decode(r: &mut Reader<'_>) -> Result<View, Malformed> {
+        let (ballot, parent) = (Ballot::decode(r)?, r.option()?);
+        let (committed, disputed) = decided(r)?;
+        let view = View {
+            ballot,
+            parent,
+            committed,
+            disputed,
+            history: r.option()?,
+            members: r.list(MEMBERS_MAX)?,
+            plan: Plan::decode(r)?,
+            engine: EngineChoice::decode(r)?,
+            apart: apart_from(r)?,
+        };
+        view.check()?;
+        Ok(view)
+    }
+}
+
+/// The committed and the disputed operations of a View's parent, within their common limit.
+pub(crate) fn decided(
+    r: &mut Reader<'_>,
+) -> Result<(Vec<CommittedOp>, Vec<DisputedOp>), Malformed> {
+    let committed: Vec<CommittedOp> = r.list(OPS_DECIDED_MAX)?;
+    let disputed = r.list(OPS_DECIDED_MAX - committed.len())?;
+    Ok((committed, disputed))
+}
+
+fn apart_from(r: &mut Reader<'_>) -> Result<Vec<(Rank, Rank)>, Malformed> {
+    let pairs = usize::from(r.u8()?);
+    if pairs > MEMBERS_MAX * (MEMBERS_MAX - 1) / 2 {
+        return Err(Malformed::TooLong);
+    }
+    (0..pairs).map(|_| Ok((Rank::decode(r)?, Rank::decode(r)?))).collect()
+}
+
+impl View {
+    /// Whether a member that receives this View takes it for one of an honest member.
+    pub fn is_consistent(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// Checks consistency: members are distinct nodes, the proposer is one of them, the parent is
+    /// older and present if its operations are decided, `apart` is sorted, and plan and engine fit
+    /// the size, each other and the pairs without a link.
+    fn check(&self) -> Result<(), Malformed> {
+        let distinct = self
+            .members
+            .iter()
+            .enumerate()
+            .all(|(i, m)| self.members[..i].iter().all(|o| o.id.node != m.id.node));
+        let parent_is_older = self.parent.is_none_or(|p| p.ballot < self.ballot);
+        let decides_none = self.committed.is_empty() && self.disputed.is_empty();
+        if distinct
+            && parent_is_older
+            && (decides_none || self.parent.is_some())
+            && self.contains(self.ballot.proposer)
+            && self.plan.fits(self.size())
+            && self.plan.is_for(self.engine.kind)
+            && self.engine.fits(self.size())
+            && self.is_apart_in_order()
+            && self.plan.keeps_apart(&self.apart)
+        {
+            Ok(())
+        } else {
+            Err(Malformed::Inconsistent)
+        }
+    }
+}
+
+impl View {
+    fn is_apart_in_order(&self) -> bool {
+        let ascending = self.apart.windows(2).all(|two| two[0] < two[1]);
+        ascending && self.apart.iter().all(|(a, b)| a < b && b.index() < self.size())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use crate::identity::Boot;
+    use crate::identity::NodeId;
+
+    use super::*;
+
+    /// Member `n` of the tests.
+    pub(crate) fn member_id(n: u8) -> MemberId {
+        MemberId { node: NodeId([n; 32]), boot: Boot(u64::from(n)) }
+    }
+
+    /// A View of the members `1..=n` without a parent.
+    pub(crate) fn view_of(n: u8) -> View {
+        let members = (1..=n)
+            .map(|i| Member {
+                id: member_id(i),
+                name: Name::from_lossy(&format!("n{i}")),
+                stateless: false,
+                in_sync: true,
+            })
+            .collect();
+        View {
+            ballot: Ballot { round: 1, proposer: member_id(1) },
+            parent: None,
+            committed: Vec::new(),
+            disputed: Vec::new(),
+            history: None,
+            members,
+            plan: Plan::mesh(usize::from(n)),
+            engine: EngineChoice::NATIVE,
+            apart: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{member_id, view_of};
+    use super::*;
+    use crate::topology::{LinkMap, Path, arrange};
+    use crate::wire::assert_codec;
+
+    /// A View of three members in a row: ranks 0 and 2 have no direct link.
+    fn row() -> View {
+        let mut links = LinkMap::new();
+        for (a, b) in [(1, 2), (2, 1), (2, 3), (3, 2)] {
+            links.observe(member_id(a), member_id(b), Path::unmeasured(100));
+        }
+        let arranged = arrange(
+            &(1..=3).map(|n| (member_id(n), super::super::engine::Engines::NATIVE)).collect(),
+            None,
+            None,
+            &links,
+        );
+        View { plan: arranged.plan, engine: arranged.engine, apart: arranged.apart, ..view_of(3) }
+    }
+
+    #[test]
+    fn who_has_no_direct_link_is_told_in_one_form_and_the_plan_keeps_to_it() {
+        let view = row();
+        assert_codec(&view);
+        assert!(
+            view.are_apart(Rank(0), Rank(2))
+                && view.are_apart(Rank(2), Rank(0))
+                && !view.are_apart(Rank(0), Rank(1))
+        );
+        assert_eq!(view.linked_with(Rank(0)).collect::<Vec<_>>(), [Rank(1)]);
+        assert_eq!(view.linked_with(Rank(1)).collect::<Vec<_>>(), [Rank(0), Rank(2)]);
+        let [last, first] = [(Rank(0), Rank(2)), (Rank(0), Rank(1))];
+        for apart in [
+            vec![(Rank(2), Rank(0))],
+            vec![last, last],
+            vec![last, first],
+            vec![(Rank(0), Rank(3))],
+            vec![first],
+        ] {
+            let bent = View { apart, ..row() };
+            assert_eq!(
+                View::from_bytes(&bent.to_bytes()),
+                Err(Malformed::Inconsistent),
+                "{:?}",
+                bent.apart
+            );
+        }
+        assert_eq!(
+            View::from_bytes(&View { apart: vec![last], ..view_of(3) }.to_bytes()),
+            Err(Malformed::Inconsistent)
+        );
+        let mut long = view_of(3).to_bytes();
+        *long.last_mut().expect("it ends with their number") = 121;
+        assert_eq!(View::from_bytes(&long), Err(Malformed::TooLong));
+    }
+
+    #[test]
+    fn a_view_survives_the_wire() {
+        let mut view = view_of(3);
+        view.ballot.round = 9;
+        view.parent = Some(view_of(2).id());
+        let op = |number| OpId { lane: Lane::tagged(3), number };
+        view.committed = vec![CommittedOp { op: op(17), digest: u128::MAX - 5 }];
+        view.disputed = [None, Some(Rank(2))].map(|odd| DisputedOp { op: op(18), odd }).to_vec();
+        view.history = Some(History { ops: 5, lineage: [9; 32] });
+        assert_codec(&view);
+    }
+
+    #[test]
+    fn a_view_that_contradicts_itself_is_refused() {
+        let twice = View {
+            members: vec![view_of(1).members[0].clone(), view_of(1).members[0].clone()],
+            ..view_of(2)
+        };
+        let without_proposer =
+            View { ballot: Ballot { round: 1, proposer: member_id(9) }, ..view_of(2) };
+        let orphan = View {
+            committed: vec![CommittedOp { op: OpId { lane: Lane::MAIN, number: 0 }, digest: 0 }],
+            ..view_of(2)
+        };
+        let in_dispute_with_nobody = View {
+            disputed: vec![DisputedOp { op: OpId { lane: Lane::MAIN, number: 0 }, odd: None }],
+            ..view_of(2)
+        };
+        let parent =
+            View { ballot: Ballot { round: 5, proposer: member_id(1) }, ..view_of(2) }.id();
+        let older_than_parent = View { parent: Some(parent), ..view_of(2) };
+        for bad in [twice, without_proposer, orphan, in_dispute_with_nobody, older_than_parent] {
+            assert_eq!(View::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));
+        }
+    }
+
+    #[test]
+    fn committed_and_disputed_operations_share_one_limit() {
+        let op = |number| OpId { lane: Lane::MAIN, number };
+        let of = |committed: usize, disputed: usize| View {
+            parent: Some(ViewId { ballot: Ballot::ZERO, digest: ViewDigest([0; 32]) }),
+            committed: (0..committed as u64)
+                .map(|n| CommittedOp { op: op(n), digest: 1 })
+                .collect(),
+            disputed: (0..disputed as u64).map(|n| DisputedOp { op: op(n), odd: None }).collect(),
+            ..view_of(2)
+        };
+        for committed in [0, 1, OPS_DECIDED_MAX] {
+            let full = of(committed, OPS_DECIDED_MAX - committed);
+            assert_eq!(View::from_bytes(&full.to_bytes()), Ok(full));
+            let over = of(committed, OPS_DECIDED_MAX - committed + 1);
+            assert_eq!(View::from_bytes(&over.to_bytes()), Err(Malformed::TooLong));
+        }
+    }
+
+    #[test]
+    fn the_digest_covers_the_rank_order() {
+        let view = view_of(3);
+        let mut swapped = view.clone();
+        swapped.members.swap(0, 1);
+        assert_ne!(view.digest(), swapped.digest());
+    }
+}

@@ -1,0 +1,489 @@
+//! Messages between members about operations, and the outcome of an operation.
+
+use super::call::{Call, Descriptor, Kind};
+use super::enclosed::Enclosed;
+use super::fault::EngineFault;
+use super::lane_set::LaneSet;
+use super::op_id::{Lane, OpId};
+use super::op_set::OpSet;
+use super::rank::Rank;
+use super::view::OPS_LISTED_MAX;
+use super::view_id::ViewDigest;
+use crate::memory::OutOfMemory;
+use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
+use std::sync::Arc;
+
+/// A member's vote on one operation, sent to all participants.
+///
+/// `Done` may become `Abort` when another member's `Abort` arrives; `Abort` is final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vote {
+    /// This member holds the full result.
+    Done {
+        /// XXH3-128 of the result, equal on every rank; 0 for collectives whose results differ by
+        /// rank.
+        digest: u128,
+    },
+    /// This member will not take part in a commit.
+    Abort(AbortCause),
+}
+
+/// Why an operation was given up, and the member that did so first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AbortCause {
+    /// The reason. Causes are ordered: if members give different ones, all report the least.
+    pub reason: AbortReason,
+    /// The rank that gave up.
+    pub by: Rank,
+}
+
+/// Why an operation was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum AbortReason {
+    /// Two ranks made different calls.
+    Mismatch(Mismatch),
+    /// A contribution or a result holds a NaN or an infinity, and that member accepts finite values
+    /// only.
+    NonFinite,
+    /// A deadline passed.
+    Deadline,
+    /// The call was dropped before it was done.
+    Dropped,
+    /// There is no memory for the operation on a member; the View continues.
+    Memory {
+        /// The bytes that could not be allocated there.
+        bytes: u64,
+    },
+    /// The engine of a member failed; the View continues.
+    Engine,
+    /// A member was lost, and the next View has not committed the operation.
+    ViewChange,
+}
+
+impl AbortReason {
+    /// The reason to give up for an operation that the engine could not finish.
+    pub fn of(fault: EngineFault) -> AbortReason {
+        match fault {
+            EngineFault::Memory { bytes } => AbortReason::Memory { bytes },
+            _ => AbortReason::Engine,
+        }
+    }
+}
+
+impl From<OutOfMemory> for AbortReason {
+    fn from(lack: OutOfMemory) -> AbortReason {
+        AbortReason::of(lack.into())
+    }
+}
+
+/// Two calls under one number that do not agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mismatch {
+    /// The lower rank and its call.
+    pub lower: (Rank, Call),
+    /// The higher rank and its call.
+    pub higher: (Rank, Call),
+}
+
+/// How an operation ended on this member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// The result counts.
+    Committed,
+    /// The operation has no effect, for all members that continue together.
+    Aborted(AbortCause),
+    /// This member was left behind and cannot know the outcome.
+    Indeterminate,
+    /// The members hold different results, so it has no effect.
+    DigestMismatch {
+        /// The lowest rank whose result is not that of the majority, if there is a majority.
+        odd: Option<Rank>,
+    },
+}
+
+/// The status of an operation in a promise to leave the View.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Listed {
+    /// The operation's number.
+    pub op: OpId,
+    /// Its status.
+    pub status: Status,
+    /// Whether it is a sync, which brings the members to one history.
+    pub is_sync: bool,
+}
+
+/// A member's report about its operations in a promise to leave the View.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Closing {
+    /// The listed operations.
+    pub ops: Vec<Listed>,
+    /// The operations committed here, without messages and best-effort calls.
+    pub committed: OpSet,
+    /// The states of its lanes.
+    pub lanes: LaneStates,
+}
+
+/// A member's report about the states that its program keeps, one for each lane in which it syncs.
+///
+/// A sync brings the state of its own lane only. A member that came into its View without the
+/// common history, and that has not synced every lane which has a state, is on that history and
+/// does not hold all that it should. The next View counts it as not in sync, so that all lanes sync
+/// again, if any other member holds everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct LaneStates {
+    /// Lanes in which this program, or that of another member of the View, has called a sync.
+    pub stateful: LaneSet,
+    /// Lanes whose sync has committed here.
+    pub caught_up: LaneSet,
+}
+
+/// The status of an operation on one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Called, but not voted on.
+    NotDone,
+    /// Voted `Done`: the full result is held, with this digest.
+    Done(u128),
+    /// Voted `Abort`, or ended without a commit.
+    Aborted,
+    /// Committed here, with this digest.
+    Committed(u128),
+}
+
+/// A message about operations, on the control link.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OpMessage {
+    /// The View of the operation; messages of another View are dropped.
+    pub view: ViewDigest,
+    /// The message's content.
+    pub body: OpBody,
+    /// Operations that are decided on the sender and still on its list.
+    pub resolved: Vec<OpId>,
+    /// Only with a [`Describe`](OpBody::Describe): the sender's contribution, if it is small.
+    pub enclosed: Option<Arc<Enclosed>>,
+}
+
+/// The body of an [`OpMessage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpBody {
+    /// The sender has begun an operation.
+    Describe(Descriptor),
+    /// The sender's vote.
+    Vote(OpId, Vote),
+    /// The sender's engine has begun a sync, which could not start with its descriptor.
+    Ready(OpId),
+    /// Every operation of this lane with a lower number is decided on the sender.
+    Settled(OpId),
+    /// The deadline of an operation has passed on the sender, which has voted `Done`. A member that
+    /// has not voted votes `Abort`.
+    Overdue(OpId),
+    /// An empty message that only carries the list of resolved operations.
+    Resolved,
+}
+
+impl OpBody {
+    /// The receivers, as a bit set by rank: all participants of the operation; all members if the
+    /// message concerns no operation.
+    pub fn audience(&self, size: usize) -> u32 {
+        let op = match self {
+            OpBody::Describe(descriptor) => Some(descriptor.op),
+            OpBody::Vote(op, _) | OpBody::Ready(op) | OpBody::Settled(op) | OpBody::Overdue(op) => {
+                Some(*op)
+            }
+            OpBody::Resolved => None,
+        };
+        op.map_or(Lane::MAIN, |op| op.lane).participants(size)
+    }
+
+    /// Whether a contribution may be enclosed: the body is the descriptor of a call that has one
+    /// and that may begin before the other descriptors are in.
+    fn may_enclose(&self) -> bool {
+        let OpBody::Describe(descriptor) = self else { return false };
+        !matches!(descriptor.call.kind, Kind::Barrier | Kind::Sync { .. } | Kind::Step { .. })
+    }
+}
+
+impl Encode for LaneStates {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.stateful.encode(out);
+        self.caught_up.encode(out);
+    }
+}
+
+impl Decode for LaneStates {
+    fn decode(r: &mut Reader<'_>) -> Result<LaneStates, Malformed> {
+        Ok(LaneStates { stateful: LaneSet::decode(r)?, caught_up: LaneSet::decode(r)? })
+    }
+}
+
+impl Encode for Mismatch {
+    fn encode(&self, out: &mut Vec<u8>) {
+        for (rank, call) in [&self.lower, &self.higher] {
+            rank.encode(out);
+            call.encode(out);
+        }
+    }
+}
+
+impl Decode for Mismatch {
+    fn decode(r: &mut Reader<'_>) -> Result<Mismatch, Malformed> {
+        let lower = (Rank::decode(r)?, Call::decode(r)?);
+        let higher = (Rank::decode(r)?, Call::decode(r)?);
+        if lower.0 < higher.0 && !lower.1.agrees(&higher.1) {
+            Ok(Mismatch { lower, higher })
+        } else {
+            Err(Malformed::Inconsistent)
+        }
+    }
+}
+
+impl Encode for AbortCause {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.by.encode(out);
+        match &self.reason {
+            AbortReason::Mismatch(mismatch) => {
+                out.push(1);
+                mismatch.encode(out);
+            }
+            AbortReason::Deadline => out.push(2),
+            AbortReason::Dropped => out.push(3),
+            AbortReason::Engine => out.push(4),
+            AbortReason::ViewChange => out.push(5),
+            AbortReason::NonFinite => out.push(6),
+            AbortReason::Memory { bytes } => {
+                out.push(7);
+                out.extend_from_slice(&bytes.to_le_bytes());
+            }
+        }
+    }
+}
+
+impl Decode for AbortCause {
+    fn decode(r: &mut Reader<'_>) -> Result<AbortCause, Malformed> {
+        let by = Rank::decode(r)?;
+        let reason = match r.u8()? {
+            1 => AbortReason::Mismatch(Mismatch::decode(r)?),
+            2 => AbortReason::Deadline,
+            3 => AbortReason::Dropped,
+            4 => AbortReason::Engine,
+            5 => AbortReason::ViewChange,
+            6 => AbortReason::NonFinite,
+            7 => AbortReason::Memory { bytes: r.u64()? },
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(AbortCause { reason, by })
+    }
+}
+
+impl Encode for Vote {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Vote::Done { digest } => {
+                out.push(1);
+                out.extend_from_slice(&digest.to_le_bytes());
+            }
+            Vote::Abort(cause) => {
+                out.push(2);
+                cause.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for Vote {
+    fn decode(r: &mut Reader<'_>) -> Result<Vote, Malformed> {
+        match r.u8()? {
+            1 => Ok(Vote::Done { digest: u128::from_le_bytes(r.array()?) }),
+            2 => Ok(Vote::Abort(AbortCause::decode(r)?)),
+            _ => Err(Malformed::UnknownTag),
+        }
+    }
+}
+
+impl Encode for Listed {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.op.encode(out);
+        out.push(u8::from(self.is_sync));
+        match self.status {
+            Status::NotDone => out.push(1),
+            Status::Done(digest) => {
+                out.push(2);
+                out.extend_from_slice(&digest.to_le_bytes());
+            }
+            Status::Aborted => out.push(3),
+            Status::Committed(digest) => {
+                out.push(4);
+                out.extend_from_slice(&digest.to_le_bytes());
+            }
+        }
+    }
+}
+
+impl Decode for Listed {
+    fn decode(r: &mut Reader<'_>) -> Result<Listed, Malformed> {
+        let (op, is_sync) = (OpId::decode(r)?, r.bool()?);
+        let status = match r.u8()? {
+            1 => Status::NotDone,
+            2 => Status::Done(u128::from_le_bytes(r.array()?)),
+            3 => Status::Aborted,
+            4 => Status::Committed(u128::from_le_bytes(r.array()?)),
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(Listed { op, status, is_sync })
+    }
+}
+
+impl Encode for OpMessage {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.view.encode(out);
+        match &self.body {
+            OpBody::Describe(descriptor) => {
+                out.push(1);
+                descriptor.encode(out);
+            }
+            OpBody::Vote(op, vote) => {
+                out.push(2);
+                op.encode(out);
+                vote.encode(out);
+            }
+            OpBody::Resolved => out.push(3),
+            OpBody::Ready(op) => {
+                out.push(4);
+                op.encode(out);
+            }
+            OpBody::Settled(below) => {
+                out.push(5);
+                below.encode(out);
+            }
+            OpBody::Overdue(op) => {
+                out.push(6);
+                op.encode(out);
+            }
+        }
+        put_list(out, &self.resolved);
+        put_option(out, self.enclosed.as_deref());
+    }
+}
+
+impl Decode for OpMessage {
+    fn decode(r: &mut Reader<'_>) -> Result<OpMessage, Malformed> {
+        let view = ViewDigest::decode(r)?;
+        let body = match r.u8()? {
+            1 => OpBody::Describe(Descriptor::decode(r)?),
+            2 => OpBody::Vote(OpId::decode(r)?, Vote::decode(r)?),
+            3 => OpBody::Resolved,
+            4 => OpBody::Ready(OpId::decode(r)?),
+            5 => OpBody::Settled(OpId::decode(r)?),
+            6 => OpBody::Overdue(OpId::decode(r)?),
+            _ => return Err(Malformed::UnknownTag),
+        };
+        let (resolved, enclosed) = (r.list(OPS_LISTED_MAX)?, r.option()?.map(Arc::new));
+        if enclosed.is_some() && !body.may_enclose() {
+            return Err(Malformed::Inconsistent);
+        }
+        Ok(OpMessage { view, body, resolved, enclosed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::call::Mode;
+    use super::super::codec_id::CodecId;
+    use super::*;
+    use crate::memory::DType;
+    use crate::protocol::reduce_op::ReduceOp;
+    use crate::wire::assert_codec;
+
+    fn enclosed() -> Arc<Enclosed> {
+        Arc::new(Enclosed { flow: 0, chunk: 0, is_result: false, bytes: [1, 2, 3].into() })
+    }
+
+    #[test]
+    fn every_vote_survives_the_wire() {
+        let call = Call {
+            kind: Kind::AllReduce(ReduceOp::Sum),
+            dtype: DType::F32,
+            count: 5,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
+        let mismatch =
+            Mismatch { lower: (Rank(0), call), higher: (Rank(2), Call { count: 6, ..call }) };
+        let op = OpId { lane: Lane::MAIN, number: 3 };
+        let reasons = [
+            AbortReason::Mismatch(mismatch),
+            AbortReason::NonFinite,
+            AbortReason::Deadline,
+            AbortReason::Dropped,
+            AbortReason::Memory { bytes: u64::MAX - 1 },
+            AbortReason::Engine,
+            AbortReason::ViewChange,
+        ];
+        let aborts = reasons.map(|reason| Vote::Abort(AbortCause { reason, by: Rank(1) }));
+        for vote in aborts.into_iter().chain([Vote::Done { digest: u128::MAX }]) {
+            assert_codec(&OpMessage {
+                view: ViewDigest([3; 32]),
+                body: OpBody::Vote(op, vote),
+                resolved: vec![op],
+                enclosed: None,
+            });
+        }
+        for body in [OpBody::Resolved, OpBody::Ready(op), OpBody::Settled(op)] {
+            let message =
+                OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![], enclosed: None };
+            assert_codec(&message);
+            let with = OpMessage { enclosed: Some(enclosed()), ..message };
+            assert_eq!(
+                OpMessage::from_bytes(&with.to_bytes()),
+                Err(Malformed::Inconsistent),
+                "it goes with a descriptor"
+            );
+        }
+        let descriptor = Descriptor { op, call, plan_revision: 1 };
+        for enclosed in [None, Some(enclosed())] {
+            assert_codec(&OpMessage {
+                view: ViewDigest([3; 32]),
+                body: OpBody::Describe(descriptor),
+                resolved: vec![op, op],
+                enclosed,
+            });
+        }
+        for kind in [Kind::Barrier, Kind::Sync { version: 1 }, Kind::Step { parts: 1 }] {
+            let body = OpBody::Describe(Descriptor {
+                call: Call { kind, dtype: DType::U8, count: 0, ..call },
+                ..descriptor
+            });
+            let bare =
+                OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![], enclosed: None };
+            assert_codec(&bare);
+            let with = OpMessage { enclosed: Some(enclosed()), ..bare };
+            assert_eq!(
+                OpMessage::from_bytes(&with.to_bytes()),
+                Err(Malformed::Inconsistent),
+                "{kind:?} has nothing to enclose"
+            );
+        }
+    }
+
+    #[test]
+    fn every_status_survives_the_wire() {
+        let op = OpId { lane: Lane::tagged(9), number: 3 };
+        for status in [Status::NotDone, Status::Done(7), Status::Aborted, Status::Committed(8)] {
+            assert_codec(&Listed { op, status, is_sync: true });
+        }
+    }
+
+    #[test]
+    fn a_mismatch_of_equal_calls_is_refused() {
+        let call = Call {
+            kind: Kind::Barrier,
+            dtype: DType::U8,
+            count: 0,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
+        let bad = Mismatch { lower: (Rank(0), call), higher: (Rank(2), call) };
+        assert_eq!(Mismatch::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));
+    }
+}

@@ -1,0 +1,381 @@
+//! The error type of all calls, its causes, and the texts shown to people.
+
+use crate::identity::{IdentityProblem, Name, NodeId};
+use crate::pairing::PairingProblem;
+use crate::protocol::{Call, EngineFault, OpId, Rank, Rejection, RosterProblem};
+use std::fmt;
+use std::time::Duration;
+
+/// A result with potluck's [`enum@Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. On every error the caller's buffer is unchanged.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operation never took effect on any member that continues. [`Error::is_retryable`] says
+    /// whether the same call may be repeated.
+    Aborted {
+        /// The cause, and the member it occurred on.
+        cause: Cause,
+    },
+    /// The View was replaced before this call began. Take `ctx.renewed()` and repeat the call.
+    ViewChanged,
+    /// The outcome is unknown: this member was left out of the group while the operation ran, or
+    /// could not reach enough others to continue. Also returned if the operation took effect on the
+    /// others and this member does not have the result. Take `ctx.renewed()`, `sync` your state,
+    /// then continue.
+    Indeterminate,
+    /// The members do not hold the same state yet. Nothing was sent; call `ctx.sync(version, &mut
+    /// state)` first.
+    NeedsSync,
+    /// The future of an earlier call of this lane was dropped after this member's vote. Nothing was
+    /// sent; take or discard that result first
+    /// ([`Context::take_result`](crate::Context::take_result)).
+    LostResult {
+        /// The dropped operation.
+        op: OpId,
+    },
+    /// Two ranks made different calls at the same place of the program. No buffer was changed; this
+    /// is a bug in the calling program.
+    Mismatch(Box<Mismatched>),
+    /// The call is invalid on its own; this is a bug in the calling program. A rejected collective
+    /// still takes its number in the lane and is aborted for all members, so that later calls
+    /// match; a rejected message takes none.
+    Rejected(Rejection),
+    /// 64 operations are in flight, or 32 messages. Nothing was sent; await some of them first.
+    TooManyInFlight,
+    /// Too few members came within the given time. Nothing changed; wait longer, or read
+    /// `cluster.status()`.
+    NotEnoughPeers {
+        /// Members in the group now, this one included.
+        present: usize,
+        /// Members required.
+        wanted: usize,
+        /// The time waited.
+        waited: Duration,
+    },
+    /// The configuration is invalid. Detected before the node runs.
+    Config(ConfigProblem),
+    /// The identity file or a key file cannot be used. No file was changed.
+    Identity(IdentityProblem),
+    /// A pairing code has led to no cluster key. No file was changed.
+    Pairing(PairingProblem),
+    /// The engine failed in a way that a retry will not cure.
+    Engine(EngineFault),
+    /// The node has left the group. Final.
+    Closed,
+}
+
+/// A member, as errors and reports name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its rank in the View.
+    pub rank: Rank,
+    /// Its display name.
+    pub name: Name,
+    /// Its public key.
+    pub node: NodeId,
+}
+
+/// Two calls that do not match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatched {
+    /// The lower rank, and its call.
+    pub one: (Peer, Call),
+    /// The higher rank, and its call.
+    pub other: (Peer, Call),
+}
+
+/// Why an operation was aborted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The View was replaced while the operation ran, usually because a member was lost, and the
+    /// next View found that not every member held the result.
+    MemberLost {
+        /// Members of the View that are not in its successor, with their ranks in the old View.
+        /// Empty if all of them are in the successor; then links between them had broken.
+        who: Vec<Peer>,
+    },
+    /// A deadline passed: this rank's (`None`) or another rank's. If another rank's deadline passed
+    /// first but at least half of this rank's own has elapsed, this is `None` too, so that equal
+    /// deadlines give equal errors on all ranks.
+    Deadline {
+        /// The other rank, if the deadline was not this rank's own.
+        of: Option<Peer>,
+    },
+    /// A call with [`reject_non_finite`](crate::AllReduce::reject_non_finite) found a NaN or an
+    /// infinity in a contribution or in the result. A retry with the same numbers fails again.
+    NonFinite {
+        /// The rank that found it, if not this one.
+        on: Option<Peer>,
+    },
+    /// The call's future was dropped before this was decided: here (`None`) or on another rank.
+    Dropped {
+        /// The other rank, if it was not dropped here.
+        by: Option<Peer>,
+    },
+    /// A member's engine could not complete the operation.
+    ///
+    /// A fault that is [`EngineFault::Memory`] is the same for all members: that member has no
+    /// memory for its part. A retry with buffers of the same size fails again.
+    Engine {
+        /// That member.
+        on: Peer,
+        /// The fault, if the member is this one, or if it has no memory.
+        fault: Option<EngineFault>,
+    },
+}
+
+/// The defect of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigProblem {
+    /// There is no cluster key.
+    NoClusterKey,
+    /// The text of a cluster key cannot be read.
+    BadKey(String),
+    /// The namespace's name is invalid.
+    BadNamespace(String),
+    /// The address of a configured peer is invalid.
+    BadPeer(String),
+    /// The interface filter is invalid, or matches no interface.
+    BadInterfaces(String),
+    /// `min_members` is not between 1 and 16.
+    BadMinMembers(usize),
+    /// The text of `POTLUCK_PARTITION` cannot be read.
+    BadPartition(String),
+    /// The roster of a [`Partition`](crate::Partition) cannot be used.
+    BadRoster(RosterProblem),
+    /// `POTLUCK_ENGINE` is none of `auto`, `native` and `gloo`.
+    BadEngine(String),
+    /// The configuration requires Gloo, and this build does not contain it.
+    NoGloo,
+    /// No TCP port could be opened.
+    NoPort(std::io::ErrorKind),
+    /// Multicast could not be set up and no peer is configured.
+    NoDiscovery(String),
+    /// There is no directory for files: neither `POTLUCK_HOME` nor `HOME` is set.
+    NoHome,
+}
+
+impl Error {
+    /// A stable code, for logs and programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Aborted { cause } if cause.is_lack_of_memory() => "memory",
+            Error::Engine(EngineFault::Memory { .. }) => "memory",
+            Error::Aborted { .. } => "aborted",
+            Error::ViewChanged => "view-changed",
+            Error::Indeterminate => "indeterminate",
+            Error::NeedsSync => "needs-sync",
+            Error::LostResult { .. } => "lost-result",
+            Error::Mismatch(_) => "mismatch",
+            Error::Rejected(_) => "rejected",
+            Error::TooManyInFlight => "too-many-in-flight",
+            Error::NotEnoughPeers { .. } => "not-enough-peers",
+            Error::Config(ConfigProblem::NoClusterKey) => "no-cluster-key",
+            Error::Config(_) => "config",
+            Error::Identity(_) => "identity",
+            Error::Pairing(_) => "pairing",
+            Error::Engine(_) => "engine",
+            Error::Closed => "closed",
+        }
+    }
+
+    /// Whether the right reaction is to take `ctx.renewed()`, `sync` if needed, and repeat the
+    /// call.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::ViewChanged | Error::NeedsSync => true,
+            Error::Aborted { cause } => {
+                !matches!(cause, Cause::Deadline { of: None } | Cause::NonFinite { .. })
+                    && !cause.is_lack_of_memory()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Cause {
+    fn is_lack_of_memory(&self) -> bool {
+        matches!(self, Cause::Engine { fault: Some(EngineFault::Memory { .. }), .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Aborted { cause } => {
+                write!(f, "the operation was given up, {cause}; the buffer is untouched")
+            }
+            Error::ViewChanged => f.write_str(
+                "the group has changed before this call; take ctx.renewed() and call again",
+            ),
+            Error::Indeterminate => f.write_str(
+                "this node was cut off during the operation and cannot know its outcome; renew the \
+                 context and sync",
+            ),
+            Error::NeedsSync => f.write_str(
+                "the members do not hold the same state yet; call ctx.sync(version, &mut state) \
+                 first",
+            ),
+            Error::LostResult { op } => {
+                write!(
+                    f,
+                    "the result of operation {op} was decided after its call was dropped; take or \
+                     discard it first"
+                )
+            }
+            Error::Mismatch(calls) => calls.fmt(f),
+            Error::Rejected(rejection) => write!(f, "the call cannot be carried out: {rejection}"),
+            Error::TooManyInFlight => f.write_str(
+                "64 operations are under way, or 32 messages; wait for some of them first",
+            ),
+            Error::NotEnoughPeers { present, wanted, waited } => {
+                let seconds = waited.as_secs_f64();
+                write!(
+                    f,
+                    "{present} of {wanted} members came within {seconds:.1} s; see `potluck \
+                     status` for who is seen"
+                )
+            }
+            Error::Config(problem) => problem.fmt(f),
+            Error::Identity(problem) => problem.fmt(f),
+            Error::Pairing(problem) => problem.fmt(f),
+            Error::Engine(fault @ EngineFault::Memory { .. }) => {
+                write!(f, "{fault}; the buffer is untouched")
+            }
+            Error::Engine(fault) => write!(f, "the engine failed: {fault}"),
+            Error::Closed => f.write_str("this node has left the group"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Mismatched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((one, its), (other, theirs)) = (&self.one, &self.other);
+        write!(
+            f,
+            "{one} called {its} where {other} called {theirs}; make the program call the same on \
+             every rank"
+        )
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} ({} {})", self.rank, self.name, self.node)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::MemberLost { who } => match &who[..] {
+                [] => f.write_str("because the links of the group broke while it ran"),
+                [one] => write!(f, "because {one} was lost while it ran"),
+                [one, others @ ..] => {
+                    write!(f, "because {one} and {} others were lost while it ran", others.len())
+                }
+            },
+            Cause::Deadline { of: None } => f.write_str("because its deadline passed"),
+            Cause::Deadline { of: Some(peer) } => {
+                write!(f, "because the deadline of {peer} passed")
+            }
+            Cause::NonFinite { on: None } => f.write_str(
+                "because there is a NaN or an infinity in this rank's numbers or in the result",
+            ),
+            Cause::NonFinite { on: Some(peer) } => {
+                write!(
+                    f,
+                    "because there is a NaN or an infinity in the numbers of {peer} or in the \
+                     result"
+                )
+            }
+            Cause::Dropped { by: None } => f.write_str("because the call was dropped"),
+            Cause::Dropped { by: Some(peer) } => write!(f, "because {peer} dropped its call"),
+            Cause::Engine { on, fault: None } => {
+                write!(f, "because the engine of {on} could not finish it")
+            }
+            Cause::Engine { on, fault: Some(EngineFault::Memory { bytes }) } => write!(
+                f,
+                "because {on} could not allocate {bytes} bytes of memory: free memory there, raise \
+                 the limit of its process, or use smaller buffers on all ranks"
+            ),
+            Cause::Engine { on, fault: Some(fault) } => write!(f, "because {fault} (seen by {on})"),
+        }
+    }
+}
+
+impl fmt::Display for ConfigProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigProblem::NoClusterKey => f.write_str(
+                "there is no cluster key: run `potluck up` on the first machine to make one, and \
+                 `potluck join` on this one to enter it, with the code that `potluck invite` shows \
+                 there",
+            ),
+            ConfigProblem::BadKey(why) => write!(f, "the cluster key cannot be used: {why}"),
+            ConfigProblem::BadNamespace(why) => write!(f, "the namespace cannot be used: {why}"),
+            ConfigProblem::BadPeer(why) => write!(f, "a peer cannot be used: {why}"),
+            ConfigProblem::BadInterfaces(why) => write!(f, "the interfaces cannot be used: {why}"),
+            ConfigProblem::BadMinMembers(n) => {
+                write!(f, "min_members is {n}; it must be between 1 and 16")
+            }
+            ConfigProblem::BadPartition(why) => write!(
+                f,
+                "POTLUCK_PARTITION cannot be used: {why}; it must be continue:N, \
+                 majority:ID,ID,... or all:ID,ID,... with the public keys of all nodes"
+            ),
+            ConfigProblem::BadRoster(problem) => write!(f, "the roster cannot be used: {problem}"),
+            ConfigProblem::BadEngine(text) => {
+                write!(f, "POTLUCK_ENGINE is {text:?}; it must be auto, native or gloo")
+            }
+            ConfigProblem::NoGloo => f.write_str(
+                "this build of potluck has no Gloo: build it with the feature `gloo`, see \
+                 docs/gloo.md",
+            ),
+            ConfigProblem::NoPort(kind) => {
+                write!(f, "no TCP port could be opened ({kind}); is networking up?")
+            }
+            ConfigProblem::NoDiscovery(why) => write!(f, "discovery cannot start: {why}"),
+            ConfigProblem::NoHome => {
+                f.write_str("there is no place for files: set HOME or POTLUCK_HOME")
+            }
+        }
+    }
+}
+
+impl From<IdentityProblem> for Error {
+    fn from(problem: IdentityProblem) -> Error {
+        Error::Identity(problem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_is_told_alike_to_all_and_is_not_tried_again() {
+        let on = Peer { rank: Rank(1), name: Name::from_lossy("bob"), node: NodeId([7; 32]) };
+        let fault = EngineFault::Memory { bytes: 4096 };
+        let aborted =
+            Error::Aborted { cause: Cause::Engine { on: on.clone(), fault: Some(fault) } };
+        for error in [&aborted, &Error::Engine(fault)] {
+            assert_eq!((error.code(), error.is_retryable()), ("memory", false));
+            let sentence = error.to_string();
+            let says = |what: &str| assert!(sentence.contains(what), "{sentence}");
+            says("4096 bytes of memory");
+            says("the buffer is untouched");
+            says("use smaller buffers");
+        }
+        assert!(aborted.to_string().contains("rank 1 (\"bob\""), "{aborted}");
+        let other = Error::Aborted { cause: Cause::Engine { on, fault: None } };
+        assert_eq!((other.code(), other.is_retryable()), ("aborted", true));
+    }
+}

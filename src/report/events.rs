@@ -1,0 +1,152 @@
+//! The events of a group, as one node sees them.
+
+use super::error::Peer;
+use crate::identity::{Name, NodeId};
+use crate::protocol::ViewId;
+use std::fmt;
+use std::time::Duration;
+
+/// An event, as one node saw it. [`Status`](super::status::Status) has the current state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A new View. The events of its members follow directly.
+    Installed {
+        /// Its identifier.
+        view: ViewId,
+        /// Its members in rank order.
+        members: Vec<Peer>,
+        /// Whether the members share one history.
+        in_sync: bool,
+    },
+    /// A node is in the new View and was not in this node's previous one.
+    Joined(Who),
+    /// These nodes were together in another View than this node's: two groups have merged.
+    Merged(Vec<Who>),
+    /// A node left in an orderly way.
+    Left(Who),
+    /// A member of the previous View did not say good-bye and is not in the new View.
+    Lost {
+        /// The lost node.
+        peer: Who,
+        /// How the loss was detected.
+        why: Loss,
+    },
+    /// A node was lost three times within a minute, broke the protocol as often, or withheld its
+    /// vote. It is kept out for a while if enough others are present.
+    Quarantined {
+        /// The node.
+        peer: Who,
+        /// How long, from now on.
+        lasts: Duration,
+    },
+    /// This machine was suspended, or this process was stopped. The node leaves its View and joins
+    /// anew.
+    Woke,
+    /// A node was met for the first time, under [`Trust::Tofu`](crate::Trust::Tofu).
+    FirstMet {
+        /// The node.
+        peer: Who,
+        /// Another known node with the same name.
+        namesake: Option<NodeId>,
+    },
+    /// Two running processes use this identity. The earlier one keeps its place.
+    Duplicate(Who),
+    /// This node hears a peer that does not hear this node.
+    OneWay(Who),
+    /// The links with a peer moved to another local interface, or to another interface of the peer.
+    PathChanged {
+        /// The peer.
+        peer: Who,
+        /// The local interface's name in the operating system; empty if unknown.
+        interface: String,
+    },
+    /// This many events were lost because they were not read in time. Read the status.
+    Lagged(u64),
+}
+
+/// A node, independent of restarts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// Its public key.
+    pub node: NodeId,
+    /// Its display name, if this node knows it.
+    pub name: Option<Name>,
+}
+
+/// How a loss was detected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Its connection ended and could not be restored: usually its process has ended.
+    Closed,
+    /// It was silent for too long.
+    Silent,
+    /// It may be running, but not every continuing member reaches it.
+    Unreached,
+    /// It answers, but does not vote on operations that the others want decided.
+    Withheld,
+    /// It sent three times within a minute what no correct member sends.
+    BrokeProtocol,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name} {}", self.node),
+            None => self.node.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Loss::Closed => "its connection ended",
+            Loss::Silent => "nothing was heard of it",
+            Loss::Unreached => "not everybody reaches it",
+            Loss::Withheld => "it is there and does not vote",
+            Loss::BrokeProtocol => "it broke the protocol again and again",
+        })
+    }
+}
+
+/// The event in one sentence.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Installed { view, members, in_sync } => {
+                let sync = if *in_sync { "" } else { ", not in sync" };
+                write!(f, "view {view} of {} members{sync}", members.len())
+            }
+            Event::Joined(who) => write!(f, "{who} joined"),
+            Event::Merged(whose) => {
+                let names: Vec<String> = whose.iter().map(Who::to_string).collect();
+                write!(f, "another group came in: {}", names.join(", "))
+            }
+            Event::Left(who) => write!(f, "{who} left"),
+            Event::Lost { peer, why } => write!(f, "{peer} was lost: {why}"),
+            Event::Quarantined { peer, lasts } => {
+                write!(f, "{peer} is kept out for {} s", lasts.as_secs())
+            }
+            Event::Woke => {
+                f.write_str("this machine has slept, or this process was stopped; it joins anew")
+            }
+            Event::FirstMet { peer, namesake: None } => {
+                write!(f, "{peer} was met for the first time")
+            }
+            Event::FirstMet { peer, namesake: Some(other) } => write!(
+                f,
+                "{peer} was met for the first time; another node, {other}, has had that name"
+            ),
+            Event::Duplicate(who) => {
+                write!(f, "two processes use the identity of {who}; give each its own")
+            }
+            Event::OneWay(who) => write!(f, "{who} is heard and does not hear this node"),
+            Event::PathChanged { peer, interface } => {
+                write!(f, "the links with {peer} take another path, by {interface}")
+            }
+            Event::Lagged(n) => write!(f, "{n} events were not taken in time"),
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! A snapshot of a node and its group, for programs and people.
+
+use super::error::Peer;
+use super::events::Who;
+use crate::discovery::{Activity, InterfaceReport, Skip};
+use crate::identity::{Name, NodeId};
+use crate::os::InterfaceKind;
+use crate::protocol::{EngineKind, OpId, ViewId};
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A snapshot of one node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// This node's public key.
+    pub node: NodeId,
+    /// Its display name.
+    pub name: Name,
+    /// The namespace it is in.
+    pub namespace: String,
+    /// Whether the namespace is open: anybody who knows its name is admitted.
+    pub open: bool,
+    /// The TCP port that it listens on.
+    pub port: u16,
+    /// Its state.
+    pub state: State,
+    /// The View it is in, if any.
+    pub view: Option<ViewStatus>,
+    /// The nodes with which it has a control link.
+    pub peers: Vec<PeerStatus>,
+    /// The state of discovery on each interface.
+    pub interfaces: Vec<InterfaceReport>,
+    /// Discovered nodes without a link, one sentence each with the reason.
+    pub others: Vec<String>,
+    /// Identities that two running processes share. Contains this node's own if it has met the
+    /// other process or was informed of it. The earlier process keeps its place, the later one is
+    /// refused.
+    pub duplicates: Vec<NodeId>,
+    /// Nodes that were lost three times within a minute, or withheld a vote; they are kept out for
+    /// a while if enough others are present.
+    pub quarantined: Vec<Quarantined>,
+    /// How long this node has been waiting for its disk to store state that it may not promise
+    /// before; `None` while it is not waiting.
+    pub disk_waits: Option<Duration>,
+    /// A call of this node that waits for members that have not made it: the first in order of lane
+    /// and number.
+    pub waiting: Option<Waiting>,
+    /// Counters since the start.
+    pub counters: Counters,
+}
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// No node is linked.
+    Alone {
+        /// The result of discovery on each interface. Empty until discovery has reported, and
+        /// without discovery.
+        interfaces: Vec<AloneOn>,
+    },
+    /// Other nodes are linked, and a View is being agreed.
+    Forming,
+    /// In a View with enough members that is in sync.
+    In,
+    /// The group is smaller than `min_members`, or this node can reach only a part of its View that
+    /// may not continue.
+    NotEnoughPeers {
+        /// Members present.
+        present: usize,
+        /// Members required.
+        wanted: usize,
+    },
+    /// In a View whose members do not hold the same state yet.
+    NeedsSync,
+    /// The View has 16 members, so there is no place for this node.
+    Full,
+    /// This node hears a peer that does not hear this node, so they cannot be in one View.
+    OneWay {
+        /// The peer.
+        peer: Who,
+    },
+    /// The members of a running View keep this node out, because it was lost three times within a
+    /// minute or withheld a vote. It joins no other View meanwhile.
+    KeptOut {
+        /// A member that keeps it out.
+        by: Who,
+        /// The remaining time, rounded up to seconds.
+        left: Duration,
+    },
+    /// Another running process uses this node's identity, and this node is in no group with others.
+    /// Give each process its own identity.
+    Duplicate,
+    /// The node has left.
+    Closed,
+}
+
+/// The result of discovery on one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AloneOn {
+    /// The interface's name.
+    pub interface: String,
+    /// Queries sent there; `None` if they are not counted.
+    pub sent: Option<u64>,
+    /// Announcements of other nodes received there.
+    pub heard: u64,
+    /// Why no link has come of it.
+    pub why: AloneBecause,
+}
+
+/// Why no link has come about over an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AloneBecause {
+    /// The interface is not used.
+    Skipped(Skip),
+    /// No announcement was received there: no other node runs, or multicast is blocked.
+    NothingHeard,
+    /// All announcements received are of other clusters or protocol versions.
+    OnlyOthers,
+    /// Nodes of this cluster announce themselves, but there is no connection to them: a firewall
+    /// blocks it, or it is refused.
+    NoLink,
+}
+
+impl AloneOn {
+    /// `ours_are_seen`: nodes of this cluster announce themselves on any interface.
+    pub(crate) fn of(report: &InterfaceReport, ours_are_seen: bool) -> AloneOn {
+        let (sent, heard, why) = match &report.activity {
+            Activity::Skipped(skip) => (None, 0, AloneBecause::Skipped(*skip)),
+            Activity::Active { queries, adverts: 0, .. } => {
+                (*queries, 0, AloneBecause::NothingHeard)
+            }
+            Activity::Active { queries, adverts, .. } if ours_are_seen => {
+                (*queries, *adverts, AloneBecause::NoLink)
+            }
+            Activity::Active { queries, adverts, .. } => {
+                (*queries, *adverts, AloneBecause::OnlyOthers)
+            }
+        };
+        AloneOn { interface: report.interface.clone(), sent, heard, why }
+    }
+}
+
+impl fmt::Display for AloneBecause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AloneBecause::Skipped(skip) => write!(f, "not used: {skip}"),
+            AloneBecause::NothingHeard => f.write_str(
+                "nobody is heard: nobody else runs there, or multicast does not get through",
+            ),
+            AloneBecause::OnlyOthers => {
+                f.write_str("only nodes of other clusters or versions are heard")
+            }
+            AloneBecause::NoLink => f.write_str(
+                "nodes of this cluster are heard and not reached: a firewall, or they refuse this \
+                 one",
+            ),
+        }
+    }
+}
+
+/// A View as the status reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewStatus {
+    /// Its identifier.
+    pub id: ViewId,
+    /// The members in rank order.
+    pub members: Vec<Peer>,
+    /// The engine that new calls run on.
+    pub engine: EngineKind,
+    /// The reason for this engine, in one sentence.
+    pub engine_reason: String,
+    /// The reason for the plan.
+    pub plan: String,
+    /// 0 for the View's first plan, larger for each plan that replaced it.
+    pub plan_revision: u32,
+    /// The paths between members that are known to work, ordered by sender, then receiver.
+    pub paths: Vec<PathStatus>,
+    /// The share of a large buffer that the plan sends between each pair, ordered by sender, then
+    /// receiver. Empty for Gloo's bcube.
+    pub shares: Vec<PlanShare>,
+    /// Predicted durations of an `all_reduce` under the plan, from the measured paths; empty while
+    /// too few are measured.
+    pub forecasts: Vec<Forecast>,
+    /// Whether the members share one history.
+    pub in_sync: bool,
+    /// Operations that this member has committed in the View.
+    pub committed: u64,
+}
+
+/// One direction of the path between two members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathStatus {
+    /// The rank of the sender.
+    pub from: usize,
+    /// The rank of the receiver.
+    pub to: usize,
+    /// The kind of the sender's interface; `None` until the sender has reported it.
+    pub kind: Option<InterfaceKind>,
+    /// The number of the shared medium of this path. Paths with the same number share it: only one
+    /// of their ends sends at a time, as with radio. `None` for a wire, or if unknown.
+    pub medium: Option<u32>,
+    /// Idle round-trip time in microseconds, as reported by the sender.
+    pub rtt_us: Option<u32>,
+    /// Measured payload rate in kbit/s; `None` if not measured. Rates above 8 Gbit/s are not told
+    /// apart.
+    pub rate_kbps: Option<u32>,
+}
+
+/// The share of a large buffer that a plan sends from one member to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlanShare {
+    /// The rank of the sender.
+    pub from: usize,
+    /// The rank of the receiver.
+    pub to: usize,
+    /// For the reduction of a buffer of 64 MiB, in millionths of that buffer.
+    pub ppm: u32,
+}
+
+/// The predicted duration of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forecast {
+    /// The size of the buffer in bytes.
+    pub bytes: u64,
+    /// The duration, without the time that members wait for each other.
+    pub takes: Duration,
+}
+
+/// A linked node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// Its public key.
+    pub node: NodeId,
+    /// Its display name.
+    pub name: Name,
+    /// Its address; for a relayed link, the address of the first relay.
+    pub address: SocketAddr,
+    /// The local address of the control link.
+    pub local: Option<SocketAddr>,
+    /// The local interface of the control link, if one has its local address. Data links use the
+    /// same interface.
+    pub interface: Option<String>,
+    /// The relays of the control link, in order from this node; empty if it is direct.
+    pub through: Vec<Who>,
+    /// Something on the way forwards the connection, for example address translation: the address
+    /// above is not known to be the member's own.
+    pub forwarded: bool,
+    /// Round-trip time of the control link in microseconds, once measured: the minimum of the last
+    /// seconds, so it excludes queueing delay.
+    pub rtt_us: Option<u32>,
+}
+
+/// A node in quarantine: it is kept out of Views for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Its public key.
+    pub node: NodeId,
+    /// Its display name, if this node knows it.
+    pub name: Option<Name>,
+    /// The remaining time, rounded up to whole seconds.
+    pub left: Duration,
+    /// The reason.
+    pub why: KeptOut,
+}
+
+/// Why a node is kept out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeptOut {
+    /// It was lost three times within a minute.
+    LostOften,
+    /// It answered, but did not vote on operations that the others wanted decided.
+    WithheldVote,
+    /// It sent three times within a minute what no correct node sends.
+    BrokeProtocol,
+}
+
+/// A call of this node that other members have not made yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The operation.
+    pub op: OpId,
+    /// The members that have not called it.
+    pub ranks: Vec<Peer>,
+    /// How long it has been the first operation that waits.
+    pub since: Duration,
+}
+
+/// Counts since the node started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Views installed.
+    pub views: u64,
+    /// Handshakes that ended in a link.
+    pub links: u64,
+    /// Connections refused because of a wrong key or a foreign protocol.
+    pub strangers: u64,
+    /// Connections refused because they speak another protocol version.
+    pub other_versions: u64,
+    /// Connections refused by the limits on unauthenticated connections: too many, too frequent,
+    /// too slow, or replayed.
+    pub overloads: u64,
+    /// Links closed because an authenticated member broke the protocol.
+    pub misbehaviours: u64,
+    /// Operations committed.
+    pub committed: u64,
+}
+
+impl Status {
+    /// Sentences that explain why members are missing or calls wait. Empty if all is well.
+    pub fn reasons(&self) -> Vec<String> {
+        let mut reasons: Vec<String> = Vec::new();
+        if matches!(self.state, State::Alone { .. } | State::NotEnoughPeers { .. }) {
+            reasons.extend(self.interfaces.iter().map(|report| self.looked_on(report)));
+            if self.others.is_empty() && self.peers.is_empty() {
+                reasons.push(
+                    "if the other machine runs: potluck up --peer ADDRESS names it by hand"
+                        .to_owned(),
+                );
+            }
+        }
+        if let State::KeptOut { by, left } = &self.state {
+            reasons.push(format!(
+                "{by} keeps this node out for {} s more: it was lost three times within a minute, \
+                 or answered and did not vote",
+                left.as_secs()
+            ));
+        }
+        reasons.extend(self.others.iter().cloned());
+        reasons.extend(self.duplicates.iter().map(|node| self.duplicate(*node)));
+        reasons.extend(self.quarantined.iter().map(ToString::to_string));
+        if let Some(waits) = self.disk_waits.filter(|waits| *waits >= Duration::from_secs(1)) {
+            let seconds = waits.as_secs();
+            reasons.push(format!(
+                "this node has waited {seconds} s for its disk and can agree to nothing before: is \
+                 it full, or its home not writable?"
+            ));
+        }
+        if let Some(waiting) = self.waiting.as_ref().filter(|w| w.since >= Duration::from_secs(1)) {
+            reasons.push(waiting.to_string());
+        }
+        reasons
+    }
+}
+
+impl Status {
+    fn looked_on(&self, report: &InterfaceReport) -> String {
+        let alone =
+            if let State::Alone { interfaces } = &self.state { &interfaces[..] } else { &[] };
+        let why = alone.iter().find(|on| on.interface == report.interface).map(|on| on.why);
+        // The report of a skipped interface contains the reason already.
+        match why.filter(|why| !matches!(why, AloneBecause::Skipped(_))) {
+            Some(why) => format!("{report}: {why}"),
+            None => report.to_string(),
+        }
+    }
+
+    fn duplicate(&self, node: NodeId) -> String {
+        let named = self
+            .peers
+            .iter()
+            .find(|peer| peer.node == node)
+            .map(|peer| format!("{} {node}", peer.name));
+        let whose = if node == self.node {
+            "this node".to_owned()
+        } else {
+            named.unwrap_or_else(|| node.to_string())
+        };
+        format!(
+            "two processes use the identity of {whose}: one of them was started from a copied \
+             folder; give it its own"
+        )
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            State::Alone { .. } => f.write_str("alone"),
+            State::Forming => f.write_str("forming"),
+            State::In => f.write_str("in"),
+            State::NotEnoughPeers { present, wanted } => {
+                write!(f, "waiting for peers ({present} of {wanted})")
+            }
+            State::NeedsSync => f.write_str("in, not in sync"),
+            State::Full => f.write_str("full"),
+            State::OneWay { peer } => write!(f, "not heard by {peer}"),
+            State::KeptOut { by, left } => {
+                write!(f, "kept out by {by} for {} s", left.as_secs())
+            }
+            State::Duplicate => f.write_str("duplicate identity"),
+            State::Closed => f.write_str("closed"),
+        }
+    }
+}
+
+impl fmt::Display for Quarantined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_ref().map_or_else(String::new, |name| format!("{name} "));
+        write!(f, "{name}{} {} and is kept out for {} s", self.node, self.why, self.left.as_secs())
+    }
+}
+
+impl fmt::Display for KeptOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeptOut::LostOften => "was lost three times within a minute",
+            KeptOut::WithheldVote => "answered and did not vote",
+            KeptOut::BrokeProtocol => "broke the protocol again and again",
+        })
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.ranks.iter().map(Peer::to_string).collect();
+        write!(
+            f,
+            "operation {} has waited {:.0} s for {}",
+            self.op,
+            self.since.as_secs_f64(),
+            names.join(", ")
+        )
+    }
+}

@@ -1,0 +1,184 @@
+//! The data behind the session's lock: the ledger, and one slot per pending call.
+
+use super::super::meter::Measured;
+use super::decided::Decided;
+use super::plans::{Begun, Plans};
+use crate::collective::{Digest, Lanes, Ledger};
+use crate::memory::{Block, Staging};
+use crate::protocol::{CodecId, Enclosed, EngineFault, Lane, OpBody, OpId, Outcome, Rank};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// The data behind the session's lock.
+pub(super) struct State {
+    pub(super) ledger: Ledger,
+    pub(super) plans: Plans,
+    pub(super) slots: BTreeMap<OpId, Slot>,
+    /// Calls dropped after this member's vote; their results are kept for `take_lost`.
+    pub(super) lost: BTreeSet<OpId>,
+    /// By lane: the digest of the state that the last sync delivered to this member.
+    pub(super) brought: Lanes<u128>,
+    /// Contributions sent with descriptors, for a replay after a link broke: kept until the
+    /// operation is decided, for best-effort calls until all members have it.
+    pub(super) enclosed: BTreeMap<OpId, Arc<Enclosed>>,
+    pub(super) served: Served,
+    /// Ranks that are not in the next View.
+    pub(super) gone: Vec<Rank>,
+    /// This node has left the group.
+    pub(super) left: bool,
+    /// The control plane has been asked to replace the View, see [`Ledger::must_end`].
+    pub(super) must_end: bool,
+    /// A call has left its codec to the plan.
+    pub(super) asks_for_codecs: bool,
+}
+
+/// One pending call.
+#[derive(Default)]
+pub(super) struct Slot {
+    pub(super) waker: Option<Waker>,
+    pub(super) output: Option<Staging>,
+    /// For a step: the result and digest of each call, by index.
+    pub(super) parts: BTreeMap<u8, (Staging, u128)>,
+    /// The number of calls of a step, once it is known.
+    pub(super) parts_all: Option<u8>,
+    pub(super) outcome: Option<Outcome>,
+    /// For calls that leave the codec to the plan: the codec of this member's contribution.
+    pub(super) codecs: BTreeMap<OpId, CodecId>,
+    /// Abort if the result is not finite.
+    pub(super) finite_only: bool,
+    pub(super) is_sync: bool,
+    /// For a sync: the source of the state and its length in bytes, once all descriptors are in.
+    /// For other calls `Some(None)` then.
+    pub(super) source: Option<Option<(Rank, u64)>>,
+    pub(super) fault: Option<EngineFault>,
+    /// The measurement, from the beginning until the decision.
+    pub(super) measured: Option<Measured>,
+    /// Bytes that an all-reduce without codec reduces.
+    pub(super) reduced_bytes: Option<u64>,
+    /// The moment at which all descriptors were in.
+    pub(super) agreed_at: Option<Instant>,
+}
+
+/// Durations of reductions, each from the moment when all members have called it and the previous
+/// one is done.
+#[derive(Default)]
+pub(super) struct Served {
+    last: Option<Instant>,
+    times: Vec<(u64, Duration)>,
+}
+
+impl Served {
+    fn note(&mut self, bytes: u64, agreed_at: Instant) {
+        let (from, now) = (self.last.map_or(agreed_at, |last| last.max(agreed_at)), Instant::now());
+        self.last = Some(now);
+        // The list only fills up if the driver does not read it.
+        if self.times.len() < SERVED_MAX {
+            self.times.push((bytes, now.duration_since(from)));
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Vec<(u64, Duration)> {
+        std::mem::take(&mut self.times)
+    }
+}
+
+/// Most durations kept: more reductions than complete between two reads of the list.
+const SERVED_MAX: usize = 64;
+
+/// Most undecided operations whose contributions travel with their descriptors. More of them would
+/// delay votes on the control link.
+const ENCLOSED_OPS_MAX: usize = 16;
+
+impl Slot {
+    /// The bytes of the result, of a step those of its calls; `None` where it has none that counts.
+    pub(super) fn bytes(&self) -> Option<usize> {
+        let of_parts = || self.parts.values().map(|(part, _)| part.len()).sum();
+        let bytes = self.output.as_ref().map(Staging::len);
+        bytes
+            .or((!self.parts.is_empty()).then(of_parts))
+            .filter(|_| self.outcome == Some(Outcome::Committed))
+    }
+}
+
+impl State {
+    /// Whether one more contribution may travel with its descriptor.
+    pub(super) fn may_enclose(&self) -> bool {
+        self.enclosed.len() < ENCLOSED_OPS_MAX
+    }
+
+    /// The contribution to enclose with a message.
+    pub(super) fn enclosed_with(&self, body: OpBody) -> Option<Arc<Enclosed>> {
+        match body {
+            OpBody::Describe(descriptor) => self.enclosed.get(&descriptor.op).cloned(),
+            _ => None,
+        }
+    }
+
+    /// The first call of the lane that was dropped after its vote.
+    pub(super) fn lost_in(&self, lane: Lane) -> Option<OpId> {
+        self.lost.iter().find(|op| op.lane.caller() == lane.caller()).copied()
+    }
+
+    pub(super) fn take(&mut self, op: OpId) -> Decided {
+        let slot = self.slots.remove(&op).unwrap_or_default();
+        let outcome = slot.outcome.unwrap_or(Outcome::Indeterminate);
+        let committed = outcome == Outcome::Committed;
+        let output = slot.output.filter(|_| committed);
+        let parts =
+            slot.parts.into_values().filter(|_| committed).map(|(output, _)| output).collect();
+        Decided {
+            outcome,
+            output,
+            parts,
+            codecs: slot.codecs,
+            fault: slot.fault,
+            is_sync: slot.is_sync,
+        }
+    }
+
+    /// Reports a step as done when it is ended and all its calls have results.
+    pub(super) fn note_step(&mut self, step: OpId) {
+        let Some(slot) = self.slots.get(&step) else { return };
+        if slot.parts_all.is_some_and(|all| usize::from(all) == slot.parts.len()) {
+            let digest = Digest::of_all(slot.parts.values().map(|(_, digest)| *digest));
+            self.ledger.done(step, digest);
+        }
+    }
+}
+
+impl State {
+    /// Records the duration of a committed reduction.
+    pub(super) fn note_served(&mut self, op: OpId, outcome: Outcome) {
+        let served = self.slots.get(&op).and_then(|slot| slot.reduced_bytes.zip(slot.agreed_at));
+        if let (Some((bytes, agreed_at)), Outcome::Committed) = (served, outcome) {
+            self.served.note(bytes, agreed_at);
+        }
+    }
+}
+
+impl Slot {
+    pub(super) fn agreed(&mut self, source: Option<(Rank, u64)>) -> Option<Waker> {
+        self.agreed_at = Some(Instant::now());
+        self.source = Some(source);
+        // Only a sync waits for the agreement.
+        source.and_then(|_| self.waker.take())
+    }
+
+    pub(super) fn decided(&mut self, outcome: Outcome) -> Option<Waker> {
+        self.outcome = Some(outcome);
+        self.waker.take()
+    }
+}
+
+impl State {
+    /// Takes the held calls whose plan is known now.
+    pub(super) fn no_longer_held(&mut self) -> Vec<(Begun, Option<Block>)> {
+        let State { ledger, plans, .. } = self;
+        plans
+            .held
+            .extract_if(.., |(begun, _)| ledger.revision_of(begun.call().0).is_some())
+            .collect()
+    }
+}

@@ -1,0 +1,441 @@
+//! The claims of the protocol, and the record of a run that is needed to check them.
+//!
+//! The model and the simulation report the deeds of their nodes to a [`History`], which knows the
+//! broken claims.
+
+use crate::collective::Ledger;
+use crate::election::Decides;
+use crate::identity::{MemberId, NodeId};
+use crate::protocol::{Ballot, Member, OpId, Outcome, View, ViewDigest, ViewId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// A claim; see "What holds" in ARCHITECTURE.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub(super) enum Claim {
+    /// S1: one ballot, one View.
+    OneViewPerBallot,
+    /// S2: the ballots of the Views that a node installs grow, across restarts too.
+    ViewsGrow,
+    /// S3: only members install a View, and only after all members have accepted it.
+    AllHaveAccepted,
+    /// S4: data links are open only for the installed View and the one about to be installed.
+    OneViewIsOpen,
+    /// S5: a member's report on a View it left does not change, and it casts no more votes there.
+    FrozenStays,
+    /// A1: members that go on together have one outcome for every operation.
+    TogetherAlike,
+    /// A2u: an operation committed by the votes of all is aborted nowhere.
+    UnanimousStands,
+    /// A2, under `Majority` only: one definite outcome of an operation across all members.
+    OneOutcome,
+    /// Members that a View calls in sync have seen the same operations committed.
+    InSync,
+    /// An operation ends once on each member.
+    EndsOnce,
+    /// A member that answers `Ok` holds the result.
+    OkHolds,
+    /// A4: a View takes the history with the most operations.
+    MostWins,
+    /// A5: no two Views commit by turns while all their members could have met. The model has no
+    /// time; there no View is begun of nodes outside a running View of which one of them has been
+    /// told by all its members.
+    OneHistory,
+    /// No operation runs under two plans.
+    OnePlan,
+    /// L1: a call that all members have made ends, and its member may make the next one, once
+    /// nothing hinders them. In the model: when no message and no result is on its way any more.
+    Answered,
+    /// No honest member is taken for one that breaks the protocol.
+    Honest,
+}
+
+impl Claim {
+    pub(super) const ALL: [Claim; 16] = [
+        Claim::OneViewPerBallot,
+        Claim::ViewsGrow,
+        Claim::AllHaveAccepted,
+        Claim::OneViewIsOpen,
+        Claim::FrozenStays,
+        Claim::TogetherAlike,
+        Claim::UnanimousStands,
+        Claim::OneOutcome,
+        Claim::InSync,
+        Claim::EndsOnce,
+        Claim::OkHolds,
+        Claim::MostWins,
+        Claim::OneHistory,
+        Claim::OnePlan,
+        Claim::Answered,
+        Claim::Honest,
+    ];
+
+    /// Its name in tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Claim::OneViewPerBallot => "S1",
+            Claim::ViewsGrow => "S2",
+            Claim::AllHaveAccepted => "S3",
+            Claim::OneViewIsOpen => "S4",
+            Claim::FrozenStays => "S5",
+            Claim::TogetherAlike => "A1",
+            Claim::UnanimousStands => "A2u",
+            Claim::OneOutcome => "A2",
+            Claim::InSync => "in sync",
+            Claim::EndsOnce => "ends once",
+            Claim::OkHolds => "Ok holds",
+            Claim::MostWins => "most wins",
+            Claim::OneHistory => "A5",
+            Claim::OnePlan => "one plan",
+            Claim::Answered => "L1",
+            Claim::Honest => "honest",
+        }
+    }
+}
+
+/// An observable act of a member.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Deed {
+    /// It has sent its acceptance, which is durable.
+    Accepted(ViewId),
+    /// It installs a View. Precedes the outcomes that the View decides.
+    Installs { before: Option<ViewId>, view: Arc<View>, decides: Decides },
+    /// It has installed the View. Follows those outcomes.
+    Installed { before: Option<ViewId>, view: Arc<View> },
+    /// An operation of a View has ended. `next` is the View that decided it; `None` if votes did,
+    /// or if it was cut off.
+    Ended { op: (ViewId, OpId), ending: Ending, next: Option<ViewId> },
+    /// It may call operations of this View, which it has just installed.
+    Runs(ViewId),
+    /// An operation of this View runs here under this revision of the plan.
+    RunsUnder((ViewId, OpId), u32),
+    /// It has broken a claim that is checked on each member alone.
+    Breaks(Claim),
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Deed::Accepted(id) => write!(f, "has accepted {}", id.ballot.round),
+            Deed::Installs { view, .. } => {
+                let parent = view.parent.map_or(0, |v| v.ballot.round);
+                let member = |m: &Member| {
+                    format!(
+                        "{}.{}{}",
+                        m.id.node.0[0],
+                        m.id.boot.0,
+                        if m.in_sync { "" } else { "*" }
+                    )
+                };
+                let members: Vec<String> = view.members.iter().map(member).collect();
+                let history = view.history;
+                write!(
+                    f,
+                    "installs {} of {parent}, [{}], commits {:?}, {history:?}",
+                    view.ballot.round,
+                    members.join(" "),
+                    view.committed
+                )
+            }
+            Deed::Installed { .. } => write!(f, "has installed it"),
+            Deed::Ended { op: (view, op), ending, next } => {
+                let by = if next.is_some() { "by the View" } else { "by votes" };
+                write!(f, "{op} of {} ends {by}: {ending}", view.ballot.round)
+            }
+            Deed::Runs(id) => write!(f, "runs {}", id.ballot.round),
+            Deed::RunsUnder((view, op), revision) => {
+                write!(f, "runs {op} of {} under plan {revision}", view.ballot.round)
+            }
+            Deed::Breaks(claim) => write!(f, "breaks {}", claim.name()),
+        }
+    }
+}
+
+/// The end of an operation on one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Answer {
+    who: MemberId,
+    end: End,
+    /// No View decided it.
+    by_votes: bool,
+    /// The successor of the operation's View, if this member has installed it.
+    next: Option<ViewId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum End {
+    Ok,
+    Aborted,
+    /// The members hold different results.
+    Disputed,
+    Unknown,
+}
+
+/// The operations that a member's state has seen commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Life {
+    before: Lived,
+    /// Committed in its current View.
+    here: BTreeSet<OpId>,
+}
+
+/// Summary of the operations that a state has seen commit: their number and a hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Lived {
+    ops: usize,
+    hash: u64,
+}
+
+/// The record of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct History {
+    views: BTreeMap<Ballot, ViewId>,
+    accepted: BTreeSet<(MemberId, ViewId)>,
+    newest: BTreeMap<NodeId, Ballot>,
+    /// The members that have run each View.
+    running: BTreeMap<ViewId, BTreeSet<MemberId>>,
+    answers: BTreeMap<(ViewId, OpId), Vec<Answer>>,
+    lives: BTreeMap<MemberId, Life>,
+    /// By View: the state of its in-sync members when they installed it.
+    synced: BTreeMap<ViewId, Lived>,
+    /// By View: the most operations that an out-of-sync member had seen commit when it installed
+    /// it.
+    others: BTreeMap<ViewId, usize>,
+    /// By operation: the revision of the plan under which it runs.
+    plans: BTreeMap<(ViewId, OpId), u32>,
+    /// Broken claims, one bit each.
+    broken: u16,
+    /// Ends seen so far, one bit for each [`Way`].
+    seen: u8,
+    /// Two parts of a split group have decided one operation differently. Allowed under `Continue`
+    /// only.
+    pub(super) halves_differ: bool,
+}
+
+impl History {
+    pub(super) fn is_broken(&self, claim: Claim) -> bool {
+        self.broken >> claim as u8 & 1 == 1
+    }
+
+    pub(super) fn broken(&self) -> impl Iterator<Item = Claim> {
+        Claim::ALL.into_iter().filter(|claim| self.is_broken(*claim))
+    }
+
+    pub(super) fn expect(&mut self, claim: Claim, holds: bool) {
+        self.broken |= u16::from(!holds) << claim as u8;
+    }
+
+    /// Records a deed and checks the claims it concerns.
+    pub(super) fn note(&mut self, who: MemberId, deed: &Deed) {
+        match deed {
+            Deed::Accepted(id) => self.accepted(who, *id),
+            Deed::Installs { before, view, decides } => {
+                self.installs(who, *before, view, view.id(), *decides);
+            }
+            Deed::Installed { before, view } => self.installed(who, *before, view, view.id()),
+            Deed::Ended { op, ending, next } => self.ended(who, *op, *ending, *next),
+            Deed::Runs(id) => self.runs(who, *id),
+            Deed::RunsUnder(op, revision) => {
+                let known = *self.plans.entry(*op).or_insert(*revision);
+                self.expect(Claim::OnePlan, known == *revision);
+            }
+            Deed::Breaks(claim) => self.expect(*claim, false),
+        }
+    }
+
+    fn runs(&mut self, who: MemberId, id: ViewId) {
+        self.running.entry(id).or_default().insert(who);
+    }
+
+    /// Whether all members of a View have run it, so that all may have called its operations.
+    pub(super) fn all_have_run(&self, view: &View) -> bool {
+        let mut running =
+            self.running.range(ViewId { ballot: view.ballot, digest: ViewDigest([0; 32]) }..);
+        running.next().is_some_and(|(id, who)| id.ballot == view.ballot && who.len() == view.size())
+    }
+
+    fn accepted(&mut self, who: MemberId, id: ViewId) {
+        self.accepted.insert((who, id));
+    }
+
+    fn installs(
+        &mut self,
+        who: MemberId,
+        before: Option<ViewId>,
+        view: &View,
+        id: ViewId,
+        decides: Decides,
+    ) {
+        let known = *self.views.entry(view.ballot).or_insert(id);
+        self.expect(Claim::OneViewPerBallot, known == id);
+        let newest = self.newest.insert(who.node, view.ballot);
+        self.expect(Claim::ViewsGrow, newest.is_none_or(|newest| newest < view.ballot));
+        let all =
+            view.contains(who) && view.members.iter().all(|m| self.accepted.contains(&(m.id, id)));
+        self.expect(Claim::AllHaveAccepted, all);
+        if decides == Decides::Parent {
+            let answers = self.answers.iter_mut().filter(|((view, _), _)| Some(*view) == before);
+            answers
+                .flat_map(|(_, all)| all)
+                .filter(|a| a.who == who)
+                .for_each(|a| a.next = Some(id));
+        }
+    }
+
+    fn installed(&mut self, who: MemberId, before: Option<ViewId>, view: &View, id: ViewId) {
+        let life = self.lives.entry(who).or_default();
+        if !life.here.is_empty() {
+            let lived = Lived {
+                ops: life.before.ops + life.here.len(),
+                hash: hash(&(before, life.before, &life.here)),
+            };
+            *life = Life { before: lived, ..Life::default() };
+        }
+        let lived = life.before;
+        if view.rank_of(who).and_then(|r| view.member(r)).is_some_and(|m| m.in_sync) {
+            let common = *self.synced.entry(id).or_insert(lived);
+            self.expect(Claim::InSync, common == lived);
+        } else {
+            let most = self.others.entry(id).or_default();
+            *most = lived.ops.max(*most);
+        }
+        if let (Some(common), Some(most)) = (self.synced.get(&id), self.others.get(&id)) {
+            let holds = common.ops >= *most;
+            self.expect(Claim::MostWins, holds);
+        }
+        if let Some(before) = before {
+            let ops: Vec<(ViewId, OpId)> =
+                self.answers.keys().filter(|(view, _)| *view == before).copied().collect();
+            ops.into_iter().for_each(|op| self.compare(op));
+        }
+    }
+
+    fn ended(&mut self, who: MemberId, op: (ViewId, OpId), ending: Ending, next: Option<ViewId>) {
+        let counts = ending.counts;
+        let end = match ending.outcome {
+            Outcome::Committed => End::Ok,
+            Outcome::Aborted(_) => End::Aborted,
+            Outcome::DigestMismatch { .. } => End::Disputed,
+            Outcome::Indeterminate => End::Unknown,
+        };
+        let all = self.answers.entry(op).or_default();
+        let once = all.iter().all(|a| a.who != who);
+        // Sorted, so that the record does not depend on the order of events.
+        let at = all.partition_point(|a| a.who < who);
+        all.insert(
+            at,
+            Answer {
+                who,
+                end,
+                by_votes: next.is_none(),
+                next: next.filter(|_| end != End::Unknown),
+            },
+        );
+        self.expect(Claim::EndsOnce, once);
+        self.expect(Claim::OkHolds, end != End::Ok || ending.held);
+        self.seen |= match (end, next) {
+            (End::Ok, None) => 1,
+            (End::Ok, Some(_)) => 2,
+            (End::Aborted | End::Disputed, _) => 4,
+            (End::Unknown, _) => 8,
+        };
+        if counts == Counts::Alone {
+            self.answers.remove(&op);
+            return;
+        }
+        self.compare(op);
+        if counts == Counts::ForTwo {
+            return;
+        }
+        let common = self.synced.get(&op.0).copied();
+        let life = self.lives.entry(who).or_default();
+        if let (End::Ok, Counts::AsSync, Some(common)) = (end, counts, common) {
+            life.before = common;
+        }
+        if end == End::Ok {
+            life.here.insert(op.1);
+        }
+    }
+
+    /// Whether some operation has ended in this way.
+    pub(super) fn has_seen(&self, way: Way) -> bool {
+        self.seen >> way as u8 & 1 == 1
+    }
+
+    fn compare(&mut self, op: (ViewId, OpId)) {
+        let Some(all) = self.answers.get(&op) else { return };
+        let aborted = all.iter().any(|a| matches!(a.end, End::Aborted | End::Disputed));
+        let ok = all.iter().any(|a| a.end == End::Ok);
+        let unanimous = all.iter().any(|a| a.end == End::Ok && a.by_votes);
+        let definite = |a: &&Answer| a.end != End::Unknown && a.next.is_some();
+        let alike =
+            |a: &Answer| all.iter().filter(definite).all(|b| a.next != b.next || a.end == b.end);
+        let together = all.iter().filter(definite).all(alike);
+        self.expect(Claim::TogetherAlike, together);
+        self.expect(Claim::UnanimousStands, !(unanimous && aborted));
+        self.halves_differ |= ok && aborted;
+    }
+}
+
+/// A way in which an operation can end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Way {
+    CommittedByVotes,
+    CommittedByView,
+    Aborted,
+    Unknown,
+}
+
+/// The end of an operation on a member, as its ledger reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ending {
+    pub(super) outcome: Outcome,
+    pub(super) counts: Counts,
+    /// The member holds the result.
+    held: bool,
+}
+
+impl Ending {
+    /// Reads the end of `op` from the member's ledger.
+    pub(super) fn of(ledger: &Ledger, op: OpId, outcome: Outcome) -> Ending {
+        let counts = match () {
+            () if op.lane.ends().is_some() => Counts::ForTwo,
+            () if ledger.is_of_sync(op) => Counts::AsSync,
+            () => Counts::ForAll,
+        };
+        Ending { outcome, counts, held: ledger.holds(op) }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.outcome {
+            Outcome::Committed => f.write_str("Ok"),
+            Outcome::Aborted(_) => f.write_str("Aborted"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+/// The weight of an operation in the common history of a View's members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Counts {
+    /// It is part of the history.
+    ForAll,
+    /// The same, and it moves every member to the history of the in-sync members.
+    AsSync,
+    /// A message, which only two members see.
+    ForTwo,
+    /// Best effort: each member decides for itself.
+    Alone,
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

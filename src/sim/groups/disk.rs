@@ -1,0 +1,155 @@
+//! The disk of a host: slow at random, and it may answer nothing or fail, once, for a while or for
+//! ever. Like the real store it repeats a failed write, with what was saved meanwhile.
+
+use super::weather::Weather;
+use crate::os::Store;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+/// What survives a crash of the host. Clones share it.
+#[derive(Clone, Default)]
+pub struct Drive(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    contents: Mutex<Option<Vec<u8>>>,
+    /// How many faults let it answer nothing.
+    stuck: AtomicU32,
+    /// How many faults let writes fail.
+    failing: AtomicU32,
+    /// The next write fails.
+    fails_once: AtomicBool,
+    /// All later writes fail.
+    is_broken: AtomicBool,
+    /// The number of the last store on it. The process of an earlier one has ended.
+    owner: AtomicU32,
+}
+
+/// The store on a drive.
+pub struct SimDisk {
+    jobs: mpsc::UnboundedSender<Write>,
+}
+
+/// The state to write, and the callback when it is durable.
+type Write = (Vec<u8>, Box<dyn FnOnce() + Send>);
+
+/// Back-off between two tries, as that of the real store.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+impl Drive {
+    /// The last state that was written.
+    pub fn contents(&self) -> Option<Vec<u8>> {
+        self.0.contents.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// It answers nothing until [`unstick`](Drive::unstick).
+    pub fn stick(&self) {
+        self.0.stuck.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn unstick(&self) {
+        self.0.stuck.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Writes fail until [`mend`](Drive::mend).
+    pub fn fail(&self) {
+        self.0.failing.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn mend(&self) {
+        self.0.failing.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The next write fails.
+    pub fn fail_once(&self) {
+        self.0.fails_once.store(true, Ordering::Relaxed);
+    }
+
+    /// All writes fail from now on.
+    pub fn break_for_ever(&self) {
+        self.0.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all writes fail for ever.
+    pub fn is_broken(&self) -> bool {
+        self.0.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// Whether writes fail or wait for a fault to end.
+    pub fn is_ill(&self) -> bool {
+        self.is_stuck() || self.is_broken() || self.0.failing.load(Ordering::Relaxed) > 0
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.0.stuck.load(Ordering::Relaxed) > 0
+    }
+
+    fn fails(&self) -> bool {
+        let once = self.0.fails_once.swap(false, Ordering::Relaxed);
+        once || self.is_broken() || self.0.failing.load(Ordering::Relaxed) > 0
+    }
+
+    fn take_over(&self) -> u32 {
+        self.0.owner.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn belongs_to(&self, owner: u32) -> bool {
+        self.0.owner.load(Ordering::Relaxed) == owner
+    }
+
+    fn write(&self, bytes: Vec<u8>) {
+        *self.0.contents.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
+    }
+}
+
+impl SimDisk {
+    pub fn start(drive: Drive, weather: Weather) -> SimDisk {
+        let (jobs, queue) = mpsc::unbounded_channel();
+        tokio::spawn(write_all(queue, drive, weather));
+        SimDisk { jobs }
+    }
+}
+
+async fn write_all(mut queue: mpsc::UnboundedReceiver<Write>, drive: Drive, weather: Weather) {
+    let owner = drive.take_over();
+    while let Some((mut bytes, done)) = queue.recv().await {
+        let (mut all, mut retry) = (vec![done], RETRY.0);
+        loop {
+            while let Ok((newer, done)) = queue.try_recv() {
+                bytes = newer;
+                all.push(done);
+            }
+            while drive.is_stuck() {
+                sleep(Duration::from_millis(10)).await;
+            }
+            // Now and then the disk is busy with something else.
+            let busy = if weather.below(50) == 0 { weather.below(2000) } else { 0 };
+            sleep(Duration::from_millis(1 + weather.below(5) + busy)).await;
+            if !drive.belongs_to(owner) {
+                return;
+            }
+            if !drive.fails() {
+                break;
+            }
+            sleep(retry).await;
+            retry = (2 * retry).min(RETRY.1);
+        }
+        drive.write(bytes);
+        // A crash may come between writing and reporting; the ballots must tolerate that.
+        sleep(Duration::from_millis(weather.below(2))).await;
+        all.into_iter().for_each(|done| done());
+    }
+}
+
+impl Store for SimDisk {
+    fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
+        // The task ends after this sender is dropped.
+        let _ = self.jobs.send((state, done));
+    }
+
+    fn remember(&mut self, _peers: Vec<SocketAddr>) {}
+}

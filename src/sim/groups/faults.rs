@@ -1,0 +1,230 @@
+//! The faults: of hosts, of their disks, of the ways between them, and of single connections.
+
+use super::host::name_of;
+use super::{LOSS_TO_MEET, Run};
+use serde_json::json;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The end of a fault.
+#[derive(Clone, Copy, Debug)]
+pub enum Relief {
+    Start(usize),
+    Join(usize, usize),
+    /// Segments from the first host to the second one pass again.
+    Way(usize, usize),
+    Wake(usize, Duration),
+    Unstick(usize),
+    Mend(usize),
+    Loss(u32),
+    Queues,
+}
+
+/// The queue of a control link is full for one new message in so many, which ends the link: one of
+/// these for each of four seeds, 0 for never. With relays links then end several times per second.
+const FULL_ONE_IN: [u64; 4] = [0, 0, 5000, 500];
+
+impl Run<'_> {
+    /// Causes a random fault between random hosts.
+    pub(super) fn disturb(&mut self, now: Duration) {
+        let (a, b) = self.two();
+        let lasts = Duration::from_millis(match self.weather.below(3) {
+            0 => 100 + self.weather.below(900),
+            1 => 1000 + self.weather.below(4000),
+            _ => 5000 + self.weather.below(25_000),
+        });
+        match self.weather.below(15) {
+            0 | 1 => self.crash(now, a, lasts),
+            2 => {
+                self.tell(now, "leave", format_args!("{a} leaves"));
+                self.hosts[a].is_away.store(true, Ordering::Relaxed);
+                self.hosts[a].leave.store(true, Ordering::Relaxed);
+            }
+            3 => {
+                self.tell(now, "cut-between", format_args!("{a} and {b} are held for {lasts:?}"));
+                self.hold(a, b, now + lasts);
+            }
+            4 => {
+                self.tell(now, "cut", format_args!("{a} is held from all for {lasts:?}"));
+                self.hold_from_all(a, now + lasts);
+            }
+            5 => self.part(now, lasts),
+            6 => {
+                let text = format_args!("what {a} says to {b} does not pass for {lasts:?}");
+                self.tell(now, "one-way", text);
+                self.weather.stop(self.ip(a), self.ip(b));
+                self.pending.push((now + lasts, Relief::Way(a, b)));
+            }
+            7 => {
+                self.tell(now, "sleep", format_args!("{a} sleeps for {lasts:?}"));
+                self.hold_from_all(a, now + lasts);
+                self.pending.push((now + lasts, Relief::Wake(a, lasts)));
+            }
+            8 | 9 => self.reset(now, a, b),
+            10 => {
+                let text = format_args!("the disk of {a} answers nothing for {lasts:?}");
+                self.tell(now, "disk-stuck", text);
+                self.hosts[a].drive.stick();
+                self.pending.push((now + lasts, Relief::Unstick(a)));
+            }
+            11 => {
+                self.tell(now, "disk-error", format_args!("the next write of {a} fails"));
+                self.hosts[a].drive.fail_once();
+            }
+            12 if self.may_break(a) => {
+                self.tell(now, "disk-broken", format_args!("the disk of {a} fails for ever"));
+                self.hosts[a].drive.break_for_ever();
+            }
+            12 | 13 => {
+                self.tell(now, "disk-full", format_args!("the disk of {a} fails for {lasts:?}"));
+                self.hosts[a].drive.fail();
+                self.pending.push((now + lasts, Relief::Mend(a)));
+            }
+            _ => {
+                let loss = self.weather.below(300) as u32;
+                let text = format_args!("{loss} of a thousand segments are lost for {lasts:?}");
+                self.tell(now, "loss", text);
+                self.has_lost |= loss > LOSS_TO_MEET;
+                self.weather.lose(loss);
+                self.pending.push((now + lasts, Relief::Loss(loss)));
+            }
+        }
+    }
+
+    /// Queues are full by chance until all faults end.
+    pub(super) fn fill_queues(&mut self) {
+        let (now, one_in) = (self.sim.elapsed(), FULL_ONE_IN[self.seed as usize % 4]);
+        if one_in > 0 {
+            let text = format_args!("one message in {one_in} finds a full queue");
+            self.tell(now, "queues", text);
+            crate::node::full_by_chance(self.seed ^ now.as_millis() as u64, one_in);
+            self.pending.push((Duration::MAX, Relief::Queues));
+        }
+    }
+
+    fn crash(&mut self, now: Duration, a: usize, lasts: Duration) {
+        if self.sim.is_host_running(name_of(a)) {
+            self.tell(now, "kill", format_args!("{a} crashes for {lasts:?}"));
+            self.witness.killed(a, now);
+            self.sim.crash(name_of(a));
+            self.pending.push((now + lasts, Relief::Start(a)));
+        }
+    }
+
+    /// Splits the group in two.
+    fn part(&mut self, now: Duration, lasts: Duration) {
+        let side = self.weather.below(1 << self.hosts.len());
+        self.tell(now, "parted", format_args!("parted along {side:b} for {lasts:?}"));
+        for (x, y) in self.pairs() {
+            if (side >> x ^ side >> y) & 1 == 1 {
+                self.hold(x, y, now + lasts);
+            }
+        }
+    }
+
+    fn reset(&mut self, now: Duration, a: usize, b: usize) {
+        self.tell(now, "reset", format_args!("a connection of {a} and {b} is reset"));
+        self.weather.reset_one(self.ip(a), self.ip(b));
+    }
+
+    /// In every third run with three hosts or more the disk of one may break.
+    fn may_break(&self, a: usize) -> bool {
+        let is_broken = self.hosts.iter().any(|host| host.drive.is_broken());
+        self.seed % 3 == 1 && self.hosts.len() > 2 && !is_broken && !self.hosts[a].drive.is_broken()
+    }
+
+    fn hold_from_all(&mut self, a: usize, until: Duration) {
+        (0..self.hosts.len())
+            .filter(|other| *other != a)
+            .for_each(|other| self.hold(a, other, until));
+    }
+
+    fn hold(&mut self, a: usize, b: usize, until: Duration) {
+        if self.walls.contains(&(a.min(b), a.max(b))) {
+            return;
+        }
+        if self.weather.hold(self.ip(a), self.ip(b)) {
+            self.sim.hold(name_of(a), name_of(b));
+        }
+        self.pending.push((until, Relief::Join(a, b)));
+    }
+
+    /// Ends the faults that are due.
+    pub(super) fn relieve(&mut self, now: Duration, is_due: impl Fn(Duration) -> bool) {
+        let (due, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| is_due(*at));
+        self.pending = later;
+        for (_, relief) in due {
+            match relief {
+                Relief::Start(host) => self.sim.bounce(name_of(host)),
+                Relief::Join(a, b) => {
+                    if self.weather.release(self.ip(a), self.ip(b)) {
+                        self.sim.release(name_of(a), name_of(b));
+                    }
+                }
+                Relief::Way(a, b) => self.weather.go_on(self.ip(a), self.ip(b)),
+                Relief::Unstick(a) => self.hosts[a].drive.unstick(),
+                Relief::Mend(a) => self.hosts[a].drive.mend(),
+                Relief::Loss(loss) => self.weather.lose_no_more(loss),
+                Relief::Queues => crate::node::full_by_chance(0, 0),
+                Relief::Wake(host, slept) => {
+                    self.hosts[host].slept.fetch_add(slept.as_millis() as u64, Ordering::Relaxed);
+                }
+            }
+        }
+        if self.pending.is_empty() {
+            self.healed(now);
+        }
+    }
+
+    fn two(&self) -> (usize, usize) {
+        let size = self.hosts.len() as u64;
+        let a = self.weather.below(size);
+        let b = (a + 1 + self.weather.below(size - 1)) % size;
+        (a as usize, b as usize)
+    }
+
+    fn pairs(&self) -> Vec<(usize, usize)> {
+        (0..self.hosts.len()).flat_map(|a| (0..a).map(move |b| (a, b))).collect()
+    }
+
+    pub(super) fn ip(&self, host: usize) -> IpAddr {
+        self.sim.lookup(name_of(host))
+    }
+
+    /// Records a fault. In the log it ends with the last one of those that overlap.
+    fn tell(&mut self, now: Duration, kind: &'static str, what: fmt::Arguments<'_>) {
+        self.story.push(format!("  {:>7.2} s: {what}", now.as_secs_f64()));
+        let n = self.told;
+        self.told += 1;
+        self.witness.fault(now, json!({"e": "struck", "n": n, "kind": kind}));
+        self.unhealed.push(n);
+    }
+
+    /// A queue that is full ends its link, so this is a fault, which ends at once. Queues are so
+    /// short here that a link that comes back can fill them.
+    pub(super) fn tell_overruns(&mut self, now: Duration) {
+        let (before, last) = self.overruns;
+        let overruns = crate::node::overruns();
+        if overruns == before {
+            return;
+        }
+        self.overruns = (overruns, now);
+        self.well_since = now;
+        if now > last + Duration::from_secs(1) {
+            self.story.push(format!("  {:>7.2} s: a queue is full", now.as_secs_f64()));
+        }
+        let n = self.told;
+        self.told += 1;
+        self.witness.fault(now, json!({"e": "struck", "n": n, "kind": "queues"}));
+        self.witness.fault(now, json!({"e": "healed", "n": n}));
+    }
+
+    fn healed(&mut self, now: Duration) {
+        for n in std::mem::take(&mut self.unhealed) {
+            self.witness.fault(now, json!({"e": "healed", "n": n}));
+        }
+    }
+}

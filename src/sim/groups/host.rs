@@ -1,0 +1,202 @@
+//! One host: a node with the real driver, and the program of the soak that uses it.
+
+use super::disk::{Drive, SimDisk};
+use super::engine::SimEngine;
+use super::net::SimNet;
+use super::node::log::Log;
+use super::node::{Node, Pace, Program, leave};
+use super::weather::Weather;
+use super::witness::Witness;
+use crate::api::Cluster;
+use crate::collective::NativeEngine;
+use crate::discovery::Medium;
+use crate::election::{Alone, Durable, ElectionConfig};
+use crate::identity::{
+    Boot, ClusterKey, Identity, MemberId, Name, Namespace, NamespaceName, Trust,
+};
+use crate::link::{Hello, Local, Net, Suite, Wire};
+use crate::memory::Pool;
+use crate::node::{Admission, Doors, NodeConfig, Settled};
+use crate::os::{Sleep, Unchanging, Wiring};
+use crate::protocol::{Defect, Engines, Partition, Seeded};
+use crate::report::{ConfigProblem, Error, Result};
+use crate::wire::Decode;
+use serde_json::json;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::sleep;
+use zeroize::Zeroizing;
+
+/// The parts of a host that survive its process, and those shared by all hosts.
+#[derive(Clone)]
+pub struct Host {
+    pub number: usize,
+    pub seed: u64,
+    pub weather: Weather,
+    pub medium: Medium,
+    pub witness: Witness,
+    pub drive: Drive,
+    /// Number of starts.
+    pub lives: Arc<AtomicU64>,
+    /// The host is to leave the group, and to come back a little later.
+    pub leave: Arc<AtomicBool>,
+    /// Its program is leaving, or has left and not started again.
+    pub is_away: Arc<AtomicBool>,
+    /// All programs are to end together.
+    pub finish: Arc<AtomicBool>,
+    /// How long it was suspended since the last question, in milliseconds.
+    pub slept: Arc<AtomicU64>,
+    /// The policy on which parts of a partitioned group continue.
+    pub partition: Partition,
+    /// A rule that its node breaks.
+    pub seeded: Seeded,
+}
+
+/// The suspend time as its clocks report it.
+struct Slept(Arc<AtomicU64>);
+
+/// So that a run takes seconds: mostly short buffers, and a few calls per second in each lane.
+const PACE: Pace = Pace { shorter: 16, slower: 20 };
+
+/// Interval between two looks at what the host is to do.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Host {
+    /// Runs until it is crashed.
+    pub async fn run(self) -> turmoil::Result {
+        loop {
+            let (name, life) = (name_of(self.number), self.lives.fetch_add(1, Ordering::Relaxed));
+            let log = self.log();
+            log.tell(json!({"e": "start", "node": name, "life": life}));
+            let cluster = self.start(life).await.map_err(|error| format!("{error:?}"))?;
+            log.tell(json!({"e": "joined", "id": cluster.status().node.to_string()}));
+            let program = Program { seed: self.seed, name, life, pace: PACE };
+            let node = Arc::new(Node::new(cluster, log, program));
+            let (watches, mut lanes) = (node.watches(), node.lanes());
+            self.is_away.store(false, Ordering::Relaxed);
+            self.until_told(&node, &mut lanes).await;
+            self.is_away.store(true, Ordering::Relaxed);
+            if let Err(error) = leave(&node, &mut lanes).await {
+                self.witness.wrong(format!("host {}: {error:#}", self.number));
+            }
+            watches.iter().for_each(JoinHandle::abort);
+            drop(node);
+            if self.finish.load(Ordering::Relaxed) {
+                return std::future::pending().await;
+            }
+            sleep(Duration::from_millis(500 + self.weather.below(2500))).await;
+        }
+    }
+
+    fn log(&self) -> Log {
+        let (witness, number) = (self.witness.clone(), self.number);
+        Log::new(move |mut event| {
+            let now = turmoil::sim_elapsed().expect("a program runs on a host");
+            event["t"] = (now.as_micros() as u64).into();
+            witness.hear(number, &event);
+        })
+    }
+
+    /// Until the host is to leave, or all lanes have ended.
+    async fn until_told(&self, node: &Node, lanes: &mut JoinSet<()>) {
+        while !self.leave.swap(false, Ordering::Relaxed) && !lanes.is_empty() {
+            if self.finish.load(Ordering::Relaxed) {
+                node.ask();
+            }
+            while let Some(ended) = lanes.try_join_next() {
+                if let Err(error) = ended {
+                    self.witness.wrong(format!("host {}: a lane: {error}", self.number));
+                }
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn start(&self, life: u64) -> Result<Cluster> {
+        let ip = turmoil::lookup(name_of(self.number));
+        let net: Arc<dyn Net> = Arc::new(SimNet {
+            weather: self.weather.clone(),
+            ip,
+            lies: self.seeded.has(Defect::Lies),
+        });
+        let listener =
+            net.listen(&[]).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+        let config = self.config(ip, listener.port(), life);
+        let engine = SimEngine(NativeEngine::new(Pool::new()).with(self.seeded));
+        let doors = Doors {
+            net,
+            listener,
+            discovery: Box::new(self.medium.node()),
+            wires: Box::new(Unchanging),
+            admissions: Box::new(Settled),
+            store: Box::new(SimDisk::start(self.drive.clone(), self.weather.clone())),
+            engines: vec![Arc::new(engine) as Arc<_>],
+            sleep: Box::new(Slept(Arc::clone(&self.slept))),
+        };
+        let (handles, outlets) = crate::node::channels(config.first_status(doors.listener.port()));
+        tokio::task::spawn_local(crate::node::run(config, doors, outlets));
+        Ok(Cluster::of(handles))
+    }
+
+    fn config(&self, ip: IpAddr, port: u16, life: u64) -> NodeConfig {
+        let identity = Arc::new(identity_of(self.number));
+        let boot = Boot(1000 * (self.number as u64 + 1) + life);
+        let key = ClusterKey::from_bytes(&[7; 32]);
+        let namespace = Namespace::keyed(NamespaceName::parse("simulation").expect("a name"), key);
+        let hello = Hello {
+            id: MemberId { node: identity.id(), boot },
+            name: Name::from_lossy(&name_of(self.number)),
+            port,
+            stateless: false,
+            engines: Engines::NATIVE,
+            partition: self.partition.digest(),
+            wire: Wire::Untrusted,
+            suite: Suite::Aes256Gcm,
+            endpoints: None,
+        };
+        let mut private = [self.number as u8 + 1; 32];
+        private[..8].copy_from_slice(&boot.0.to_le_bytes());
+        let durable = self.drive.contents().map_or_else(Durable::default, |bytes| {
+            Durable::from_bytes(&bytes).expect("what was saved")
+        });
+        NodeConfig {
+            local: Arc::new(Local::new(identity, hello, Zeroizing::new(private), namespace.psks())),
+            admission: Admission::to(namespace),
+            trust: Trust::KeyHolders,
+            instance: format!("{:020x}", boot.0),
+            durable,
+            election: ElectionConfig {
+                alone: Alone::Waits,
+                partition: self.partition.clone(),
+                seed: boot.0,
+                ..ElectionConfig::default()
+            },
+            wiring: Wiring::none(),
+            advertised: vec![SocketAddr::new(ip, port)],
+            renew_after: crate::node::RENEW_AFTER,
+            grace: crate::node::GRACE,
+            known: Vec::new(),
+            min_members: 2,
+            seeded: self.seeded,
+        }
+    }
+}
+
+impl Sleep for Slept {
+    fn slept(&mut self) -> Duration {
+        Duration::from_millis(self.0.swap(0, Ordering::Relaxed))
+    }
+}
+
+/// The identity of this host.
+pub fn identity_of(number: usize) -> Identity {
+    Identity::from_seed(&[number as u8 + 1; 32])
+}
+
+/// The name of this host.
+pub fn name_of(number: usize) -> String {
+    format!("host-{number}")
+}

@@ -1,0 +1,212 @@
+//! The seeds that are run. Each runs in its own process: the runtime's behaviour after a crash of a
+//! host depends on names that the process has given out before, and a seed must always give the
+//! same run.
+
+use super::node::calls;
+use super::{CALM, Outcome, Run, TROUBLE, sinks};
+use crate::protocol::Defect;
+use potluck_harness::history::Report;
+use potluck_harness::history::claims::CLAIMS;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Marks a run's last line, which its parent process reads.
+const SAYS: &str = "sim-run:";
+
+/// Marks the line with the claims that do not hold.
+const BREAKS: &str = "sim-breaks:";
+
+/// The name of the defect of a member that lies, which nobody has to find: the others must keep
+/// their promises to each other.
+const LIES: &str = "lies";
+
+/// Seeds in which a defect must be found.
+const FOUND_IN: u64 = 20;
+
+/// Totals over all programs of a run, or of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Calls that took a number.
+    calls: u64,
+    /// Calls that succeeded.
+    succeeded: u64,
+    /// Views that were used.
+    views: u64,
+    faults: u64,
+    /// The digest of the logs.
+    digest: u64,
+}
+
+/// `POTLUCK_SIM_SEED` selects one seed, `POTLUCK_SIM_SEEDS` a number of seeds; the default is four.
+/// `POTLUCK_SIM_DEFECT` names a rule that the nodes break; then the test passes once that is found.
+#[test]
+fn groups_in_virtual_time_never_differ_and_find_together() {
+    let number =
+        |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let defect = std::env::var("POTLUCK_SIM_DEFECT").ok();
+    match (number("POTLUCK_SIM_SEED"), number("POTLUCK_SIM_SEEDS"), defect) {
+        (Some(seed), _, defect) => run_one(seed, defect.as_deref()),
+        (None, seeds, Some(lies)) if lies == LIES => run_all(0..seeds.unwrap_or(4), Some(LIES)),
+        (None, _, Some(defect)) => find(&defect),
+        (None, seeds, None) => run_all(0..seeds.unwrap_or(4), None),
+    }
+}
+
+#[test]
+fn members_beside_a_liar_keep_their_promises_to_each_other() {
+    // The other test runs the seeds that are asked for.
+    if std::env::var_os("POTLUCK_SIM_SEEDS").is_none() {
+        run_all(0..4, Some(LIES));
+    }
+}
+
+/// Runs this seed in this process.
+fn run_one(seed: u64, defect: Option<&str>) {
+    calls::silence();
+    sinks::install(seed);
+    let defect = defect.map(|name| Defect::named(name).expect("a defect that has a name"));
+    let Outcome { report, wrong, digest, witness } = Run::new(seed, defect).go();
+    if !wrong.is_empty() {
+        println!("seed {seed}:\n{}", wrong.join("\n"));
+        println!(
+            "{BREAKS} {}",
+            broken(&report, wrong.len()).into_iter().collect::<Vec<_>>().join(" ")
+        );
+    }
+    if let Some(folder) = std::env::var_os("POTLUCK_SIM_LOGS") {
+        witness.keep(Path::new(&folder)).expect("the logs can be written");
+    }
+    let faults: usize = report.faults.values().sum();
+    println!("{SAYS} {} {} {} {faults} {digest}", report.calls, report.succeeded, report.views);
+    println!(
+        "sim: seed {seed}: {} calls ({} succeeded), {} Views, {faults} faults, longest wait {:.1} s, {} things wrong, logs {digest:016x}",
+        report.calls,
+        report.succeeded,
+        report.views,
+        report.longest_us as f64 / 1e6,
+        wrong.len()
+    );
+    // A run in which nothing succeeds has shown nothing.
+    assert!(
+        report.succeeded > 0 && wrong.is_empty(),
+        "seed {seed}; SEED={seed} make sim repeats it"
+    );
+}
+
+/// The claims that do not hold, and `simulation` if only that has found something.
+fn broken(report: &Report, wrong: usize) -> BTreeSet<&'static str> {
+    let is_broken = |claim: &str| report.violations.iter().any(|v| v.claim == claim);
+    let names = CLAIMS.iter().map(|(name, _)| *name).filter(|name| is_broken(name));
+    // The story is the first one.
+    let by_itself = wrong > report.violations.len().min(20) + 1;
+    names.chain(by_itself.then_some("simulation")).collect()
+}
+
+/// Runs seeds with a defect until it is found.
+fn find(defect: &str) {
+    for seed in 0..FOUND_IN {
+        if let Err(story) = in_a_process_of_its_own(seed, Some(defect)) {
+            println!("{story}");
+            let breaks = story.lines().find_map(|line| line.split_once(BREAKS));
+            let (_, claims) = breaks.expect("the run ended by something else");
+            println!("sim: the defect {defect} is found by seed {seed}: {}", claims.trim());
+            return;
+        }
+    }
+    panic!("the defect {defect} is not found in {FOUND_IN} seeds");
+}
+
+/// Runs `seeds`, several at a time, and reports the failures.
+fn run_all(seeds: Range<u64>, defect: Option<&str>) {
+    let (next, counts, failed) =
+        (AtomicU64::new(seeds.start), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let is_repeated = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    match in_a_process_of_its_own(seed, defect) {
+                        Ok(more) => {
+                            *counts.lock().expect("no panic") += more;
+                            if seed == seeds.start {
+                                is_repeated
+                                    .store(gives_it_again(seed, defect, more), Ordering::Relaxed);
+                            }
+                        }
+                        Err(story) => {
+                            println!("{story}");
+                            failed.lock().expect("no panic").push(seed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (mut failed, counts) =
+        (failed.into_inner().expect("no panic"), counts.into_inner().expect("no panic"));
+    failed.sort_unstable();
+    let lasts = if defect.is_some() { super::LIES + CALM } else { TROUBLE + CALM };
+    let (seconds, runs) = (lasts.as_secs(), seeds.end - seeds.start);
+    let Counts { calls, succeeded, views, faults, .. } = counts;
+    println!(
+        "sim: {runs} seeds of at least {seconds} simulated seconds, {calls} calls ({succeeded} succeeded), {views} Views, {faults} faults, {} failed",
+        failed.len()
+    );
+    assert!(failed.is_empty(), "seeds {failed:?}; SEED=n make sim repeats one");
+    assert!(is_repeated.into_inner(), "seed {} gives another run", seeds.start);
+}
+
+/// Whether a seed gives the same run once more. Only in the build of `make
+/// sim` tokio's own choices are seeded too.
+fn gives_it_again(seed: u64, defect: Option<&str>, first: Counts) -> bool {
+    let again = || in_a_process_of_its_own(seed, defect).map(|again| again.digest);
+    !cfg!(potluck_tight) || again() == Ok(first.digest)
+}
+
+/// The counts of a run, or all its output if it failed.
+fn in_a_process_of_its_own(seed: u64, defect: Option<&str>) -> Result<Counts, String> {
+    let this = std::env::current_exe().map_err(|error| format!("seed {seed}: {error}"))?;
+    let name = concat!(module_path!(), "::groups_in_virtual_time_never_differ_and_find_together");
+    // The name without the crate.
+    let name = name.split_once("::").map_or(name, |(_, name)| name);
+    let run = Command::new(this)
+        .args(["--exact", name, "--nocapture"])
+        .env("POTLUCK_SIM_SEED", seed.to_string())
+        .envs(defect.map(|defect| ("POTLUCK_SIM_DEFECT", defect)))
+        .output();
+    let run = run.map_err(|error| format!("seed {seed}: {error}"))?;
+    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    let counts =
+        said.lines().find_map(|line| line.split_once(SAYS)).and_then(|(_, counts)| read(counts));
+    match counts.filter(|_| run.status.success()) {
+        Some(counts) => Ok(counts),
+        None => Err(format!("{said}{}", String::from_utf8_lossy(&run.stderr))),
+    }
+}
+
+fn read(counts: &str) -> Option<Counts> {
+    let numbers: Vec<u64> =
+        counts.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    let [calls, succeeded, views, faults, digest] = numbers[..] else { return None };
+    Some(Counts { calls, succeeded, views, faults, digest })
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Counts) {
+        self.calls += more.calls;
+        self.succeeded += more.succeeded;
+        self.views += more.views;
+        self.faults += more.faults;
+        // Of several runs there is none.
+        self.digest = 0;
+    }
+}

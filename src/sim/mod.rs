@@ -1,0 +1,21 @@
+//! Instruments of tests: a model of the election, elections and whole groups in virtual time,
+//! the threads of a few places in all orders, and the entries of the fuzz targets.
+
+#[cfg(test)]
+mod claims;
+#[cfg(test)]
+mod elections;
+#[cfg(all(test, potluck_threads))]
+mod exploring;
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(test)]
+mod groups;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod scripts;
+
+#[cfg(all(test, potluck_threads))]
+pub(crate) use exploring::{explore, finds, name, text_of};

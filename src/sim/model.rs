@@ -1,0 +1,339 @@
+//! Model checking of small groups: every execution of the real agreement and the real ledgers over
+//! a network that delivers each message at any time, any number of times, in any order, or never.
+//! The checker (stateright) verifies the claims in every state.
+//!
+//! Real: `Agreement::step`, the only code that changes a View, `Ledger`, `Revising`, and the rule
+//! that keeps nodes from beginning a View beside a running one (`elsewhere`). Not modelled: time,
+//! and all other code that only decides when to propose. The model proposes any members at any
+//! time.
+//!
+//! The model allows more than reality: proposals may name unreachable nodes, and writes, calls and
+//! proposals may take arbitrarily long. Restrictions make the exhaustive runs finite: refusals
+//! (`Nack`) are not sent, and in most runs all members begin a View's one operation when they
+//! install it. In the others programs call a few times, in one lane or two, links break and are
+//! made anew, the plan changes, or limits are reached ([`runs`]). The random walks ([`walk`]) mix
+//! these.
+//!
+//! A group starts in a View of all nodes. A write is durable at once, and a crash keeps the durable
+//! state; a crashed node returns as a new member. With `slow_disks`, writes take time.
+
+mod action;
+mod memo;
+mod outside;
+mod plans;
+mod progress;
+mod runs;
+mod shared;
+mod state;
+mod turn;
+mod walk;
+
+use super::claims::{Claim, History, Way};
+use crate::collective::LedgerBounds;
+use crate::election::Durable;
+use crate::protocol::{Defect, Lane, Message, OpId, Seeded};
+use action::{Action, letter};
+use memo::Memo;
+use shared::Shared;
+use state::{Left, Node, Packet, State, member};
+use stateright::{Model, Property};
+use turn::Turn;
+
+/// A group and the bounds of its executions.
+#[derive(Clone, Debug)]
+struct Group {
+    nodes: u8,
+    partition: Partition,
+    left: Left,
+    calls: Calls,
+    /// The lanes in which programs call.
+    lanes: u32,
+    slow_disks: bool,
+    /// The limits of all ledgers.
+    bounds: LedgerBounds,
+    /// Views that are made before the run begins, after one of all nodes: the members of each.
+    opening: Vec<Vec<u8>>,
+    /// Plans change in this run.
+    has_plans: bool,
+    /// Nodes tell each other of their Views, and begin none beside a running one.
+    keeps_together: bool,
+    /// Links lose messages only when they break, so every call is answered.
+    answers: bool,
+    defect: Option<Defect>,
+    memo: Memo,
+}
+
+/// Views that may be proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Partition {
+    /// Any members: every part of a split group goes on.
+    Continue,
+    /// More than half of all nodes.
+    Majority,
+}
+
+/// When operations begin. Results exist once all members of the View have begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Calls {
+    /// One in each View, at its installation, known to all members.
+    AtInstall,
+    /// At any time, up to this many in flight on each member.
+    ByPrograms(usize),
+}
+
+impl Group {
+    /// Three nodes with one lane and all that the other fields add left out.
+    fn of(partition: Partition, left: Left) -> Group {
+        Group {
+            nodes: 3,
+            partition,
+            left,
+            calls: Calls::AtInstall,
+            lanes: 1,
+            slow_disks: false,
+            bounds: LedgerBounds::default(),
+            opening: Vec::new(),
+            has_plans: false,
+            keeps_together: false,
+            answers: false,
+            defect: None,
+            memo: Memo::default(),
+        }
+    }
+
+    fn seeded(&self) -> Seeded {
+        self.defect.into()
+    }
+
+    /// The initial state: the nodes in their first Views, reached by the rules themselves.
+    fn first(&self) -> State {
+        let fresh = |n| Shared::new(Node::start(member(n, 1), Durable::default(), self.seeded()));
+        let nodes = (0..self.nodes).map(fresh).collect();
+        let history = Shared::new(History::default());
+        let mut state = State { nodes, packets: Vec::new(), history, left: self.left };
+        let all = (0..self.nodes).collect();
+        for members in [&all].into_iter().chain(&self.opening) {
+            state = self.open(&state, members);
+        }
+        state
+    }
+
+    /// The state after these nodes have made a View.
+    fn open(&self, state: &State, members: &[u8]) -> State {
+        let mut state = state.clone();
+        state.left.proposals += 1;
+        state = self.after(&state, &Action::Propose(members[0], members.to_vec()));
+        loop {
+            let writing = (0..self.nodes).find(|n| !state.nodes[usize::from(*n)].writes.is_empty());
+            // Installs only after all acceptances, even if a seeded defect sends the message early.
+            let about_a_view = |p: &&Shared<Packet>| !matches!(p.message, Message::Op(_));
+            let installs = |p: &&Shared<Packet>| matches!(p.message, Message::Install(_));
+            let mut coming = state.packets.iter().filter(about_a_view);
+            let next = coming.clone().find(|p| !installs(p)).or(coming.next()).cloned();
+            let Some(action) = writing.map(Action::Write).or(next.map(Action::Deliver)) else {
+                break;
+            };
+            state = self.after(&state, &action);
+        }
+        let is_in = |n: &u8| {
+            let view = &state.nodes[usize::from(*n)].view;
+            view.as_ref().is_some_and(|v| v.size() == members.len())
+        };
+        assert!(members.iter().all(is_in));
+        state
+    }
+
+    /// The lanes in which programs call.
+    fn lanes(&self) -> impl Iterator<Item = Lane> + use<> {
+        [Lane::MAIN].into_iter().chain((0..).map(Lane::tagged)).take(self.lanes as usize)
+    }
+
+    fn after(&self, state: &State, action: &Action) -> State {
+        let (n, step) = action.step(state);
+        let result = Turn::of(&state.nodes[n], self).take(&step);
+        self.onward(state, action, &result)
+    }
+
+    /// Like `after`, with a trace line for the action and one for each deed.
+    fn told(&self, state: &State, action: &Action, trace: &mut Vec<String>) -> State {
+        let (n, step) = action.step(state);
+        let result = Turn::of(&state.nodes[n], self).take(&step);
+        trace.push(action.story());
+        trace.extend(result.deeds.iter().map(|deed| format!("    {} {deed}", letter(n))));
+        self.onward(state, action, &result)
+    }
+
+    fn onward(&self, state: &State, action: &Action, result: &turn::Result) -> State {
+        let mut next = state.clone();
+        match action {
+            Action::Propose(..) => next.left.proposals -= 1,
+            Action::Abort(..) => next.left.aborts -= 1,
+            Action::CutOff(_) => next.left.cut_offs -= 1,
+            Action::Crash(_) => next.left.crashes -= 1,
+            Action::Call(..) => next.left.calls -= 1,
+            Action::HoldAll(_) => next.left.plans -= 1,
+            Action::Redial(a, b) => {
+                next.left.losses -= 1;
+                next.cut(usize::from(*a), usize::from(*b));
+            }
+            _ => {}
+        }
+        if self.begins_beside(state, action) {
+            next.history.change(|history| history.expect(Claim::OneHistory, false));
+        }
+        next.apply(action.place(), result, &self.memo);
+        if let Action::Redial(a, b) = action {
+            let other = Action::Remind(*b, *a);
+            let (n, step) = other.step(&next);
+            let result = Turn::of(&next.nodes[n], self).take(&step);
+            next.apply(n, &result, &self.memo);
+        }
+        next
+    }
+
+    fn least(&self) -> usize {
+        match self.partition {
+            Partition::Continue => 1,
+            Partition::Majority => usize::from(self.nodes) / 2 + 1,
+        }
+    }
+
+    /// All sets of members that `n` may propose.
+    fn proposals(&self, n: u8) -> impl Iterator<Item = Vec<u8>> + use<> {
+        let (nodes, least) = (self.nodes, self.least());
+        let set = move |bits: u32| (0..nodes).filter(|m| bits >> m & 1 == 1).collect::<Vec<u8>>();
+        (1..1 << nodes)
+            .filter(move |bits: &u32| bits >> n & 1 == 1 && bits.count_ones() as usize >= least)
+            .map(set)
+    }
+
+    /// The claims that apply to this group.
+    fn claims(&self) -> impl Iterator<Item = Claim> + use<> {
+        let (majority, answers) = (self.partition == Partition::Majority, self.answers);
+        Claim::ALL.into_iter().filter(move |claim| match claim {
+            Claim::OneOutcome => majority,
+            Claim::Answered => answers,
+            _ => true,
+        })
+    }
+
+    fn holds(&self, claim: Claim, state: &State) -> bool {
+        match claim {
+            Claim::OneOutcome => !state.history.halves_differ,
+            Claim::Answered => !self.is_stuck(state),
+            claim => !state.history.is_broken(claim),
+        }
+    }
+
+    /// Next actions of the program, the engine and the callers of a node.
+    fn calls(&self, n: u8, state: &State, actions: &mut Vec<Action>) {
+        let node = &state.nodes[usize::from(n)];
+        let Some(ledger) = node.ledger.as_ref().filter(|ledger| !ledger.is_frozen()) else {
+            return;
+        };
+        if let Calls::ByPrograms(most) = self.calls
+            && state.left.calls > 0
+            && ledger.in_flight() < most
+            && !ledger.is_full()
+        {
+            actions.extend(self.lanes().map(|lane| Action::Call(n, lane)));
+        }
+        if state.left.aborts > 0 {
+            actions.extend(ledger.unvoted().map(|(op, _)| Action::Abort(n, op)));
+        }
+        self.results(n, state, actions);
+    }
+
+    /// The results that the engine of a node may hold now.
+    fn results(&self, n: u8, state: &State, actions: &mut Vec<Action>) {
+        let node = &state.nodes[usize::from(n)];
+        let (Some(ledger), Some(view)) = (&node.ledger, &node.view) else { return };
+        // A result needs the contribution of every member.
+        let is_whole = |op: OpId| state.history.all_have_run(view) && !state.is_held(view, op);
+        let whole = ledger.unvoted().filter(|(op, agreed)| *agreed && is_whole(*op));
+        actions.extend(whole.map(|(op, _)| Action::Done(n, op)));
+    }
+}
+
+/// The checker needs a plain function for each claim.
+type Holds = fn(&Group, &State) -> bool;
+
+impl Model for Group {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![self.first()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for n in 0..self.nodes {
+            if state.left.proposals > 0 {
+                let may = self.proposals(n).filter(|members| self.may_propose(state, n, members));
+                actions.extend(may.map(|members| Action::Propose(n, members)));
+            }
+            if state.left.crashes > 0 {
+                actions.push(Action::Crash(n));
+            }
+            if state.left.cut_offs > 0 && state.nodes[usize::from(n)].may_be_cut_off() {
+                actions.push(Action::CutOff(n));
+            }
+            if state.left.plans > 0 && state.nodes[usize::from(n)].may_lead() {
+                actions.push(Action::HoldAll(n));
+            }
+            if state.left.losses > 0 {
+                actions.extend((0..n).map(|other| Action::Redial(other, n)));
+            }
+            self.tell(n, state, actions);
+            self.calls(n, state, actions);
+        }
+        self.progress(state, actions);
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let (n, step) = action.step(state);
+        let result = self
+            .memo
+            .recall(&state.nodes[n], &step, || Turn::of(&state.nodes[n], self).take(&step));
+        let next = self.onward(state, &action, &result);
+        (next != *state).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Group>> {
+        let always: [(Claim, Holds); 16] = [
+            (Claim::OneViewPerBallot, |g, s| g.holds(Claim::OneViewPerBallot, s)),
+            (Claim::ViewsGrow, |g, s| g.holds(Claim::ViewsGrow, s)),
+            (Claim::AllHaveAccepted, |g, s| g.holds(Claim::AllHaveAccepted, s)),
+            (Claim::OneViewIsOpen, |g, s| g.holds(Claim::OneViewIsOpen, s)),
+            (Claim::FrozenStays, |g, s| g.holds(Claim::FrozenStays, s)),
+            (Claim::TogetherAlike, |g, s| g.holds(Claim::TogetherAlike, s)),
+            (Claim::UnanimousStands, |g, s| g.holds(Claim::UnanimousStands, s)),
+            (Claim::OneOutcome, |g, s| g.holds(Claim::OneOutcome, s)),
+            (Claim::InSync, |g, s| g.holds(Claim::InSync, s)),
+            (Claim::EndsOnce, |g, s| g.holds(Claim::EndsOnce, s)),
+            (Claim::OkHolds, |g, s| g.holds(Claim::OkHolds, s)),
+            (Claim::MostWins, |g, s| g.holds(Claim::MostWins, s)),
+            (Claim::OneHistory, |g, s| g.holds(Claim::OneHistory, s)),
+            (Claim::OnePlan, |g, s| g.holds(Claim::OnePlan, s)),
+            (Claim::Answered, |g, s| g.holds(Claim::Answered, s)),
+            (Claim::Honest, |g, s| g.holds(Claim::Honest, s)),
+        ];
+        let mine: Vec<Claim> = self.claims().collect();
+        let always = always.into_iter().filter(|(claim, _)| mine.contains(claim));
+        let mut all: Vec<Property<Group>> =
+            always.map(|(claim, holds)| Property::always(claim.name(), holds)).collect();
+        all.extend([
+            Property::sometimes("committed by votes", |_: &Group, s: &State| {
+                s.history.has_seen(Way::CommittedByVotes)
+            }),
+            Property::sometimes("committed by a View", |_: &Group, s: &State| {
+                s.history.has_seen(Way::CommittedByView)
+            }),
+            Property::sometimes("aborted", |_: &Group, s: &State| s.history.has_seen(Way::Aborted)),
+            Property::sometimes("left behind", |_: &Group, s: &State| {
+                s.history.has_seen(Way::Unknown)
+            }),
+        ]);
+        all
+    }
+}

@@ -1,9 +1,0 @@
-//! Layer: Shells.
-//!
-//! Threads of the code in which threads meet: those of `std`, or those of a schedule checker, as
-//! in [`locks`](crate::locks).
-
-#[cfg(all(test, potluck_threads))]
-pub(crate) use shuttle::thread::{Builder, ThreadId, current, panicking};
-#[cfg(not(all(test, potluck_threads)))]
-pub(crate) use std::thread::{Builder, ThreadId, current, panicking};
