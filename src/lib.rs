@@ -173,11 +173,13 @@ pub use api::{
 pub use collective::Arithmetic;
 pub use collective::{Traffic, reference as reference_sum};
 pub use discovery::{Activity, InterfaceReport, Skip};
+/// The 16-bit floats of the crate `half`, which are elements.
+pub use half::{bf16, f16};
 pub use identity::{
     ClusterKey, CodeTextError, FileAction, IdentityProblem, Kept, KeyTextError, Name, Newcomer,
     NodeId, NodeIdTextError, OnNew, PairingCode, Trust,
 };
-pub use memory::{Bf16, DType, Element, F16};
+pub use memory::{DType, Element};
 pub use os::InterfaceKind;
 pub use pairing::{InvitationEnd, PairingProblem};
 pub use protocol::{

@@ -3,8 +3,9 @@
 //! It avoids branches that the compiler would not remove: the loops in
 //! [`fold`](super::fold::fold()) consist of these steps and should become vector instructions.
 
-use crate::memory::{Bf16, Element, F16};
+use crate::memory::Element;
 use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 
 /// The arithmetic of one element.
 pub trait Arithmetic: Element {
@@ -179,8 +180,8 @@ macro_rules! half {
     };
 }
 
-half!(F16, 0x7c00, 0x7e00, f16_in_f32);
-half!(Bf16, 0x7f80, 0x7fc0, bf16_in_f32);
+half!(f16, 0x7c00, 0x7e00, f16_in_f32);
+half!(bf16, 0x7f80, 0x7fc0, bf16_in_f32);
 
 /// A plain loop that the compiler vectorises.
 #[inline]
@@ -200,14 +201,13 @@ fn place(bits: u16) -> i16 {
 
 /// Works in blocks that stay in the first-level cache; the conversions use the processor's
 /// instructions if it has them.
-fn f16_in_f32(acc: &mut [F16], x: &[F16], step: impl Fn(f32, f32) -> f32) {
+fn f16_in_f32(acc: &mut [f16], x: &[f16], step: impl Fn(f32, f32) -> f32) {
     const BLOCK: usize = 512;
     let (mut sums, mut terms) = ([0f32; BLOCK], [0f32; BLOCK]);
     for (acc, x) in acc.chunks_mut(BLOCK).zip(x.chunks(BLOCK)) {
         let (sums, terms) = (&mut sums[..acc.len()], &mut terms[..x.len()]);
-        let acc: &mut [::half::f16] = bytemuck::cast_slice_mut(acc);
         acc.convert_to_f32_slice(sums);
-        bytemuck::cast_slice::<F16, ::half::f16>(x).convert_to_f32_slice(terms);
+        x.convert_to_f32_slice(terms);
         each(sums, terms, &step);
         acc.convert_from_f32_slice(sums);
     }
@@ -215,12 +215,12 @@ fn f16_in_f32(acc: &mut [F16], x: &[F16], step: impl Fn(f32, f32) -> f32) {
 
 /// Rounds to nearest, ties to even: adding 0x7fff plus the lowest kept bit carries into the upper
 /// half exactly if the value rounds up.
-fn bf16_in_f32(acc: &mut [Bf16], x: &[Bf16], step: impl Fn(f32, f32) -> f32) {
-    let wide = |half: Bf16| f32::from_bits(u32::from(half.to_bits()) << 16);
+fn bf16_in_f32(acc: &mut [bf16], x: &[bf16], step: impl Fn(f32, f32) -> f32) {
+    let wide = |half: bf16| f32::from_bits(u32::from(half.to_bits()) << 16);
     each(acc, x, |a, x| {
         let exact = step(wide(a), wide(x));
         let bits = exact.to_bits();
         let rounded = (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16;
-        Bf16::from_bits(if exact.is_nan() { 0x7fc0 } else { rounded })
+        bf16::from_bits(if exact.is_nan() { 0x7fc0 } else { rounded })
     });
 }

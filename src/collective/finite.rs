@@ -34,7 +34,8 @@ const PIECE: usize = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Bf16, Element, F16, bytes_of};
+    use crate::memory::{Element, bytes_of};
+    use half::{bf16, f16};
 
     fn assert_finds<T: Element>(finite: &[T], others: &[T]) {
         for len in [0, 1, 3, PIECE - 1, PIECE, 2 * PIECE + 7] {
@@ -69,12 +70,12 @@ mod tests {
             &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY],
         );
         assert_finds(
-            &[0x7bff, 0xfbff, 0x0001, 0x8000].map(F16::from_bits),
-            &[0x7c00, 0xfc00, 0x7c01, 0xfe00].map(F16::from_bits),
+            &[0x7bff, 0xfbff, 0x0001, 0x8000].map(f16::from_bits),
+            &[0x7c00, 0xfc00, 0x7c01, 0xfe00].map(f16::from_bits),
         );
         assert_finds(
-            &[0x7f7f, 0xff7f, 0x0001, 0x8000].map(Bf16::from_bits),
-            &[0x7f80, 0xff80, 0x7f81, 0xffc0].map(Bf16::from_bits),
+            &[0x7f7f, 0xff7f, 0x0001, 0x8000].map(bf16::from_bits),
+            &[0x7f80, 0xff80, 0x7f81, 0xffc0].map(bf16::from_bits),
         );
     }
 

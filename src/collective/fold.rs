@@ -15,9 +15,10 @@
 //! `Min` and `Max` follow a total rule: NaN wins, and -0 is below +0.
 
 use super::arithmetic::{Arithmetic, each};
-use crate::memory::{Bf16, DType, F16, elements_of, elements_of_mut};
+use crate::memory::{DType, elements_of, elements_of_mut};
 use crate::os::in_default_environment;
 use crate::protocol::{EngineFault, ReduceOp};
+use half::{bf16, f16};
 
 /// The slices are not whole and aligned elements of their type, or differ in length. This is a bug
 /// of an engine: blocks are aligned, and schedules cut them between elements.
@@ -39,8 +40,8 @@ pub fn fold(op: ReduceOp, dtype: DType, acc: &mut [u8], x: &[u8]) -> Result<(), 
     in_default_environment(|| match dtype {
         DType::F32 => fold_as::<f32>(op, acc, x),
         DType::F64 => fold_as::<f64>(op, acc, x),
-        DType::F16 => fold_as::<F16>(op, acc, x),
-        DType::Bf16 => fold_as::<Bf16>(op, acc, x),
+        DType::F16 => fold_as::<f16>(op, acc, x),
+        DType::Bf16 => fold_as::<bf16>(op, acc, x),
         DType::I8 => fold_as::<i8>(op, acc, x),
         DType::I32 => fold_as::<i32>(op, acc, x),
         DType::I64 => fold_as::<i64>(op, acc, x),
@@ -97,8 +98,8 @@ pub fn finish(op: ReduceOp, dtype: DType, acc: &mut [u8], members: usize) -> Res
     in_default_environment(|| match dtype {
         DType::F32 => finish_as::<f32>(op, acc, members),
         DType::F64 => finish_as::<f64>(op, acc, members),
-        DType::F16 => finish_as::<F16>(op, acc, members),
-        DType::Bf16 => finish_as::<Bf16>(op, acc, members),
+        DType::F16 => finish_as::<f16>(op, acc, members),
+        DType::Bf16 => finish_as::<bf16>(op, acc, members),
         DType::I8 | DType::I32 | DType::I64 | DType::U8 | DType::U32 | DType::U64 => Ok(()),
     })
 }
@@ -165,11 +166,11 @@ mod tests {
     }
 
     fn f16(op: ReduceOp, a: u16, b: u16) -> u16 {
-        pair(op, F16::from_bits(a), F16::from_bits(b)).to_bits()
+        pair(op, f16::from_bits(a), f16::from_bits(b)).to_bits()
     }
 
     fn bf16(op: ReduceOp, a: u16, b: u16) -> u16 {
-        pair(op, Bf16::from_bits(a), Bf16::from_bits(b)).to_bits()
+        pair(op, bf16::from_bits(a), bf16::from_bits(b)).to_bits()
     }
 
     /// The bytes of a reduction of these two values. Both are fixed before the reduction begins.
@@ -203,9 +204,9 @@ mod tests {
         for (a, b) in values.iter().flat_map(|a| values.map(|b| (*a, b))) {
             reductions.push(reduction(a, b));
             reductions.push(reduction(f64::from(a) * 1e-280, f64::from(b) * 1e-280));
-            reductions.push(reduction(F16::from_f32(a), F16::from_f32(b)));
-            reductions.push(reduction(F16::from_bits(3), F16::from_f32(b)));
-            reductions.push(reduction(Bf16::from_f32(a), Bf16::from_f32(b)));
+            reductions.push(reduction(f16::from_f32(a), f16::from_f32(b)));
+            reductions.push(reduction(f16::from_bits(3), f16::from_f32(b)));
+            reductions.push(reduction(bf16::from_f32(a), bf16::from_f32(b)));
         }
         let all =
             || -> Vec<_> { reductions.iter().flat_map(|reduction| OPS.map(reduction)).collect() };
@@ -315,8 +316,8 @@ mod tests {
                 }
             }
         }
-        agree(F16::from_bits);
-        agree(Bf16::from_bits);
+        agree(f16::from_bits);
+        agree(bf16::from_bits);
     }
 
     #[test]

@@ -4,14 +4,14 @@
 //! machine: bytes are cast, never converted.
 
 use super::dtype::DType;
-use super::half::{Bf16, F16};
+use half::{bf16, f16};
 
 #[cfg(target_endian = "big")]
 compile_error!(
     "potluck sends elements as they lie in memory and supports little-endian machines only"
 );
 
-/// An element type: `f32`, `f64`, [`F16`], [`Bf16`], `i8`, `i32`, `i64`, `u8`, `u32` or `u64`.
+/// An element type: `f32`, `f64`, [`f16`], [`bf16`], `i8`, `i32`, `i64`, `u8`, `u32` or `u64`.
 /// Sealed.
 ///
 /// Integers wrap around on overflow. Each step on halves is computed in `f32` and rounded once, to
@@ -39,8 +39,8 @@ macro_rules! elements {
 elements! {
     f32, F32, 0.0;
     f64, F64, 0.0;
-    F16, F16, F16::from_bits(0);
-    Bf16, Bf16, Bf16::from_bits(0);
+    f16, F16, f16::from_bits(0);
+    bf16, Bf16, bf16::from_bits(0);
     i8, I8, 0;
     i32, I32, 0;
     i64, I64, 0;
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_type_is_as_large_as_it_says() {
-        assert_size::<F16>();
-        assert_size::<Bf16>();
+        assert_size::<f16>();
+        assert_size::<bf16>();
         assert_size::<i8>();
         assert_size::<i32>();
         assert_size::<i64>();

@@ -7,7 +7,6 @@ mod canvas;
 mod copying;
 mod dtype;
 mod element;
-mod half;
 mod out_of_memory;
 mod staging;
 
@@ -15,6 +14,5 @@ pub use canvas::{Canvas, Claim, Piece};
 pub use copying::copy;
 pub use dtype::DType;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
-pub use half::{Bf16, F16};
 pub use out_of_memory::{OutOfMemory, listed, zeroed};
 pub use staging::{Block, Pool, Staging};

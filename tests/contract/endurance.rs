@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ask::{Ask, Buffers, What};
 use numbers::{Chance, Number};
 use on::{Network, On, everywhere, group, seed, tell_log};
-use potluck::{Bf16, Context, EngineKind, F16, ReduceOp};
+use potluck::{Context, EngineKind, ReduceOp, bf16, f16};
 use potluck_harness::{Need, Resources, Suite};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -167,8 +167,8 @@ async fn in_lane(
         let called = match element {
             0 => call::<f32>(&mut lane, ask, seed).await,
             1 => call::<f64>(&mut lane, ask, seed).await,
-            2 => call::<F16>(&mut lane, ask, seed).await,
-            3 => call::<Bf16>(&mut lane, ask, seed).await,
+            2 => call::<f16>(&mut lane, ask, seed).await,
+            3 => call::<bf16>(&mut lane, ask, seed).await,
             4 => call::<i8>(&mut lane, ask, seed).await,
             5 => call::<i32>(&mut lane, ask, seed).await,
             6 => call::<i64>(&mut lane, ask, seed).await,

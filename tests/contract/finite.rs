@@ -3,7 +3,7 @@
 use super::numbers::{Number, differs};
 use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Bf16, Cause, Context, Error, F16, Owned};
+use potluck::{Cause, Context, Error, Owned, bf16, f16};
 
 /// A float type of these tests.
 trait Float: Number {
@@ -22,24 +22,24 @@ impl Float for f64 {
     const ONE: f64 = 1.0;
 }
 
-impl Float for F16 {
-    const UNFIT: [F16; 4] = [
-        F16::from_bits(0x7bff),
-        F16::from_bits(0x7e01),
-        F16::from_bits(0x7c00),
-        F16::from_bits(0xfc00),
+impl Float for f16 {
+    const UNFIT: [f16; 4] = [
+        f16::from_bits(0x7bff),
+        f16::from_bits(0x7e01),
+        f16::from_bits(0x7c00),
+        f16::from_bits(0xfc00),
     ];
-    const ONE: F16 = F16::from_bits(0x3c00);
+    const ONE: f16 = f16::from_bits(0x3c00);
 }
 
-impl Float for Bf16 {
-    const UNFIT: [Bf16; 4] = [
-        Bf16::from_bits(0x7f7f),
-        Bf16::from_bits(0x7fc1),
-        Bf16::from_bits(0x7f80),
-        Bf16::from_bits(0xff80),
+impl Float for bf16 {
+    const UNFIT: [bf16; 4] = [
+        bf16::from_bits(0x7f7f),
+        bf16::from_bits(0x7fc1),
+        bf16::from_bits(0x7f80),
+        bf16::from_bits(0xff80),
     ];
-    const ONE: Bf16 = Bf16::from_bits(0x3f80);
+    const ONE: bf16 = bf16::from_bits(0x3f80);
 }
 
 const CALLS: [&str; 4] = ["all_reduce", "all_reduce_owned", "reduce", "reduce_scatter"];
@@ -104,8 +104,8 @@ pub async fn handed_in(on: On) -> Result<()> {
             nothing_is_sent(&mut context).await?;
             one_hands_in::<f32>(&mut context).await?;
             one_hands_in::<f64>(&mut context).await?;
-            one_hands_in::<F16>(&mut context).await?;
-            one_hands_in::<Bf16>(&mut context).await
+            one_hands_in::<f16>(&mut context).await?;
+            one_hands_in::<bf16>(&mut context).await
         });
         results.await?.into_iter().collect::<Result<()>>()?;
     }
@@ -153,8 +153,8 @@ pub async fn overflowing(on: On) -> Result<()> {
         let results = everywhere(nodes, |_cluster, mut context| async move {
             sum_overflows::<f32>(&mut context).await?;
             sum_overflows::<f64>(&mut context).await?;
-            sum_overflows::<F16>(&mut context).await?;
-            sum_overflows::<Bf16>(&mut context).await?;
+            sum_overflows::<f16>(&mut context).await?;
+            sum_overflows::<bf16>(&mut context).await?;
             // Integer overflow is not checked.
             let mut sum = [u8::MAX; 9];
             context.all_reduce(&mut sum).reject_non_finite().await?;

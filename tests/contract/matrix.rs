@@ -2,13 +2,13 @@
 //! the sequential reference, twice.
 //!
 //! In one process the matrix is complete. Over loopback it is reduced to groups of three and to
-//! four element types, `f32`, `Bf16`, `u8` and `i64`. Both variants print the number of cells; a
+//! four element types, `f32`, `bf16`, `u8` and `i64`. Both variants print the number of cells; a
 //! cell is one call by all members, made twice.
 
 use super::numbers::{Number, differs, input, reduced};
 use super::on::{Network, On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Bf16, Cluster, Context, F16, ReduceOp};
+use potluck::{Cluster, Context, ReduceOp, bf16, f16};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ type Nodes = Vec<(Cluster, Context)>;
 pub async fn of(on: On, n: usize) -> Result<()> {
     let mut row = Row { nodes: group(on, "matrix", n).await?, cells: 0 };
     row.of::<f32>().await?;
-    row.of::<Bf16>().await?;
+    row.of::<bf16>().await?;
     row.of::<u8>().await?;
     row.of::<i64>().await?;
     if on.network == Network::Process {
         row.of::<f64>().await?;
-        row.of::<F16>().await?;
+        row.of::<f16>().await?;
         row.of::<i8>().await?;
         row.of::<i32>().await?;
         row.of::<u32>().await?;
@@ -222,8 +222,8 @@ pub fn inputs_are_awkward() -> Result<()> {
     }
     pairs::<f32>()?;
     pairs::<f64>()?;
-    pairs::<F16>()?;
-    pairs::<Bf16>()?;
+    pairs::<f16>()?;
+    pairs::<bf16>()?;
     pairs::<i8>()?;
     pairs::<u64>()?;
     let nans = f32::AWKWARD.iter().filter(|x| x.is_nan()).count();

@@ -4,7 +4,7 @@ use super::cancel::{Fate, polled};
 use super::numbers::{Chance, Number, differs, input};
 use super::on::{On, all_well, everywhere, group, seed};
 use anyhow::{Result, bail, ensure};
-use potluck::{Bf16, Cause, Cluster, Context, Error, Kind, Rank, Rejection};
+use potluck::{Cause, Cluster, Context, Error, Kind, Rank, Rejection, bf16};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub async fn reach_one(on: On) -> Result<()> {
                     for len in LENS {
                         pass::<f32>(&mut context, from, to, len).await?;
                     }
-                    pass::<Bf16>(&mut context, from, to, 999).await?;
+                    pass::<bf16>(&mut context, from, to, 999).await?;
                     pass::<u64>(&mut context, from, to, 999).await?;
                 }
             }

@@ -5,7 +5,7 @@ use super::ask::{Ask, Buffers, What, together};
 use super::numbers::{Chance, Number};
 use super::on::{Network, On, everywhere, group, seed};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Bf16, Call, Context, Error, F16, ReduceOp};
+use potluck::{Call, Context, Error, ReduceOp, bf16, f16};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ fn table() -> Vec<(&'static str, Line, Line)> {
     let mut rows = vec![
         ("dtype", f32(sum(10)), Line::of::<f64>(sum(10))),
         ("dtype", f32(sum(65537)), Line::of::<i32>(sum(65537))),
-        ("dtype", Line::of::<F16>(sum(10)), Line::of::<Bf16>(sum(10))),
+        ("dtype", Line::of::<f16>(sum(10)), Line::of::<bf16>(sum(10))),
         ("dtype", Line::of::<i8>(sum(0)), Line::of::<u8>(sum(0))),
         ("mode", f32(sum(1000)), f32(Ask { best_effort: true, ..sum(1000) })),
         ("mode", f32(Ask { best_effort: true, ..sum(65537) }), f32(sum(65537))),

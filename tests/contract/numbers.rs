@@ -6,7 +6,7 @@
 //! misplaced elements are detected.
 
 use potluck::{
-    AllReduce, Arithmetic, Bf16, Codec, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp,
+    AllReduce, Arithmetic, Codec, FoldOrder, FoldSegment, FoldTree, ReduceOp, bf16, f16,
     reference_sum,
 };
 
@@ -175,8 +175,8 @@ float!(
     }
 );
 float!(f64, u64, 0x7ff0_0000_0000_0000u64, |random: u64| (random >> 11) as f64 / 1e12 - 4000.0);
-float!(F16, u16, 0x7c00u16, |random: u64| F16::from_f32((random >> 20) as f32 / 1e10 - 800.0));
-float!(Bf16, u16, 0x7f80u16, |random: u64| Bf16::from_f32((random >> 20) as f32 / 1e9 - 5000.0));
+float!(f16, u16, 0x7c00u16, |random: u64| f16::from_f32((random >> 20) as f32 / 1e10 - 800.0));
+float!(bf16, u16, 0x7f80u16, |random: u64| bf16::from_f32((random >> 20) as f32 / 1e9 - 5000.0));
 
 macro_rules! integer {
     ($($integer:ty)*) => {

@@ -8,7 +8,7 @@ use super::numbers::{
 };
 use super::report::{emit, ms};
 use super::scarce::Scarce;
-use potluck::{AllReduce, Bf16, Coarsest, Codec, Context, Error, F16, ReduceOp};
+use potluck::{AllReduce, Coarsest, Codec, Context, Error, ReduceOp, bf16, f16};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::task::Poll;
@@ -94,7 +94,7 @@ enum Type {
 /// Evaluates an expression with `$number` bound to the Rust type of the command's dtype.
 macro_rules! of_type {
     ($dtype:expr, $number:ident => $call:expr) => {
-        of_type!(@ $dtype, $number, $call, F32 f32, F64 f64, F16 F16, Bf16 Bf16, I8 i8, I32 i32, I64 i64, U8 u8, U32 u32, U64 u64)
+        of_type!(@ $dtype, $number, $call, F32 f32, F64 f64, F16 f16, Bf16 bf16, I8 i8, I32 i32, I64 i64, U8 u8, U32 u32, U64 u64)
     };
     (@ $dtype:expr, $number:ident, $call:expr, $($name:ident $type:ty),*) => {
         match $dtype {

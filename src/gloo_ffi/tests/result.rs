@@ -5,8 +5,9 @@ use super::super::rails::HELPERS_MAX;
 use super::group::{Cables, Chance, Group, PATIENCE, bytes, op, plan, plan_in};
 use crate::collective::{Arithmetic, Finished, Input, reference};
 use crate::compression::{Codec, codec, codec_of_sums};
-use crate::memory::{DType, F16, Pool, bytes_of};
+use crate::memory::{DType, Pool, bytes_of};
 use crate::protocol::{Call, CodecId, Kind, Mode, Plan, Rank, ReduceOp, Schedule, ring_segment};
+use half::f16;
 use std::sync::Arc;
 
 const SUMS: [ReduceOp; 2] = [ReduceOp::Sum, ReduceOp::Mean];
@@ -177,8 +178,8 @@ fn what_is_lent_is_added_where_it_lies() {
                 [(5, ReduceOp::Min), (9_999, ReduceOp::Mean), (large, ReduceOp::Sum)]
             {
                 let wide: Vec<Vec<f32>> = (0..size).map(|_| f32s(count, &mut chance)).collect();
-                let half: Vec<Vec<F16>> =
-                    wide.iter().map(|x| x.iter().copied().map(F16::from_f32).collect()).collect();
+                let half: Vec<Vec<f16>> =
+                    wide.iter().map(|x| x.iter().copied().map(f16::from_f32).collect()).collect();
                 assert_lent(&group, number, reduce, &plan, &wide);
                 assert_lent(&group, number + 1, reduce, &plan, &half);
                 number += 2;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
-use potluck::{Bf16, Cause, Codec, Context, Error, F16, ReduceOp, Rejection};
+use potluck::{Cause, Codec, Context, Error, ReduceOp, Rejection, bf16, f16};
 use potluck_harness::history::inputs::Key;
 use potluck_harness::history::what::Coded;
 use potluck_harness::history::{DType, Kind, Op, What};
@@ -58,8 +58,8 @@ macro_rules! by_dtype {
         match $dtype {
             DType::F32 => $function::<f32>($($argument),*),
             DType::F64 => $function::<f64>($($argument),*),
-            DType::F16 => $function::<F16>($($argument),*),
-            DType::Bf16 => $function::<Bf16>($($argument),*),
+            DType::F16 => $function::<f16>($($argument),*),
+            DType::Bf16 => $function::<bf16>($($argument),*),
             DType::I8 => $function::<i8>($($argument),*),
             DType::I32 => $function::<i32>($($argument),*),
             DType::I64 => $function::<i64>($($argument),*),

@@ -1,6 +1,6 @@
 //! Elements of all types, from small integers.
 
-use potluck::{Bf16, Element, F16};
+use potluck::{Element, bf16, f16};
 use potluck_harness::history::inputs::{Inputs, hash};
 
 /// An element type of the program.
@@ -47,7 +47,7 @@ macro_rules! halves {
 }
 
 numbers! { f32 f64 i8 i32 i64 u8 u32 u64 }
-halves! { F16 Bf16 }
+halves! { f16 bf16 }
 
 /// The first elements of a contribution.
 pub fn elements<T: Number>(inputs: Inputs, len: usize) -> Vec<T> {
