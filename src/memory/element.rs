@@ -11,8 +11,8 @@ compile_error!(
     "potluck sends elements as they lie in memory and supports little-endian machines only"
 );
 
-/// An element type: `f32`, `f64`, [`f16`], [`bf16`], `i8`, `i32`, `i64`, `u8`, `u32` or `u64`.
-/// Sealed.
+/// An element type: `f32`, `f64`, [`f16`](struct@f16), [`bf16`], `i8`, `i32`, `i64`, `u8`, `u32` or
+/// `u64`. Sealed.
 ///
 /// Integers wrap around on overflow. Each step on halves is computed in `f32` and rounded once, to
 /// nearest.
