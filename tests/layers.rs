@@ -1,9 +1,10 @@
-//! The layer rule of src/: imports point downward, no two files import each other, and the lower
+//! The layer rule of src/: imports point downward, files form no circles, and the lower
 //! layers are pure.
 //!
 //! A layer is a folder of `src/`, or a file beside `lib.rs`. [`LAYERS`] lists them from low to
 //! high. A file may import from its own layer and from lower ones. A re-export counts as the file
-//! that defines the item. Imports form no circle, neither among layers nor among files. A pure file
+//! that defines the item. Imports form no circle among layers, and none among files but for those in
+//! [`CIRCLES`]. A pure file
 //! uses no clock, socket, file, thread or global random source. No file reads the wall clock, which
 //! people and time servers set. Code under `#[cfg(test)]` is exempt.
 

@@ -1,4 +1,4 @@
-//! Who is admitted according to this machine's files, which people and the commands of `potluck`
+//! The keys and nodes that this machine's files admit, which people and the commands of `potluck`
 //! change while programs run.
 
 use super::config::{Admission as Wanted, Config};
@@ -53,7 +53,7 @@ impl MachineAdmissions {
         Ok(all)
     }
 
-    /// Who is admitted, as of the last look.
+    /// The admitted keys and nodes, as of the last look.
     pub(crate) fn admission(&self) -> &Admission {
         &self.admission
     }

@@ -1,4 +1,4 @@
-//! The interface of a codec, and the codec of each id.
+//! The interface of a codec.
 
 use crate::os::in_default_environment;
 use crate::wire::Malformed;

@@ -1,4 +1,4 @@
-//! Who has named an address.
+//! The origin of a known address.
 
 /// The origin of an address, apart from adverts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

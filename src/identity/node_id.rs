@@ -1,4 +1,4 @@
-//! Who a node is, and which run of its program.
+//! The identity of a node, and of one run of its program.
 
 #[cfg(test)]
 pub(crate) use secrecy::assert_hides;

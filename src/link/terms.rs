@@ -1,4 +1,4 @@
-//! What one end of a link expects of the other one.
+//! The terms of a handshake, as one end sets them.
 
 use super::endpoints::Endpoints;
 use super::hello::Wire;

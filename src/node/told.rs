@@ -1,4 +1,4 @@
-//! What a node tells its program.
+//! The reports of a node to its program.
 
 use crate::report::Status;
 use crate::session::{Envelope, Meter};

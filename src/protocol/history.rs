@@ -1,4 +1,4 @@
-//! What identifies the state of a member.
+//! The history of a member, which identifies its state.
 
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What identifies a View.
+//! The identifier of a View.
 
 use super::ballot::Ballot;
 use crate::wire::{Decode, Encode, Malformed, Reader};

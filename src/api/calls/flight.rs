@@ -267,7 +267,7 @@ impl Flight {
         }
     }
 
-    /// What is left of the deadline.
+    /// The rest of the deadline.
     pub(super) fn time_left(&self) -> Option<Duration> {
         let elapsed = self.began.map_or(Duration::ZERO, |began| began.elapsed());
         self.deadline.map(|deadline| deadline.saturating_sub(elapsed))

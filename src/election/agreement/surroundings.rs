@@ -1,4 +1,4 @@
-//! What the agreement rules ask of the rest of the node.
+//! The interface of the agreement rules to the rest of the node.
 
 use crate::identity::MemberId;
 use crate::protocol::{Closing, Engines, View, ViewDigest};

@@ -8,7 +8,8 @@ use super::{Election, Input, Operations};
 use crate::identity::Name;
 use crate::protocol::{Closing, Engines, Heartbeat, Message, Reached, ViewDigest, member_id};
 
-struct Idle;
+/// No operation is open.
+pub(super) struct Idle;
 
 impl Operations for Idle {
     fn freeze(&mut self, _: ViewDigest) -> Closing {

@@ -4,26 +4,14 @@ use super::super::agreement::{Durable, Effect};
 use super::super::applicant::Applicant;
 use super::super::config::ElectionConfig;
 use super::super::notice::Notice;
-use super::{Election, Input, Operations};
+use super::fabric_tests::Idle;
+use super::{Election, Input};
 use crate::identity::Name;
 use crate::protocol::{
-    Accused, Ballot, Closing, Engines, Heartbeat, Message, Reached, View, ViewDigest, member_id,
-    view_of,
+    Accused, Ballot, Engines, Heartbeat, Message, Reached, View, member_id, view_of,
 };
 use crate::report::{KeptOut, Loss};
 use std::sync::Arc;
-
-struct Idle;
-
-impl Operations for Idle {
-    fn freeze(&mut self, _: ViewDigest) -> Closing {
-        Closing::default()
-    }
-
-    fn in_flight(&self) -> usize {
-        0
-    }
-}
 
 /// Every write is durable at once.
 fn step(election: &mut Election, now: u64, input: Input) -> Vec<Effect> {

@@ -1,4 +1,4 @@
-//! What is known of one other node.
+//! The known state of one other node.
 
 use crate::election::detector::Detector;
 use crate::identity::MemberId;

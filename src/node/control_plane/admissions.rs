@@ -1,4 +1,4 @@
-//! The source of changes of who may join.
+//! The state of this node's look at its admission files.
 
 use crate::node::admission::Admissions;
 use tokio::time::Instant;
