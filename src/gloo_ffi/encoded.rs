@@ -59,13 +59,12 @@ impl Part<'_> {
         block: Option<Block>,
     ) -> Result<Finished, Failure> {
         let tally = Tally::new(reduction.bytes())?;
-        let Some(mut block) = block else { return Ok(finished(&tally, None)) };
+        let Some(block) = block else { return Ok(finished(&tally, None)) };
         let (own, of_sums) = codec(id).zip(codec_of_sums(id, self.size)).ok_or(UNFIT)?;
         let pieces = pieces_of(reduction.count);
         let lengths = cuts(reduction.count, self.size, pieces)
             .map(|part| part.len() * reduction.dtype.bytes());
-        block.writable(self.pool)?;
-        let canvas = Canvas::new(block, lengths)?.ok_or(UNFIT)?;
+        let canvas = Canvas::new(block.into_memory(self.pool)?, lengths)?.ok_or(UNFIT)?;
         let encoded = Encoded {
             context: Arc::clone(self.context),
             op: self.op,

@@ -23,7 +23,7 @@ mod memory_model;
 mod schedules;
 
 use super::out_of_memory::{OutOfMemory, listed};
-use super::staging::Block;
+use super::pool::Memory;
 use crate::os::{Access, AtomicU8, Race};
 use std::fmt;
 use std::ops::Range;
@@ -37,7 +37,7 @@ pub struct Canvas {
     ends: Vec<usize>,
     parts: Vec<Part>,
     /// The owner of the memory at `start`. Not accessed until it is taken out again.
-    memory: Block,
+    memory: Memory,
 }
 
 /// One part of a result.
@@ -75,14 +75,13 @@ unsafe impl Send for Canvas {}
 unsafe impl Sync for Canvas {}
 
 impl Canvas {
-    /// A buffer over `memory`, which comes from a pool, in as many parts as there are `lengths`.
-    /// `None` if these do not add up to the length of the memory, or if it is only
-    /// [lent](Block::is_lent).
+    /// A buffer over `memory` in as many parts as there are `lengths`. `None` if these do not add
+    /// up to the length of the memory.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     pub fn new(
-        mut memory: Block,
+        mut memory: Memory,
         lengths: impl Iterator<Item = usize> + Clone,
     ) -> Result<Option<Arc<Canvas>>, OutOfMemory> {
         let mut end = Some(0usize);
@@ -99,13 +98,7 @@ impl Canvas {
         }
         let part = |_| Part { state: AtomicU8::new(BLANK), bytes: Access::new() };
         let parts = listed(count, ends.iter().map(part))?;
-        let len = memory.len();
-        let writable = memory.bytes_mut();
-        // Of lent memory this is nothing, however long it is.
-        if writable.len() != len {
-            return Ok(None);
-        }
-        let start = writable.as_mut_ptr();
+        let start = memory.bytes_mut().as_mut_ptr();
         Ok(Some(Arc::new(Canvas { start, ends, parts, memory })))
     }
 
@@ -150,7 +143,7 @@ impl Canvas {
     ///
     /// # Errors
     /// The canvas, while a claim or a piece refers to it.
-    pub fn take(self: Arc<Canvas>) -> Result<Block, Arc<Canvas>> {
+    pub fn take(self: Arc<Canvas>) -> Result<Memory, Arc<Canvas>> {
         // Claims and pieces hold a reference to the canvas. If this is the only one, `start` is not
         // dereferenced any more.
         Arc::try_unwrap(self).map(|canvas| canvas.memory)
@@ -233,7 +226,7 @@ impl fmt::Debug for Canvas {
 
 #[cfg(test)]
 mod tests {
-    use super::super::staging::Pool;
+    use super::super::pool::Pool;
     use super::*;
     use proptest::prelude::*;
 
@@ -241,18 +234,12 @@ mod tests {
         canvas_of(block(lengths.iter().sum()), lengths).expect("they fit")
     }
 
-    fn canvas_of(memory: Block, lengths: &[usize]) -> Option<Arc<Canvas>> {
+    fn canvas_of(memory: Memory, lengths: &[usize]) -> Option<Arc<Canvas>> {
         Canvas::new(memory, lengths.iter().copied()).expect("there is memory")
     }
 
-    fn block(len: usize) -> Block {
-        Pool::new().block(len).expect("there is memory")
-    }
-
-    #[test]
-    fn lent_memory_is_no_buffer() {
-        let lent = Block::lent(Arc::new(vec![0u8; 4]));
-        assert!(canvas_of(lent, &[2, 2]).is_none());
+    fn block(len: usize) -> Memory {
+        Pool::new().memory(len).expect("there is memory")
     }
 
     #[test]

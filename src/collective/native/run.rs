@@ -677,7 +677,7 @@ fn canvas(
         kept().flat_map(|flow| (0..itinerary.chunks(flow)).map(move |chunk| (flow, chunk)));
     let lengths =
         chunks.map(|(flow, chunk)| itinerary.elements(flow, chunk).len() * itinerary.dtype.bytes());
-    Canvas::new(memory, lengths)?.ok_or(EngineFault::Unfit)
+    Canvas::new(memory.into_memory(pool)?, lengths)?.ok_or(EngineFault::Unfit)
 }
 
 /// Locks a mutex. Its data stays usable after a panic of a holder, since every critical section

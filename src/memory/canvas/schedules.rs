@@ -2,7 +2,8 @@
 //!
 //! References are counted by `std`, in one step each.
 
-use super::super::staging::{Block, Pool};
+use super::super::block::Block;
+use super::super::pool::Pool;
 use super::*;
 use crate::os::Race;
 use crate::sim::{explore, finds};
@@ -10,7 +11,7 @@ use shuttle::thread;
 
 /// A result of two parts of two bytes, in memory that no pool wants back.
 pub(super) fn canvas() -> Arc<Canvas> {
-    let memory = Block::owned(vec![0u8; 4]);
+    let memory = Memory::of(vec![0u8; 4]);
     Canvas::new(memory, [2, 2].into_iter()).expect("there is memory").expect("they fit")
 }
 
@@ -33,6 +34,7 @@ fn hand_out() {
     let pool = Pool::new();
     let model = Block::lent(Arc::new(vec![0u8; 4]));
     let memory = pool.like(&model).expect("there is memory").expect("bytes are lent");
+    let memory = memory.into_memory(&pool).expect("it is owned");
     let canvas =
         Canvas::new(memory, [2, 2].into_iter()).expect("there is memory").expect("they fit");
     let sending: Vec<_> = [0, 1]
