@@ -9,5 +9,5 @@ cd "$(dirname "$0")/.."
 
 need_lab_of_faults faults
 # Run without cargo: after a failure cargo would append its own message.
-built=$(build --no-run --test cli --test faults 2>&1) || { say "$built"; exit 1; }
+built=$(build --no-run --test peer --test faults 2>&1) || { say "$built"; exit 1; }
 exec "$(sed -n 's|^ *Executable tests/faults/main.rs (\(.*\))$|\1|p' <<<"$built")" matrix "$@"

@@ -21,7 +21,7 @@ rows=$(sed -n 's/^| \(T[0-9]*\) | .* | `\([a-z]*\)` | `\(.*\)` |$/\1\t\2\t\3/p' 
 [ "$(cut -f1 <<<"$rows" | sort -u | wc -l)" -eq 19 ] || { say "docs/security.md does not have T1 to T19."; exit 2; }
 
 must "build" build --no-run
-must "command line" build --no-run --quiet --test cli
+must "programs" build_programs
 [ "$failed" -eq 0 ] || report security
 variant POTLUCK_BIN_WITH_DEFECTS with-defects
 table="" log=$(mktemp)

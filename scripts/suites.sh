@@ -17,13 +17,17 @@ build() {
     cargo test --locked --features "metrics${gloo_features:+,gloo}" "$@"
 }
 
-# variant VARIABLE NAME: builds the command line with scripts/rustc-NAME.sh for our own packages,
-# and stores its path in VARIABLE. All other crates are shared with the usual build.
+# build_programs: the command line and the node that most suites start. cargo builds a program
+# together with the tests of its package.
+build_programs() { build --no-run --quiet --test cli --test peer; }
+
+# variant VARIABLE NAME: builds the node of the tests with scripts/rustc-NAME.sh for our own
+# packages, and stores its path in VARIABLE. All other crates are shared with the usual build.
 variant() {
     local kept
-    kept="$(target_dir)/debug/potluck-$2"
-    RUSTC_WORKSPACE_WRAPPER="$PWD/scripts/rustc-$2.sh" must "command line $2" build --no-run --test cli
-    cp "$(target_dir)/debug/potluck" "$kept" && export "$1=$kept"
+    kept="$(target_dir)/debug/potluck-peer-$2"
+    RUSTC_WORKSPACE_WRAPPER="$PWD/scripts/rustc-$2.sh" must "node $2" build --no-run --test peer
+    cp "$(target_dir)/debug/potluck-peer" "$kept" && export "$1=$kept"
 }
 
 # ahead COMMAND...: runs before other programs of the machine where that is permitted. The rates that
@@ -51,8 +55,8 @@ suite() {
     esac
 }
 
-# all_suites: the names of the suites in starting order. Suites in tests/ and cli/tests/ are taken
-# from cargo's output.
+# all_suites: the names of the suites in starting order. Suites in folders named tests/ are
+# taken from cargo's output.
 all_suites() {
     local name built
     built=$(build --no-run 2>&1 | sed -n 's/^ *Executable tests\/.*(.*\/\([a-z0-9_]*\)-[0-9a-f]*)$/\1/p')

@@ -19,8 +19,7 @@ export POTLUCK_SEED=${POTLUCK_SEED-1}
 [ -n "$POTLUCK_SEED" ] || unset POTLUCK_SEED
 
 if [ $# -gt 0 ]; then
-    # Most suites start the command line, which cargo builds together with its tests.
-    build --no-run --quiet --test cli && suite "$@"
+    build_programs && suite "$@"
     exit
 fi
 

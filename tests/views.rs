@@ -92,7 +92,10 @@ async fn pair(cluster: &Cluster) -> Result<Context> {
 
 /// Returns when the other member has left the View.
 async fn alone(cluster: &Cluster) {
-    while cluster.status().view.is_some_and(|view| view.members.len() > 1) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+    let mut statuses = cluster.watch();
+    while let Some(status) = statuses.next().await {
+        if status.view.is_none_or(|view| view.members.len() == 1) {
+            return;
+        }
     }
 }

@@ -91,7 +91,8 @@ void barrier(const Group& group) {
 void sum(const Group& group, std::vector<float>& buffer, Algorithm algorithm) {
   gloo::AllreduceOptions options(group);
   options.setOutput(buffer.data(), buffer.size());
-  options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
+  using Sum = void (*)(void*, const void*, const void*, size_t);
+  options.setReduceFunction(static_cast<Sum>(&gloo::sum<float>));
   options.setAlgorithm(algorithm);
   options.setTag(kSumTag);
   gloo::allreduce(options);
@@ -110,7 +111,8 @@ bool is_right(const Group& group, std::vector<float>& buffer, Algorithm algorith
   barrier(group);
   sum(group, buffer, algorithm);
   const float expected = float(group->size * (group->size + 1) / 2);
-  const bool right = std::all_of(buffer.begin(), buffer.end(), [=](float x) { return x == expected; });
+  const auto is_right = [=](float x) { return x == expected; };
+  const bool right = std::all_of(buffer.begin(), buffer.end(), is_right);
   // Zeros stay zeros in repeated sums.
   std::fill(buffer.begin(), buffer.end(), 0.0f);
   return right;
@@ -156,7 +158,9 @@ int run(const std::vector<std::string>& words) {
     measure(group, order(words[4], words[5], words[6]), buffer);
   }
   std::string sizes, name, calls;
-  while (told && std::cin >> sizes >> name >> calls) measure(group, order(sizes, name, calls), buffer);
+  while (told && std::cin >> sizes >> name >> calls) {
+    measure(group, order(sizes, name, calls), buffer);
+  }
   // A rank that exits first would close its connections during the others' last call.
   barrier(group);
   return 0;

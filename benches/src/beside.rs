@@ -56,7 +56,8 @@ pub fn begin(report: &mut Report, profile: &str) {
     let place = if profile == "lo" { "loopback" } else { "gbe4 (a gigabit for each machine)" };
     report.line(&format!("\n### Gloo beside Gloo, {place}\n"));
     report.line(
-        "| machines | buffer | bare ring | bare bcube | engine | / bare ring | encrypted | / bare ring | native | CPU s/GiB: bare ring | engine | encrypted | native |",
+        "| machines | buffer | bare ring | bare bcube | engine | / bare ring | encrypted | / bare \
+         ring | native | CPU s/GiB: bare ring | engine | encrypted | native |",
     );
     report.line(&format!("|{}", " --- |".repeat(13)));
 }

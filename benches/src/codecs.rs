@@ -131,7 +131,8 @@ fn on_one_machine(extent: Extent, report: &mut Report) -> Result<()> {
     }
     let (plain, auto) = (plain.median_s(), auto.median_s());
     report.line(&format!(
-        "\n16 MiB between two on one machine, in the clear: {}, and {} where the codec is left to the plan, which takes none.",
+        "\n16 MiB between two on one machine, in the clear: {}, and {} where the codec is left to \
+         the plan, which takes none.",
         time(plain),
         time(auto)
     ));

@@ -16,8 +16,9 @@ pub fn measure(extent: Extent, report: &mut Report) {
     report.line("\n### Sixteen processes on one machine\n");
     match sums(seconds) {
         Ok(sums) => report.line(&format!(
-            "{SIZE} processes on {} cores, on loopback and encrypted, had a common View {} after the first start, and summed {} \
-             {} times in {seconds} s. No call failed and no View was replaced. A sum took {} in the median, {} in the 99th percentile, {} at worst.",
+            "{SIZE} processes on {} cores, on loopback and encrypted, had a common View {} after \
+             the first start, and summed {} {} times in {seconds} s. No call failed and no View \
+             was replaced. A sum took {} in the median, {} in the 99th percentile, {} at worst.",
             std::thread::available_parallelism().map_or(1, usize::from),
             time(sums.formed_s),
             bytes(BYTES),

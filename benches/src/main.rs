@@ -72,7 +72,9 @@ fn run(words: &[&str]) -> Result<ExitCode> {
             measure(Extent::Quick, Some(part))
         }
         _ => bail!(
-            "potluck-bench [--quick] [--only sums|codecs|changes|gloo], potluck-bench topology [--cables] [--quick] [--only PROFILE], or potluck-bench reliability [--quick | --crowd | FILE]"
+            "potluck-bench [--quick] [--only sums|codecs|changes|gloo], potluck-bench topology \
+             [--cables] [--quick] [--only PROFILE], or potluck-bench reliability [--quick | \
+             --crowd | FILE]"
         ),
     }
 }

@@ -65,7 +65,8 @@ async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
             // The first batch is a warm-up.
             if batch > 0 {
                 say(&format!(
-                    "batch {borrowed} {owned} {spent_borrowed} {spent_owned} {stolen_borrowed} {stolen_owned}"
+                    "batch {borrowed} {owned} {spent_borrowed} {spent_owned} {stolen_borrowed} \
+                     {stolen_owned}"
                 ))?;
             }
         }
@@ -170,7 +171,8 @@ fn known(cluster: &Cluster, ctx: &Context) -> String {
         forecasts.map(|f| format!("[{},{}]", f.bytes, f.takes.as_secs_f64())).collect();
     let (revision, why) = view.map_or((0, ""), |view| (view.plan_revision, view.plan.as_str()));
     format!(
-        "{{\"plan\":{why:?},\"revision\":{revision},\"shared\":{shared},\"paths\":[{}],\"forecasts\":[{}]}}",
+        "{{\"plan\":{why:?},\"revision\":{revision},\"shared\":{shared},\"paths\":[{}],\
+         \"forecasts\":[{}]}}",
         paths.join(","),
         forecasts.join(",")
     )
@@ -251,7 +253,7 @@ async fn crowd(cluster: Cluster, size: usize, born: f64, words: &[&str]) -> Resu
     let mut is_over = false;
     while !is_over {
         buffer.fill((ctx.rank() + 1) as f32);
-        // Rank 0 says for all in the first element whether another call follows.
+        // Rank 0 states in the first element, for all, whether another call follows.
         buffer[0] = if ctx.rank() == 0 && now_s() < until { 1.0 } else { 0.0 };
         let begin = Instant::now();
         ctx.all_reduce(&mut buffer).await?;

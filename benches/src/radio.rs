@@ -1,5 +1,5 @@
-//! One wired machine and three stations that share a radio channel, of which the group is not told:
-//! the gain over Gloo's ring from detecting the channel.
+//! One wired machine and three stations that share a radio channel, which the group detects itself:
+//! the gain over Gloo's ring.
 
 use crate::Extent;
 use crate::group::Group;

@@ -1,5 +1,5 @@
 //! The time to form a group, and to continue after the loss of a member, a hundred times each; and
-//! what a crowd of processes does on few processors.
+//! sums of many processes on few processors.
 
 use crate::Extent;
 use crate::changes::{Loss, SEED, forming, losses};

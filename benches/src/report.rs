@@ -126,7 +126,8 @@ impl Report {
         let bound = if sum.profile == "gbe4" { "x bound | " } else { "" };
         self.line(&format!("\n### {profile}\n"));
         self.line(&format!(
-            "| machines | buffer | owned | GB/s | {bound}borrowed | GB/s | {bound}owned CPU s/GiB | borrowed CPU s/GiB |"
+            "| machines | buffer | owned | GB/s | {bound}borrowed | GB/s | {bound}owned CPU s/GiB \
+             | borrowed CPU s/GiB |"
         ));
         self.line(&format!(
             "| --- | --- | --- | --- | {0}--- | --- | {0}--- | --- |",
@@ -167,7 +168,8 @@ impl Report {
     pub fn forming(&mut self, median_s: f64, worst_s: f64, rounds: usize) {
         self.line("\n### Groups on gbe4\n");
         self.line(&format!(
-            "Four starts in any order within two seconds, from the last start to the common View: {} in the median of {rounds}, {} at worst.",
+            "Four starts in any order within two seconds, from the last start to the common View: \
+             {} in the median of {rounds}, {} at worst.",
             time(median_s),
             time(worst_s)
         ));
@@ -176,7 +178,8 @@ impl Report {
 
     pub fn dying(&mut self, median_s: f64, worst_s: f64, rounds: usize) {
         self.line(&format!(
-            "\n`kill -9` of one of four that sum 1 MiB without a pause, to the next completed call on all survivors: {} in the median of {rounds}, {} at worst.",
+            "\n`kill -9` of one of four that sum 1 MiB without a pause, to the next completed \
+             call on all survivors: {} in the median of {rounds}, {} at worst.",
             time(median_s),
             time(worst_s)
         ));
@@ -242,7 +245,8 @@ fn machine() -> String {
     // The load average, because a measurement on a busy machine means little.
     let load = load.split(' ').next().unwrap_or("?");
     format!(
-        "{cores} cores ({model}), which all machines of the lab share; load average before the run: {load}"
+        "{cores} cores ({model}), which all machines of the lab share; load average before the \
+         run: {load}"
     )
 }
 

@@ -128,8 +128,9 @@ pub fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
     }
     if CASES.iter().any(|case| is_wanted(case.profile)) {
         report.line(
-        "\n| machines | bound | Gloo's ring | x bound | potluck | x bound | Gloo / potluck | forecast | 1 MiB | forecast | int8 | Gloo / int8 |",
-    );
+            "\n| machines | bound | Gloo's ring | x bound | potluck | x bound | Gloo / potluck | \
+         forecast | 1 MiB | forecast | int8 | Gloo / int8 |",
+        );
         report.line(&format!("|{}", " --- |".repeat(12)));
     }
     let mut plans = Vec::new();

@@ -1,7 +1,11 @@
 //! `potluck demo`: runs and verifies a group of real processes on this machine.
 
 mod group;
+mod member;
+mod message;
+mod milestone;
 mod network;
+mod numbers;
 mod peer;
 mod phases;
 mod report;
@@ -13,6 +17,7 @@ use anyhow::Result;
 use clap::Args;
 use group::Group;
 use indicatif::{ProgressBar, ProgressStyle};
+pub use member::Member;
 use network::Network;
 use phases::{Phase, Story};
 use potluck::EngineKind;
@@ -33,7 +38,12 @@ use tokio::time::timeout;
 #[derive(Args, Debug)]
 pub struct Demo {
     /// How many peers, 3 to 16
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(3..=16))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        value_parser = clap::value_parser!(u8).range(3..=16)
+    )]
     peers: u8,
     /// Keep the peers' directories, and say where they are
     #[arg(long)]

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 /// The text on exit codes in `--help`.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no or too few peers, 4 a \
-peer was lost, 5 another version, 6 the cluster key or the pairing code is missing or wrong, 130 interrupted.";
+peer was lost, 5 another version, 6 the cluster key or the pairing code is missing or wrong, 130 \
+interrupted.";
 
 /// An exit code. The numbers are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub enum Exit {
     Failed = 1,
     /// The command line or the environment is wrong.
     Usage = 2,
-    /// No peers, too few peers, or no node runs on this machine; no invitation, or nobody came.
+    /// No peers, too few peers, or no node runs on this machine; no invitation, or no machine came.
     NoPeers = 3,
     /// A peer was lost.
     PeerLost = 4,
@@ -42,7 +43,7 @@ pub struct Stop {
     pub exit: Exit,
     /// A stable code.
     pub code: &'static str,
-    /// What happened, and what the user can do.
+    /// The event, and the action that the user can take.
     pub sentence: String,
 }
 

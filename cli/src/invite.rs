@@ -25,7 +25,12 @@ pub struct Invite {
     #[command(flatten)]
     place: Where,
     /// Machines that may use the code, 1 to 15
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=15))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=15)
+    )]
     machines: u8,
     /// How long the code is good, in minutes, at most 60
     #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = minutes)]

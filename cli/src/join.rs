@@ -156,9 +156,9 @@ fn refused(error: Error) -> anyhow::Error {
             Exit::Key,
             "other-key-stored",
             format!(
-                "{}: a different cluster key is stored here. Keep both with --namespace NAME, leave \
-                 that cluster with --replace, or, if its key is being changed, take this one as \
-                 the next with --next",
+                "{}: a different cluster key is stored here. Keep both with --namespace NAME, \
+                 leave that cluster with --replace, or, if its key is being changed, take this one \
+                 as the next with --next",
                 path.display()
             ),
         ),

@@ -12,7 +12,8 @@ use std::str::FromStr;
 
 /// List the nodes that this machine has met under `potluck up --trust tofu`
 ///
-/// A `potluck up --trust pinned` admits only those that are listed when it starts. JSON: {ok, file, changed, known: [{node, name}]}.
+/// A `potluck up --trust pinned` admits only those that are listed when it starts. JSON: {ok, file,
+/// changed, known: [{node, name}]}.
 #[derive(Args, Debug)]
 pub struct Known {
     #[command(flatten)]

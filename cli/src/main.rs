@@ -17,7 +17,6 @@ mod key;
 mod keys;
 mod known;
 mod output;
-mod peer;
 mod picture;
 mod prompt;
 mod status;
@@ -56,27 +55,21 @@ enum Verb {
     Deny(deny::Deny),
     Known(known::Known),
     Demo(demo::Demo),
-    /// A node that does what JSON lines on its input say, for tests and demonstrations.
+    /// One of the processes of `demo`, which starts it.
     #[command(hide = true)]
-    Peer(peer::Options),
+    DemoMember(demo::Member),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr(cli.verbose);
     let output = Output::new(cli.json);
-    let verb = match cli.verb {
-        // `peer` builds its own runtime, which it may block.
-        // Its key is a test's, and its crashes are worth a dump.
-        Verb::Peer(options) => return peer::run(options),
-        verb => verb,
-    };
     core_dump::forbid();
     let ended = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(run(verb, &output)));
+        .and_then(|runtime| runtime.block_on(run(cli.verb, &output)));
     match ended {
         Ok(exit) => exit.into(),
         Err(error) => output.failure(&error).into(),
@@ -95,7 +88,7 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Deny(deny) => deny.run(output).await,
         Verb::Known(known) => known.run(output),
         Verb::Demo(demo) => demo.run(output).await,
-        Verb::Peer(_) => Ok(exit::Exit::Done), // taken by main
+        Verb::DemoMember(member) => member.run().await,
     }
 }
 

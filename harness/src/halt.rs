@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::lab;
 use crate::process::Child;
 
-/// A thread that is to be stopped, or is stopped. Dropping it lets the thread go on. See
+/// A thread that is to be stopped, or is stopped. Dropping it lets the thread continue. See
 /// `lab/halt`; needs `python3` and the right to trace processes.
 #[derive(Debug)]
 pub struct Halt(Child);

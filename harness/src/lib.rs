@@ -5,7 +5,8 @@
 //! - [`Lab`]: a small simulated network, removed when the guard is dropped.
 //! - [`Child`]: a program under test, killed when the guard is dropped. Tests wait for conditions
 //!   on its output, not for times.
-//! - [`Peer`]: a potluck node in its own process; a [`Group`] of them on one network.
+//! - [`Peer`]: a potluck node in its own process; a [`Group`] of them on one network. Their program
+//!   is the package `potluck-peer` in `harness/peer`; [`program`] finds it.
 //! - [`outcome`]: checks on the combined answers of several nodes to one call.
 //! - [`Flow`]: a TCP connection of a machine; [`Halt`]: a thread that is stopped alone.
 //! - [`history`]: logs of nodes, and the claims that must hold of them.
@@ -26,6 +27,7 @@ pub mod need;
 pub mod outcome;
 pub mod peer;
 pub mod process;
+pub mod program;
 pub mod resources;
 pub mod scratch;
 mod story;

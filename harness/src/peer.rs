@@ -1,5 +1,5 @@
-//! A potluck node in its own process, controlled by JSON commands; it answers with JSON events. See
-//! `potluck peer`.
+//! A potluck node in its own process, controlled by JSON commands; it answers with JSON events. Its
+//! program is `harness/peer`.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::lab::Lab;
 use crate::process::Child;
+use crate::program;
 
 /// A node under test. Dropping it kills the process.
 #[derive(Debug)]
@@ -31,9 +32,9 @@ pub struct Start {
     pub name: String,
     /// `POTLUCK_ENGINE`; `None` leaves it unset.
     pub engine: Option<String>,
-    /// The program, if it differs from the one that all tests use.
+    /// The program, if it differs from the one that all tests use ([`program::peer`]).
     pub program: Option<PathBuf>,
-    /// Further options for `potluck peer`.
+    /// Further options of the program.
     pub options: Vec<String>,
     /// Further environment variables.
     pub variables: Vec<(&'static str, PathBuf)>,
@@ -47,10 +48,10 @@ impl Peer {
     pub fn start(lab: &Lab, machine: &str, start: &Start) -> Result<Peer> {
         let program = match &start.program {
             Some(program) => program.clone(),
-            None => binary()?,
+            None => program::peer()?,
         };
         let mut command = lab.command(machine, program);
-        command.arg("peer").args(["--name", &start.name]).args(&start.options);
+        command.args(["--name", &start.name]).args(&start.options);
         for variable in [
             "POTLUCK_KEY",
             "POTLUCK_NAMESPACE",
@@ -189,21 +190,4 @@ impl Peer {
 /// The current time, in the format of the field `at_ms` of events.
 pub fn now_ms() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
-}
-
-/// The program under test: `POTLUCK_BIN`, else the binary that cargo has built beside this test's
-/// directory.
-pub fn binary() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os("POTLUCK_BIN") {
-        return Ok(PathBuf::from(path));
-    }
-    let test = std::env::current_exe()?;
-    let built = test.ancestors().nth(2).context("a test is two folders deep")?.join("potluck");
-    if !built.exists() {
-        bail!(
-            "there is no {}: run `cargo test --no-run --test cli` first, or `make test`",
-            built.display()
-        );
-    }
-    Ok(built)
 }

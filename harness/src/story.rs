@@ -65,7 +65,9 @@ impl Group {
         for (index, peer) in self.peers.iter_mut().enumerate() {
             // The newcomer's version is higher, but its history is shorter.
             let version = if index == newcomer { 9 } else { 3 };
-            peer.order(&json!({"do": "sync", "version": version, "bytes": 4096 * version, "seed": version}))?;
+            let bytes = 4096 * version;
+            let sync = json!({"do": "sync", "version": version, "bytes": bytes, "seed": version});
+            peer.order(&sync)?;
         }
         let events = self.events(|_| true, "synced", PATIENCE)?;
         all_exact(&events)?;

@@ -207,6 +207,7 @@ impl Course<'_> {
     }
 
     fn thaws(&mut self, struck: Instant) -> Result<()> {
+        // The duration of the fault.
         thread::sleep(self.cell.fault.lasts().saturating_sub(struck.elapsed()));
         self.heals()
     }

@@ -75,6 +75,8 @@ impl Phase {
         if let Some(share) = share {
             group.on_the_way(victim, order, share).context("before the fault")?;
         }
+        // Part of the fault: the time between the loss of a member and the fault, so that the fault
+        // falls into any moment of the change of the View.
         let apart = Duration::from_millis(chance.below(CHANGE_MS) as u64);
         // Dropping a `Peer` kills it: the last, extra member.
         let change = |group: &mut Group| drop(group.peers.pop());

@@ -247,7 +247,7 @@ fn traps() -> Result<()> {
 /// The output of `potluck status` on the first machine.
 fn told_by_the_command(group: &Group) -> Result<String> {
     let start = group.start(0);
-    let mut status = group.lab.command("n1", potluck_harness::peer::binary()?);
+    let mut status = group.lab.command("n1", potluck_harness::program::command_line()?);
     status.args(["status", "--json"]).env("POTLUCK_HOME", start.home.with_extension("status"));
     let told = status.env("POTLUCK_KEY", start.key.context("a key")?).output()?;
     // Whether a node runs in that home directory does not matter here.

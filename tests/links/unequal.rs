@@ -237,11 +237,13 @@ fn told_later() -> Result<()> {
     until_all_paths_are_known(&mut group)
 }
 
-/// Waits until no more bursts come from the slow machine; all uncertain paths involve it.
+/// Waits until no more bursts come from the slow machine, which is at an end of all uncertain paths:
+/// until it sends fewer bytes in a second than a burst has.
 fn until_all_is_measured(group: &Group) -> Result<()> {
     let began = Instant::now();
     let mut before = group.lab.bytes_out("n3", "eth0")?;
     loop {
+        // The interval over which its bytes are counted.
         std::thread::sleep(Duration::from_secs(1));
         let now = group.lab.bytes_out("n3", "eth0")?;
         if now - std::mem::replace(&mut before, now) < BURST_BYTES {

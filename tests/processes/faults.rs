@@ -293,8 +293,7 @@ fn told() -> Result<()> {
                 hears(&mut group, index, "joined", "p3")?;
             }
         } else {
-            // Longer than the failure detector's timeout. This is the condition under test, not a
-            // wait for it.
+            // The duration of the fault: longer than the failure detector's timeout.
             std::thread::sleep(Duration::from_secs(3).saturating_sub(since.elapsed()));
         }
     }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
-use potluck_harness::peer::{KEY, Start, binary};
+use potluck_harness::peer::{KEY, Start};
+use potluck_harness::program::command_line;
 use potluck_harness::{Group, Lag, Suite};
 use serde_json::{Value, json};
 
@@ -24,6 +25,7 @@ const READ: Duration = Duration::from_millis(700);
 const RENEWED: Duration = Duration::from_secs(12);
 /// A denied member is out after this time.
 const OUT: Duration = Duration::from_secs(2);
+/// The time for which it is watched, to see that it does not return.
 const STAYS_OUT: Duration = Duration::from_secs(4);
 
 /// Four nodes that take the key from their own files.
@@ -41,7 +43,7 @@ fn four() -> Result<Group> {
 
 /// What a command of this home prints.
 fn potluck(home: &Path, arguments: &[&str], input: &str) -> Result<Value> {
-    let mut command = std::process::Command::new(binary()?);
+    let mut command = std::process::Command::new(command_line()?);
     command.args(arguments).arg("--json").env("POTLUCK_HOME", home).env_remove("POTLUCK_KEY");
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn()?;
@@ -116,12 +118,14 @@ fn denied() -> Result<()> {
     let (took, late) = (began.elapsed(), Duration::from_millis(lag.ms() as u64));
     println!("measured: a denied member is out after {} ms", took.as_millis());
     ensure!(took < OUT + late, "out after {took:?}, the machine being {late:?} late");
+    // The claim is about a time, in which nothing happens.
     let began = Instant::now();
     while began.elapsed() < STAYS_OUT {
         for index in 0..3 {
             let status = group.peers[index].status()?;
             ensure!(without(&status), "it is back: {status}");
         }
+        // The pause keeps the nodes from only answering.
         std::thread::sleep(Duration::from_millis(50));
     }
     group.meet_of(|index| index < 3)?;

@@ -49,6 +49,8 @@ const VIEW: Duration = Duration::from_secs(45);
 const QUIET: Duration = Duration::from_secs(8);
 /// The program ends in this time.
 const ENDING: Duration = Duration::from_secs(45);
+/// The interval at which faults begin and end, and at which the run looks at its nodes. Not a wait
+/// for anything: a run has a given length.
 const TICK: Duration = Duration::from_millis(40);
 /// While a defect is sought, the logs are checked so often, or less often if that takes long.
 const LOOK: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
-use potluck_harness::peer::binary;
+use potluck_harness::program::command_line;
 use potluck_harness::{Child, Lab, Scratch, Suite};
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ struct Invited {
 impl Invited {
     fn open() -> Result<Invited> {
         let (lab, scratch) = (Lab::up_with("gbe4", 4)?, Scratch::new()?);
-        let mut command = lab.command("n1", binary()?);
+        let mut command = lab.command("n1", command_line()?);
         command.args(["invite", "--json", "--name", "adas-machine"]).env("POTLUCK_KEY", key_text());
         command.env("POTLUCK_HOME", scratch.path().join("ada"));
         let mut inviter = Child::spawn(&mut command)?;
@@ -60,7 +60,7 @@ impl Invited {
 
     /// Joins from n2 with the code: by name, because a flood may delay discovery.
     fn joins(&mut self) -> Result<()> {
-        let mut command = self.lab.command("n2", binary()?);
+        let mut command = self.lab.command("n2", command_line()?);
         command.args(["join", &self.code, "--json", "--name", "bobs-machine"]);
         command.args(["--peer", &format!("{}:{}", self.address, self.port)]);
         command.env("POTLUCK_HOME", self.scratch.path().join("bob")).env_remove("POTLUCK_KEY");

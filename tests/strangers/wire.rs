@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::LAN;
 use crate::intruder::{Intruder, hex};
 
-/// The contents of a marked input, see `potluck peer`.
+/// The contents of a marked input, see `harness/peer/src/numbers.rs`.
 const MARK: &[u8; 16] = b"potluck:marked!\x3e";
 
 pub fn add(suite: &mut Suite) {

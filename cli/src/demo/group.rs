@@ -1,25 +1,24 @@
 //! The peers of the demo as a group: start, agreement on a View, sums.
 
-use super::peer::Peer;
+use super::message::{Answer, Membership, Order};
+use super::peer::{Peer, Place};
 use super::scratch::Scratch;
 use anyhow::{Context, Result, ensure};
 use potluck::{ClusterKey, EngineKind};
-use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// The running peers, and the homes of all.
 pub struct Group {
-    places: Vec<Place>,
+    homes: Vec<Home>,
     key: Zeroizing<String>,
     /// The engine that all peers are configured to use.
     pub engine: EngineKind,
     pub peers: Vec<Peer>,
 }
 
-/// The parts of a peer that remain when it is restarted.
-struct Place {
+struct Home {
     name: String,
     home: PathBuf,
     log: PathBuf,
@@ -35,103 +34,112 @@ pub struct Agreed {
 impl Group {
     /// A group without running peers.
     pub fn new(scratch: &Scratch, size: usize, engine: EngineKind) -> Result<Group> {
-        let place = |i: usize| {
+        let home = |i: usize| {
             let (name, own) = (format!("peer{i}"), format!("{engine}-peer{i}"));
-            Place { home: scratch.home(&own), log: scratch.log(&own), name }
+            Home { home: scratch.home(&own), log: scratch.log(&own), name }
         };
-        let places = (1..=size).map(place).collect();
-        Ok(Group { places, key: ClusterKey::generate()?.to_text(), engine, peers: Vec::new() })
+        let homes = (1..=size).map(home).collect();
+        Ok(Group { homes, key: ClusterKey::generate()?.to_text(), engine, peers: Vec::new() })
     }
 
     /// The number of peers when all run.
     pub fn size(&self) -> usize {
-        self.places.len()
+        self.homes.len()
     }
 
-    /// Starts the peer at this index and tells it to join. Does not wait.
-    pub async fn start(&mut self, place: usize) -> Result<()> {
-        let at = self.places.get(place).context("there is no such place")?;
+    /// Starts the peer at this index. Does not wait.
+    pub fn start(&mut self, place: usize) -> Result<()> {
+        let Home { name, home, log } = self.homes.get(place).context("there is no such place")?;
         // One member less is still a group: the survivors must continue after one is killed.
-        let join = json!({ "do": "join", "min": self.size() - 1 });
-        // Added before any `await`, so that ending the group ends this peer too.
-        self.peers.push(Peer::start(&at.name, &at.home, &at.log, &self.key, self.engine)?);
-        self.peers.last_mut().context("it was just added")?.tell(&join).await
+        let min = self.size() - 1;
+        let peer = Peer::start(&Place { name, home, log }, min, &self.key, self.engine)?;
+        self.peers.push(peer);
+        Ok(())
     }
 
     /// Sends all peers the same command.
-    pub async fn tell_all(&mut self, order: &Value) -> Result<()> {
+    pub async fn tell_all(&mut self, order: &Order) -> Result<()> {
         for peer in &mut self.peers {
             peer.tell(order).await?;
         }
         Ok(())
     }
 
-    /// The next event of each peer, in the order of [`Group::peers`].
-    pub async fn event_of_all(&mut self, wanted: &str) -> Result<Vec<Value>> {
-        let mut events = Vec::new();
+    /// The end of each peer's call, in the order of [`Group::peers`].
+    pub async fn answers(&mut self) -> Result<Vec<Answer>> {
+        let mut answers = Vec::new();
         for peer in &mut self.peers {
-            events.push(peer.event(&[wanted]).await?);
+            answers.push(peer.answer().await?);
         }
-        Ok(events)
+        Ok(answers)
     }
 
     /// Waits until all running peers are in one View without others.
     pub async fn agree(&mut self) -> Result<Agreed> {
         let size = self.peers.len();
         loop {
-            self.tell_all(&json!({ "do": "context", "min": size, "within_s": 60 })).await?;
-            let contexts = self.event_of_all("context").await?;
+            let contexts = self.contexts().await?;
             let first = &contexts[0];
-            if first["size"] == size && contexts.iter().all(|c| c["view"] == first["view"]) {
+            if first.members.len() == size && contexts.iter().all(|c| c.view == first.view) {
                 ensure!(
-                    contexts.iter().all(|c| c["members"] == first["members"]),
+                    contexts.iter().all(|c| c.members == first.members),
                     "one View with different members: {contexts:?}"
                 );
-                let text = |field: &str| first[field].as_str().unwrap_or("?").to_owned();
                 ensure!(
-                    first["engine"] == self.engine.to_string(),
+                    first.engine == self.engine.to_string(),
                     "a View on {}: {}",
-                    first["engine"],
-                    first["engine_reason"]
+                    first.engine,
+                    first.engine_reason
                 );
-                return Ok(Agreed { view: text("view"), engine: text("engine"), size });
+                let (view, engine) = (first.view.clone(), first.engine.clone());
+                return Ok(Agreed { view, engine, size });
             }
-            // Some peers still report a View that is being replaced.
+            // Polls the condition: some peers still report a View that is being replaced.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    async fn contexts(&mut self) -> Result<Vec<Membership>> {
+        self.tell_all(&Order::Context { min: self.peers.len() }).await?;
+        let mut contexts = Vec::new();
+        for peer in &mut self.peers {
+            contexts.push(peer.context().await?);
+        }
+        Ok(contexts)
     }
 
     /// One `all_reduce` by all running peers. Each peer checks its result bit for bit, and the
     /// results are compared. Returns the seconds from the last call to the result, or `None` if the
     /// View was replaced meanwhile.
     pub async fn all_reduce(&mut self, len: usize, seed: u64) -> Result<Option<f64>> {
-        self.tell_all(&json!({ "do": "all_reduce", "len": len, "seed": seed, "op": "sum" }))
-            .await?;
-        let done = self.event_of_all("done").await?;
-        Ok(self.judge(&done)?.then(|| {
+        self.tell_all(&Order::Sum { len, seed, report_at: None }).await?;
+        let answers = self.answers().await?;
+        Ok(self.judge(&answers)?.then(|| {
             // The last caller has waited the shortest time, and no result exists before all have
             // called.
-            done.iter().filter_map(|d| d["ms"].as_f64()).fold(f64::INFINITY, f64::min) / 1e3
+            answers.iter().map(|answer| answer.seconds).fold(f64::INFINITY, f64::min)
         }))
     }
 
     /// Whether all peers have the sum. False if all were told to retry; any other outcome is an
     /// error.
-    pub fn judge(&self, done: &[Value]) -> Result<bool> {
-        for (event, peer) in done.iter().zip(&self.peers) {
-            let verdict = event["verdict"].as_str().unwrap_or("?");
-            let good = verdict == if event["ok"] == true { "exact" } else { "untouched" };
-            ensure!(good, "{} found its buffer {verdict}: {event}", peer.name());
+    pub fn judge(&self, answers: &[Answer]) -> Result<bool> {
+        for (answer, peer) in answers.iter().zip(&self.peers) {
+            ensure!(answer.is_right, "{} found its buffer damaged: {answer:?}", peer.name());
         }
-        if done.iter().all(|d| d["ok"] == true) {
+        if answers.iter().all(|answer| answer.failure.is_none()) {
             ensure!(
-                done.iter().all(|d| d["hash"] == done[0]["hash"]),
-                "the peers hold different sums: {done:?}"
+                answers.iter().all(|answer| answer.hash == answers[0].hash),
+                "the peers hold different sums: {answers:?}"
             );
             return Ok(true);
         }
-        let same = done.iter().all(|d| d["ok"] == false && d["retryable"] == true);
-        ensure!(same, "the peers do not agree on the outcome: {done:?}");
+        let is_told_again =
+            |answer: &Answer| answer.failure.as_ref().is_some_and(|failure| failure.is_retryable);
+        ensure!(
+            answers.iter().all(is_told_again),
+            "the peers do not agree on the outcome: {answers:?}"
+        );
         Ok(false)
     }
 }

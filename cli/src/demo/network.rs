@@ -59,5 +59,5 @@ const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]]
 
 /// In a new namespace the loopback interface is down and has neither multicast nor a route for it.
 /// A user's `PATH` may not contain `ip`.
-const SET_UP: &str = "PATH=\"$PATH:/usr/sbin:/sbin\" && ip link set lo up && ip link set lo multicast on \
-&& ip route add 224.0.0.0/4 dev lo";
+const SET_UP: &str = "PATH=\"$PATH:/usr/sbin:/sbin\" && ip link set lo up \
+    && ip link set lo multicast on && ip route add 224.0.0.0/4 dev lo";

@@ -1,8 +1,8 @@
-//! One peer of the demo: a `potluck peer` process, controlled by JSON lines.
+//! A peer of the demo: the process of a [`Member`](super::Member), controlled by JSON lines.
 
+use super::message::{Answer, Event, Membership, Order};
 use anyhow::{Context, Result, bail};
 use potluck::EngineKind;
-use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
@@ -18,18 +18,20 @@ pub struct Peer {
     events: Lines<BufReader<ChildStdout>>,
 }
 
+/// The parts of a peer that remain when it is started again.
+pub struct Place<'a> {
+    pub name: &'a str,
+    pub home: &'a Path,
+    pub log: &'a Path,
+}
+
 impl Peer {
-    /// Starts a peer with its own home directory.
-    pub fn start(
-        name: &str,
-        home: &Path,
-        log: &Path,
-        key: &str,
-        engine: EngineKind,
-    ) -> Result<Peer> {
+    /// Starts a peer, which joins a group of at least `min` members.
+    pub fn start(place: &Place<'_>, min: usize, key: &str, engine: EngineKind) -> Result<Peer> {
+        let Place { name, home, log } = *place;
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["peer", "--loopback", "--name", name]);
+        command.args(["demo-member", "--name", name, "--min", &min.to_string()]);
         for variable in
             ["POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_PARTITION"]
         {
@@ -53,28 +55,45 @@ impl Peer {
     }
 
     /// Sends a command.
-    pub async fn tell(&mut self, order: &Value) -> Result<()> {
-        let line = format!("{order}\n");
+    pub async fn tell(&mut self, order: &Order) -> Result<()> {
+        let line = format!("{}\n", serde_json::to_string(order)?);
         self.orders
             .write_all(line.as_bytes())
             .await
             .with_context(|| format!("{} takes no orders", self.name))
     }
 
-    /// The next event, which must be one of `wanted`.
-    pub async fn event(&mut self, wanted: &[&str]) -> Result<Value> {
+    /// The next event. A failure is an error.
+    pub async fn event(&mut self) -> Result<Event> {
         let line =
             self.events.next_line().await?.with_context(|| format!("{} has ended", self.name))?;
-        let event: Value =
-            serde_json::from_str(&line).with_context(|| format!("{} said {line:?}", self.name))?;
-        match event["event"].as_str() {
-            Some(name) if wanted.contains(&name) => Ok(event),
-            Some("error") => bail!(
-                "{}: {}",
-                self.name,
-                event["message"].as_str().unwrap_or("an error without words")
-            ),
-            _ => bail!("{} said {event} instead of {}", self.name, wanted.join(" or ")),
+        match serde_json::from_str(&line).with_context(|| format!("{} said {line:?}", self.name))? {
+            Event::Failed(why) => bail!("{}: {why}", self.name),
+            event => Ok(event),
+        }
+    }
+
+    /// Waits until it has joined.
+    pub async fn joined(&mut self) -> Result<()> {
+        match self.event().await? {
+            Event::Joined => Ok(()),
+            other => bail!("{} said {other:?} before it joined", self.name),
+        }
+    }
+
+    /// The Context that it has taken.
+    pub async fn context(&mut self) -> Result<Membership> {
+        match self.event().await? {
+            Event::Context(membership) => Ok(membership),
+            other => bail!("{} said {other:?} instead of a context", self.name),
+        }
+    }
+
+    /// The end of its call.
+    pub async fn answer(&mut self) -> Result<Answer> {
+        match self.event().await? {
+            Event::Answered(answer) => Ok(answer),
+            other => bail!("{} said {other:?} instead of an answer", self.name),
         }
     }
 
@@ -83,10 +102,8 @@ impl Peer {
         self.child.kill().await.with_context(|| format!("{} cannot be killed", self.name))
     }
 
-    /// Tells it to leave the group; kills it if that takes too long.
-    pub async fn end(mut self) {
-        // An error means that it has ended already. It ends with its input in any case.
-        let _ = self.tell(&json!({ "do": "leave" })).await;
+    /// Ends its input, so that it leaves the group; kills it if that takes too long.
+    pub async fn end(self) {
         let Peer { mut child, orders, .. } = self;
         drop(orders);
         if tokio::time::timeout(GOOD_BYE, child.wait()).await.is_err() {

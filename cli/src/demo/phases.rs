@@ -1,10 +1,11 @@
 //! The phases of the demo.
 
 use super::group::{Agreed, Group};
+use super::member::STATE_BYTES;
+use super::message::{Answer, Event, Order};
 use super::report::PhaseReport;
 use crate::exit::{Exit, Stop};
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
 use std::time::Instant;
 
 /// A phase of the demo.
@@ -97,10 +98,12 @@ impl Story {
 
     async fn find(&mut self) -> Result<PhaseReport> {
         for place in 0..self.group.size() {
-            self.group.start(place).await?;
+            self.group.start(place)?;
         }
         let started = Instant::now();
-        self.group.event_of_all("joined").await?;
+        for peer in &mut self.group.peers {
+            peer.joined().await?;
+        }
         let agreed = self.group.agree().await?;
         let note = format!("View {}, by mDNS, timed from the last start", agreed.view);
         Ok(PhaseReport::done(Phase::Find, &agreed, started.elapsed().as_secs_f64(), note))
@@ -132,46 +135,48 @@ impl Story {
     /// `None` if the operation ended before a peer could be killed in the middle of it.
     async fn kill_in(&mut self, agreed: &Agreed) -> Result<Option<PhaseReport>> {
         let started = Instant::now();
-        let mut order =
-            json!({ "do": "all_reduce", "len": KILL_LEN, "seed": self.next_seed(), "op": "sum" });
+        let seed = self.next_seed();
+        let order = |report_at| Order::Sum { len: KILL_LEN, seed, report_at };
         let survivors = self.group.peers.len() - 1;
         for peer in &mut self.group.peers[..survivors] {
-            peer.tell(&order).await?;
+            peer.tell(&order(None)).await?;
         }
-        order["report_at"] = json!(1.0 / 3.0);
         let victim = self.group.peers.last_mut().context("nobody runs")?;
-        victim.tell(&order).await?;
-        let event = victim.event(&["progress", "done"]).await?;
-        if event["event"] == "done" {
-            let mut done = Vec::new();
-            for peer in &mut self.group.peers[..survivors] {
-                done.push(peer.event(&["done"]).await?);
+        victim.tell(&order(Some(1.0 / 3.0))).await?;
+        match victim.event().await? {
+            Event::Progress => {}
+            Event::Answered(own) => {
+                let mut answers = Vec::new();
+                for peer in &mut self.group.peers[..survivors] {
+                    answers.push(peer.answer().await?);
+                }
+                answers.push(own);
+                self.group.judge(&answers)?;
+                return Ok(None);
             }
-            done.push(event);
-            self.group.judge(&done)?;
-            return Ok(None);
+            other => bail!("{} said {other:?} in a call", victim.name()),
         }
         let killed_at = Instant::now();
         victim.kill().await?;
         self.group.peers.truncate(survivors);
         self.killed = Some((survivors, killed_at));
-        let done = self.group.event_of_all("done").await?;
-        let note = self.outcome(&done)?;
+        let answers = self.group.answers().await?;
+        let note = self.outcome(&answers)?;
         Ok(Some(PhaseReport::done(Phase::Kill, agreed, started.elapsed().as_secs_f64(), note)))
     }
 
-    fn outcome(&self, done: &[Value]) -> Result<String> {
-        let finished = self.group.judge(done)?;
-        let code = done[0]["code"].as_str().unwrap_or("?");
+    fn outcome(&self, answers: &[Answer]) -> Result<String> {
+        self.group.judge(answers)?;
+        let code = |answer: &Answer| answer.failure.as_ref().map(|failure| failure.code.clone());
+        let first = code(&answers[0]);
         ensure!(
-            finished || done.iter().all(|d| d["code"] == code),
-            "the survivors got different errors: {done:?}"
+            answers.iter().all(|answer| code(answer) == first),
+            "the survivors got different errors: {answers:?}"
         );
-        let n = done.len();
-        let then = if finished {
-            format!("all {n} got the whole sum")
-        } else {
-            format!("all {n} got `{code}`, every buffer untouched")
+        let n = answers.len();
+        let then = match first {
+            None => format!("all {n} got the whole sum"),
+            Some(code) => format!("all {n} got `{code}`, every buffer untouched"),
         };
         Ok(format!("SIGKILL when one had received a third; {then}"))
     }
@@ -188,14 +193,13 @@ impl Story {
 
     async fn take_back(&mut self) -> Result<PhaseReport> {
         // In a View that is in sync this transfers nothing and reports the survivors' state.
-        self.group.tell_all(&state(VERSION)).await?;
-        let held = self.group.event_of_all("synced").await?;
-        let held = held.iter().map(|h| h["hash"].clone()).next().context("nobody survived")?;
+        self.group.tell_all(&Order::Sync { version: VERSION }).await?;
+        let held = self.group.answers().await?.first().context("nobody survived")?.hash;
         let started = Instant::now();
         let (place, _) = self.killed.context("nobody was killed")?;
-        self.group.start(place).await?;
-        self.group.peers[place].event(&["joined"]).await?;
-        while !self.synced(&held).await? {}
+        self.group.start(place)?;
+        self.group.peers[place].joined().await?;
+        while !self.synced(held).await? {}
         let (agreed, _) = self.reduced(SMALL_LEN).await?;
         let note =
             format!("View {}; it took over {STATE_BYTES} bytes of version {VERSION}", agreed.view);
@@ -203,21 +207,25 @@ impl Story {
     }
 
     /// Brings all peers to one state. False if the View was replaced meanwhile.
-    async fn synced(&mut self, expected: &Value) -> Result<bool> {
+    async fn synced(&mut self, expected: u64) -> Result<bool> {
         self.group.agree().await?;
         let newcomer = self.group.peers.len() - 1;
         for (i, peer) in self.group.peers.iter_mut().enumerate() {
-            peer.tell(&state(if i == newcomer { 0 } else { VERSION })).await?;
+            let version = if i == newcomer { 0 } else { VERSION };
+            peer.tell(&Order::Sync { version }).await?;
         }
-        let synced = self.group.event_of_all("synced").await?;
-        if synced.iter().any(|s| s["ok"] == false) {
-            let again = synced.iter().all(|s| s["ok"] == true || s["retryable"] == true);
-            ensure!(again, "the states cannot be brought together: {synced:?}");
+        let answers = self.group.answers().await?;
+        let failures = || answers.iter().filter_map(|answer| answer.failure.as_ref());
+        ensure!(
+            failures().all(|failure| failure.is_retryable),
+            "the states cannot be brought together: {answers:?}"
+        );
+        if failures().next().is_some() {
             return Ok(false);
         }
         ensure!(
-            synced.iter().all(|s| s["hash"] == *expected),
-            "the peers hold different states: {synced:?}"
+            answers.iter().all(|answer| answer.hash == expected),
+            "the peers hold different states: {answers:?}"
         );
         Ok(true)
     }
@@ -239,10 +247,6 @@ impl Story {
     }
 }
 
-fn state(version: u64) -> Value {
-    json!({ "do": "sync", "version": version, "bytes": STATE_BYTES, "seed": 1 })
-}
-
 /// The bus bandwidth: gigabytes per second that every all_reduce must move over the busiest link, 2
 /// (n - 1) / n of the buffer.
 fn bus(size: usize, len: usize, seconds: f64) -> f64 {
@@ -253,7 +257,6 @@ fn bus(size: usize, len: usize, seconds: f64) -> f64 {
 const SUM_LEN: usize = 25 << 18;
 const KILL_LEN: usize = 64 << 18;
 const SMALL_LEN: usize = 1 << 18;
-const STATE_BYTES: usize = 5000;
 const VERSION: u64 = 3;
 const ROUNDS: usize = 3;
 const TRIES: usize = 3;

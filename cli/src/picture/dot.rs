@@ -16,7 +16,8 @@ pub fn dot(graph: &GraphDocument) -> String {
         "  graph [layout=circo, labelloc=b, fontname=\"sans-serif\", label={}];\n",
         label(below)
     );
-    text += "  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\", fontsize=10];\n";
+    text += "  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n\
+        \x20 edge [fontname=\"sans-serif\", fontsize=10];\n";
     for member in &graph.members {
         text += &node(graph, member);
     }

@@ -11,7 +11,8 @@ pub fn svg(graph: &GraphDocument) -> String {
     let sentences = sentences(graph);
     let height = BELOW + sentences.len() as f64 * LINE + MARGIN;
     let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n"
     );
     let title = format!("A potluck group of {}: {}", graph.members.len(), graph.plan);
     text += &format!(
@@ -86,7 +87,8 @@ fn line(
         [rates(link), rtt, kinds(link), share(link), path].into_iter().flatten().collect();
     let tip = format!("{} and {}: {}", ends[0], ends[1], facts.join(", "));
     format!(
-        "<line class=\"{class}{unused}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke-width=\"{:.1}\"><title>{}</title></line>\n",
+        "<line class=\"{class}{unused}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" \
+         stroke-width=\"{:.1}\"><title>{}</title></line>\n",
         from.x,
         from.y,
         to.x,
@@ -130,7 +132,8 @@ fn node(graph: &GraphDocument, member: &GraphMember, at: Point) -> String {
     }
     let tip = format!("{} {}", named(member), member.node);
     format!(
-        "<g><title>{}</title><circle class=\"node{slow}{mine}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{NODE}\"/>\
+        "<g><title>{}</title><circle class=\"node{slow}{mine}\" cx=\"{:.1}\" cy=\"{:.1}\" \
+         r=\"{NODE}\"/>\
          <text class=\"rank\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\
          <text class=\"name\" text-anchor=\"{anchor}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>\
          <text class=\"said\" text-anchor=\"{anchor}\" x=\"{x:.1}\" y=\"{:.1}\">{}</text></g>\n",
@@ -163,10 +166,13 @@ const COLUMNS: usize = 108;
 const STYLE: &str = "<style>
   .paper { fill: #fdfdfb }
   text { font: 14px system-ui, sans-serif; fill: #22262a }
-  .fast { stroke: #2a8a4a } .middling { stroke: #b07a10 } line.slow { stroke: #c43a2e } .unknown { stroke: #8a929a }
+  .fast { stroke: #2a8a4a } .middling { stroke: #b07a10 } line.slow { stroke: #c43a2e } \
+  .unknown { stroke: #8a929a }
   .unused { stroke-dasharray: 3 7; opacity: .55 }
-  .rate { font-size: 12.5px; text-anchor: middle; paint-order: stroke; stroke: #fdfdfb; stroke-width: 5px; stroke-linejoin: round }
-  .node { fill: #e8edf2; stroke: #22262a; stroke-width: 1.5 } .node.mine { stroke-width: 3.5 } .node.slow { stroke: #c43a2e }
+  .rate { font-size: 12.5px; text-anchor: middle; paint-order: stroke; stroke: #fdfdfb; \
+  stroke-width: 5px; stroke-linejoin: round }
+  .node { fill: #e8edf2; stroke: #22262a; stroke-width: 1.5 } .node.mine { stroke-width: 3.5 } \
+  .node.slow { stroke: #c43a2e }
   .rank { font-size: 18px; font-weight: 600; text-anchor: middle }
   .name { font-size: 16px; font-weight: 600 }
   .said { font-size: 13px }
@@ -174,7 +180,8 @@ const STYLE: &str = "<style>
   @media (prefers-color-scheme: dark) {
     .paper { fill: #16191c }
     text { fill: #e6e8ea }
-    .fast { stroke: #4cc27a } .middling { stroke: #e0ac45 } line.slow { stroke: #f0705f } .unknown { stroke: #7c858d }
+    .fast { stroke: #4cc27a } .middling { stroke: #e0ac45 } line.slow { stroke: #f0705f } \
+    .unknown { stroke: #7c858d }
     .rate { stroke: #16191c }
     .node { fill: #2a3138; stroke: #e6e8ea } .node.slow { stroke: #f0705f }
     .faint, .said { fill: #98a0a8 }

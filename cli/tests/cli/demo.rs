@@ -54,7 +54,7 @@ pub fn interrupted() -> Result<()> {
     ensure!(document["ok"] == false && document["code"] == "interrupted", "{document}");
     for peer in peers {
         let still = fs::read_to_string(format!("/proc/{peer}/cmdline")).unwrap_or_default();
-        ensure!(!still.contains("peer"), "a peer is left: {still:?}");
+        ensure!(!still.contains("demo-member"), "a peer is left: {still:?}");
     }
     ensure!(fs::read_dir(scratch.path())?.next().is_none(), "directories are left");
     Ok(())
@@ -67,7 +67,8 @@ fn wait_for_peers(demo: &Child) -> Result<Vec<String>> {
     while Instant::now() < until {
         let children = fs::read_to_string(&list).unwrap_or_default();
         let is_peer = |pid: &&str| {
-            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| contains(&line, b"\0peer\0"))
+            fs::read(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|line| contains(&line, b"\0demo-member\0"))
         };
         let peers: Vec<String> =
             children.split_whitespace().filter(is_peer).map(str::to_owned).collect();

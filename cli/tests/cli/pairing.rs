@@ -35,7 +35,7 @@ impl Network {
         Network::machines(2)
     }
 
-    /// So many machines on a switch.
+    /// This number of machines on a switch.
     pub fn machines(count: usize) -> Result<Network> {
         let (lab, scratch) = (Lab::up_with("loop", count)?, Scratch::new()?);
         Ok(Network { lab, scratch, place: &[] })
@@ -73,7 +73,7 @@ impl Network {
         self.home(name).join(format!("cluster-{namespace}.key"))
     }
 
-    /// Checks that `name` has the key, readable by nobody else.
+    /// Checks that `name` has the key, readable by its owner only.
     fn has_key(&self, name: &str, namespace: &str) -> Result<()> {
         let file = self.key_file(name, namespace);
         let mode = fs::metadata(&file)?.permissions().mode() & 0o777;
@@ -251,7 +251,7 @@ pub fn typed() -> Result<()> {
     let spaced = code.replace('-', " ");
     let words: Vec<&str> = spaced.split(' ').collect();
     network.join("n1", "bob", &words)?.json(0)?;
-    // From a pipe, and with everything said: no key is in it.
+    // From a pipe, and at the highest verbosity: no key is in the output.
     let piped = ["join", "--loopback", "-vvv"];
     let ran = run(&mut network.command("n1", "cy", &piped), &format!(" {spaced}\n"))?;
     ensure!(ran.code == 0 && !format!("{ran:?}").contains(&KEY[4..30]), "{ran:?}");

@@ -59,14 +59,14 @@ pub fn denied() -> Result<()> {
         let document = deny(&[&node, "--undo"])?.json(0)?;
         ensure!(document["changed"] == changed, "{document}");
     }
-    // What people write there by mistake admits nobody.
+    // A text that is no node id admits no node.
     fs::write(home.path().join("denied.toml"), "bob")?;
     let refused = deny(&[])?;
     ensure!(refused.json(1)?["code"] == "identity", "{refused:?}");
     Ok(())
 }
 
-/// The names of the members of the View that an event tells.
+/// The names of the members of the View in an event.
 fn members(line: &str) -> Vec<String> {
     let event: Value = serde_json::from_str(line).unwrap_or_default();
     let of_view = event["view"]["members"].as_array().into_iter().flatten();
@@ -120,7 +120,7 @@ pub fn while_nodes_run() -> Result<()> {
     Ok(())
 }
 
-/// Who is denied on both other machines is out, and comes back when it is not any more.
+/// A node that both other machines deny is out, and returns when they allow it again.
 pub fn denied_while_nodes_run() -> Result<()> {
     let network = Network::machines(3)?;
     let names = ["ada", "bob", "eve"];
@@ -153,7 +153,7 @@ pub fn denied_while_nodes_run() -> Result<()> {
     Ok(())
 }
 
-/// Two machines learn whom they know, and then admit nobody else who has the key.
+/// Two machines record each other, and then admit no other holder of the key.
 pub fn known_and_pinned() -> Result<()> {
     let network = Network::machines(3)?;
     for name in ["ada", "bob", "eve"] {

@@ -28,8 +28,10 @@ pub fn svg(title: &str, across: &str, up: &str, lines: &[Line]) -> String {
     let x = |value: f64| LEFT + value / far * (WIDTH - LEFT - RIGHT);
     let y = |value: f64| TOP + (high - value.log10()) / (high - low) * (HEIGHT - TOP - BOTTOM);
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"22\" font-size=\"15\">{title}</text>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"22\" \
+         font-size=\"15\">{title}</text>\n"
     );
     let mut text = |x: f64, y: f64, anchor: &str, what: &str| {
         writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{what}</text>")

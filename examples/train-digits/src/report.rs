@@ -42,9 +42,12 @@ impl Report {
     pub fn document(&self) -> String {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut out = format!(
-            "# Training with codecs\n\nWritten by `make train`: handwritten digits (scikit-learn's, 1797 pictures, 70 % of each class to learn from), SGD with\n\
-             learning rate 0.1 and momentum 0.9, 32 samples a member and step, candle on one thread for each member. Members are processes, all on one\n\
-             machine with {cores} cores; their parameters are the same bits after every step. From run to run the\n\
+            "# Training with codecs\n\nWritten by `make train`: handwritten digits \
+             (scikit-learn's, 1797 pictures, 70 % of each class to learn from), SGD with\n\
+             learning rate 0.1 and momentum 0.9, 32 samples a member and step, candle on one \
+             thread for each member. Members are processes, all on one\n\
+             machine with {cores} cores; their parameters are the same bits after every step. \
+             From run to run the\n\
              plan may add in another order, so accuracies may differ a little, as times do.\n\n"
         );
         out.push_str(&self.text);

@@ -78,7 +78,8 @@ fn of(trained: &[Trained]) -> f64 {
 fn accuracies(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> {
     let mut group = Group::on_one_machine(MEMBERS, digits)?;
     report.say(&format!(
-        "## Accuracy\n\nAn MLP 64-128-64-10 on {MEMBERS} members, {EPOCHS} epochs, {seeds} seeds, engine {}.\n",
+        "## Accuracy\n\nAn MLP 64-128-64-10 on {MEMBERS} members, {EPOCHS} epochs, {seeds} seeds, \
+         engine {}.\n",
         group.engine()
     ));
     let (mut exact, mut alike) = (Vec::new(), 0);
@@ -89,10 +90,12 @@ fn accuracies(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<
         exact.push(of(&trained));
     }
     report.must(
-        &format!("f32: one process alone has the same bits after each step, with {alike} of {seeds} seeds"),
+        &format!("f32: one process alone has the same bits after each step, with {alike} of \
+            {seeds} seeds"),
         alike == seeds,
     );
-    report.say("| on the wire | test accuracy % | paired difference to f32 | worst seed |\n| --- | --- | --- | --- |");
+    report.say("| on the wire | test accuracy % | paired difference to f32 | worst seed |\n\
+        | --- | --- | --- | --- |");
     report.say(&format!("| f32 | {:.2} ± {:.2} | | |", mean(&exact), spread(&exact)));
     report.must(
         &format!("f32: mean accuracy {:.2} %, at least 97.0", mean(&exact)),
@@ -131,7 +134,8 @@ fn accuracies(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<
 fn convolutions(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> {
     let mut group = Group::on_one_machine(MEMBERS, digits)?;
     report.say(&format!(
-        "\nA CNN with two convolutions (1898 parameters), {seeds} seeds:\n\n| on the wire | test accuracy % |\n| --- | --- |"
+        "\nA CNN with two convolutions (1898 parameters), {seeds} seeds:\n\n| on the wire | test \
+         accuracy % |\n| --- | --- |"
     ));
     for codec in ["f32", "int8", "int4+ef"] {
         let accuracies =
@@ -145,8 +149,10 @@ fn convolutions(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Resul
 /// One member is killed after a third of the run, and another process takes its place before the
 /// last third.
 fn killed(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> {
-    report.say("\n## A member that is killed\n\nOf four one is killed (`kill -9`) after step 90; three go on, and a new process gets their state by `sync` before step 180.\n");
-    report.say("| on the wire | seed | undisturbed %, loss | with one killed %, loss | steps begun again | steps done by three |\n| --- | --- | --- | --- | --- | --- |");
+    report.say("\n## A member that is killed\n\nOf four one is killed (`kill -9`) after step 90; \
+        three go on, and a new process gets their state by `sync` before step 180.\n");
+    report.say("| on the wire | seed | undisturbed %, loss | with one killed %, loss | steps \
+        begun again | steps done by three |\n| --- | --- | --- | --- | --- | --- |");
     for codec in ["f32", "int4+ef"] {
         let (mut lost, mut fewest) = (Vec::new(), u64::MAX);
         for seed in 1..=seeds {
@@ -179,7 +185,8 @@ fn killed(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> 
         );
         let worst = lost.iter().copied().fold(f64::MIN, f64::max);
         report.must(
-            &format!("{codec}, one killed: loses {worst:.2} points with the worst seed, at most {WORST:.1}"),
+            &format!("{codec}, one killed: loses {worst:.2} points with the worst seed, at most \
+                {WORST:.1}"),
             worst <= WORST,
         );
         report.must(
@@ -196,7 +203,8 @@ fn killed(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> 
 /// The loss over time with slow cables; returns the plot.
 fn over_time(digits: Option<&Path>, report: &mut Report) -> Result<String> {
     let mut group = Group::on_four_machines(100, digits)?;
-    report.say("\n## Time\n\nThe same on four machines with 100 Mbit/s each (the lab's network namespaces), seed 1:\n\n![loss over time](training.svg)\n");
+    report.say("\n## Time\n\nThe same on four machines with 100 Mbit/s each (the lab's network \
+        namespaces), seed 1:\n\n![loss over time](training.svg)\n");
     report.say("| on the wire | seconds | loss at the end |\n| --- | --- | --- |");
     let mut lines = Vec::new();
     for (codec, colour) in DRAWN {
@@ -221,7 +229,8 @@ fn over_time(digits: Option<&Path>, report: &mut Report) -> Result<String> {
 fn sums(rounds: usize, report: &mut Report) -> Result<()> {
     let mut group = Group::on_four_machines(100, None)?;
     report.say(&format!(
-        "\nAn `all_reduce` of 16 MiB there, median of {rounds}:\n\n| on the wire | seconds | times faster |\n| --- | --- | --- |"
+        "\nAn `all_reduce` of 16 MiB there, median of {rounds}:\n\n| on the wire | seconds | \
+         times faster |\n| --- | --- | --- |"
     ));
     let plain = median(&group.sum(4 << 20, "f32", rounds)?);
     report.say(&format!("| f32 | {plain:.3} | |"));
@@ -232,7 +241,8 @@ fn sums(rounds: usize, report: &mut Report) -> Result<()> {
         report.say(&format!("| {codec} | {seconds:.3} | {faster:.2} |"));
         if least > 0.0 {
             report.must_measured(
-                &format!("{codec}: 16 MiB at 100 Mbit/s {faster:.2} times faster than f32, at least {least}"),
+                &format!("{codec}: 16 MiB at 100 Mbit/s {faster:.2} times faster than f32, at \
+                    least {least}"),
                 faster >= least,
             );
         }

@@ -1,4 +1,4 @@
-//! What must hold of every history, and the search for what does not.
+//! The claims that must hold of every history, and the search for violations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,14 +26,14 @@ pub const CLAIMS: [(&str, &str); 10] = [
 pub struct Violation {
     /// Its name in [`CLAIMS`].
     pub claim: &'static str,
-    /// Where.
+    /// The place of the violation.
     pub text: String,
 }
 
 /// The result of the search.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What does not hold.
+    /// The violations.
     pub violations: Vec<Violation>,
     /// Calls that took a number.
     pub calls: usize,
@@ -75,10 +75,11 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks all claims on a history of contributions that follow from this seed. Beside a
-/// [liar](History::liar), who may contribute what it likes and make any call fail, those are checked
-/// that the others keep to among themselves: one outcome, one value, one state, untouched buffers,
-/// and nothing open.
+/// Checks all claims on a history of contributions that follow from this seed.
+///
+/// A [liar](History::liar) may contribute any numbers and make any call fail. Beside one, only the
+/// claims are checked that hold among the others: one outcome, one value, one state, untouched
+/// buffers, and nothing open.
 pub fn check(history: &History, seed: u64) -> Report {
     let mut search = Search { history, seed, members: BTreeMap::new(), report: Report::default() };
     search.views();
@@ -150,9 +151,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Of those that go on together, none has `ok` and another one an abort. An abort that was not
-    /// decided by the next View was voted by all, so that nobody at all has `ok`; nor if there is
-    /// only one next View.
+    /// Of the members that are in the next View together, none has `ok` while another one has an
+    /// abort. An abort that the next View did not decide was voted by all members, so no member has
+    /// `ok`. The same holds if there is only one next View.
     fn one_outcome(&mut self, at: &At, calls: &Calls<'_>) {
         if calls.iter().any(|(_, call)| call.what.best_effort) {
             return;
@@ -166,7 +167,8 @@ impl<'a> Search<'a> {
                 let next = (after(life, &at.1), after(other, &at.1));
                 if voted || next.0.is_some() && next.0 == next.1 {
                     let text = format!(
-                        "{} {:?}: {} has its result (call {}), and for {} it was aborted ({cause}, call {}); they go on in {:?} and {:?}",
+                        "{} {:?}: {} has its result (call {}), and for {} it was aborted \
+                         ({cause}, call {}); they go on in {:?} and {:?}",
                         name(at),
                         ok.what.kind,
                         life.node,
@@ -188,7 +190,7 @@ impl<'a> Search<'a> {
         };
         let flags: Vec<u8> = calls.iter().map(|(_, call)| call.flag).collect();
         let place = Place { seed: self.seed, view: &at.1, lane: at.0, k: at.2, members };
-        // What is the same for all ranks is computed once.
+        // A result that is the same for all ranks is computed once.
         let mut known: BTreeMap<usize, Expected> = BTreeMap::new();
         let mut hashes = BTreeSet::new();
         for (life, call) in calls {
@@ -201,7 +203,7 @@ impl<'a> Search<'a> {
                 known.insert(by, place.expected(&call.what, rank, &flags));
             }
             self.result(at, life, call, known.get(&by));
-            // Nothing is agreed on without a vote, so a liar may tell everybody something else.
+            // Without a vote there is no agreement, so a liar may send each member other data.
             let is_agreed = !call.what.best_effort || self.history.liar.is_none();
             if call.is_ok() && is_agreed && is_common(call.what.kind) {
                 let end = call.end.as_ref();
@@ -344,8 +346,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// No two Views without a common member commit at the same time when nothing has been wrong for
-    /// a while, and for as long nobody of one has been kept out by the other.
+    /// No two Views without a common member commit at the same time, once there has been no fault
+    /// for a while, and no member of one has been kept out by the other for as long.
     fn groups(&mut self) {
         if self.history.liar.is_some() {
             return;
@@ -381,7 +383,8 @@ impl<'a> Search<'a> {
                 if told.insert((view.min(other), view.max(other))) {
                     let theirs = self.members.get(other).copied().unwrap_or_default();
                     let text = format!(
-                        "{mine:?} commit in View {view} and {theirs:?} in View {other}, {} ms after the last fault",
+                        "{mine:?} commit in View {view} and {theirs:?} in View {other}, {} ms \
+                         after the last fault",
                         (at - since.0) / 1000
                     );
                     self.broken("one-history", text);
@@ -390,8 +393,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The last time up to `at` at which a member of one of these groups said that one of the other
-    /// is kept out.
+    /// The last time up to `at` at which a member of one of these groups reported that one of the
+    /// other is kept out.
     fn last_kept_out(&self, one: &[String], other: &[String], at: u64) -> Option<u64> {
         let times = self.history.lives.iter().flat_map(|life| {
             let others = if one.contains(&life.node) { other } else { one };
@@ -442,7 +445,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether all ranks get the same.
+/// Whether all ranks get the same result.
 fn is_common(kind: Kind) -> bool {
     use Kind::{AllGather, AllReduce, Broadcast, Control, Step};
     matches!(kind, AllReduce | Broadcast | AllGather | Step | Control)

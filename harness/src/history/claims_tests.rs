@@ -60,7 +60,8 @@ impl Logs {
                 events.push(returned(10 + k, "ok", result));
                 digest = chained(digest, FIRST, k, result);
                 events.push(json!({
-                    "e": "applied", "t": 100 + k, "lane": 1, "view": FIRST, "k": k, "version": k + 1, "digest": digest,
+                    "e": "applied", "t": 100 + k, "lane": 1, "view": FIRST, "k": k,
+                    "version": k + 1, "digest": digest,
                 }));
             }
             events.push(json!({"e": "installed", "t": 200, "view": SECOND, "members": members()}));
@@ -102,8 +103,8 @@ impl Logs {
 
 fn called(id: u64, k: u64, what: &What, before: u64) -> Value {
     json!({
-        "e": "call", "t": 20 + id, "id": id, "lane": 1, "view": FIRST, "k": k, "what": what.to_json(), "way": "await",
-        "before": before,
+        "e": "call", "t": 20 + id, "id": id, "lane": 1, "view": FIRST, "k": k,
+        "what": what.to_json(), "way": "await", "before": before,
     })
 }
 
@@ -216,7 +217,8 @@ fn two_groups_without_a_fault_are_a_violation_and_with_one_they_are_not() {
             for k in 0..20u64 {
                 let digest = chained(0, view, k, k);
                 events.push(json!({
-                    "e": "applied", "t": (k + 1) * second, "lane": 1, "view": view, "k": k, "version": k + 1, "digest": digest,
+                    "e": "applied", "t": (k + 1) * second, "lane": 1, "view": view, "k": k,
+                    "version": k + 1, "digest": digest,
                 }));
             }
             events

@@ -1,7 +1,7 @@
 //! The contributions of all nodes to all calls, derived from a seed; and the hash of a buffer.
 //!
 //! They are small integers, so sums and products of sixteen of them are exact in every element
-//! type, in whatever order they are added.
+//! type, in any order.
 
 use super::what::{DType, Op};
 
@@ -25,7 +25,7 @@ impl Key {
         Key(mixed(mixed(seed ^ text) ^ place))
     }
 
-    /// What the node contributes.
+    /// The contribution of a node.
     pub fn inputs(self, node: &str, dtype: DType, op: Op) -> Inputs {
         Inputs { seed: mixed(self.0 ^ hash(node.as_bytes())), dtype, op }
     }

@@ -1,4 +1,4 @@
-//! The logs as values. What a killed process has not finished writing is left out.
+//! The logs as values. An unfinished line of a killed process is left out.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,9 +18,9 @@ pub struct History {
     pub faults: Vec<Fault>,
     /// The processes that were killed, by node and life: when.
     pub killed: BTreeMap<(String, u64), u64>,
-    /// Only the part with a majority goes on after a partition, so a call has one outcome for all.
+    /// Only a part with a majority continues after a partition, so a call has one outcome for all.
     pub has_majority: bool,
-    /// A node that lies to the others. Its own log is not there.
+    /// A node that lies to the others. It has no log.
     pub liar: Option<String>,
     /// Calls that did not end, as the process that disturbs the nodes saw them.
     pub hangs: Vec<String>,
@@ -49,7 +49,7 @@ pub struct Life {
     pub applied: Vec<Applied>,
     /// Members that its node knows to be kept out for withholding their vote.
     pub withheld: Vec<String>,
-    /// When its node said that somebody is kept out of new Views, and who.
+    /// The reports of its node that a member is kept out of new Views: time and member.
     pub kept_out: Vec<(u64, Vec<String>)>,
 }
 
@@ -64,7 +64,7 @@ pub struct Call {
     pub place: (u32, String, u64),
     /// The call and its arguments.
     pub what: What,
-    /// How the program went on with it: `await`, `drop` or `forget`.
+    /// The treatment of the future: `await`, `drop` or `forget`.
     pub way: String,
     /// Its deadline.
     pub limit_ms: Option<u64>,

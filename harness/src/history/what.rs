@@ -120,7 +120,7 @@ pub enum Coded {
     Int8,
     /// Four bits per element.
     Int4,
-    /// Whatever the plan says, at most eight bits coarse.
+    /// The choice of the plan, at most as coarse as eight bits.
     Auto,
 }
 

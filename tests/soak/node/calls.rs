@@ -143,7 +143,7 @@ async fn rudely<F: Future + Unpin>(mut future: F, polls: usize) -> F::Output {
         if let Poll::Ready(end) = polled {
             return end;
         }
-        // It may be woken meanwhile.
+        // Part of the load: a time in which it may be woken.
         tokio::time::sleep(Duration::from_millis(4)).await;
     }
     future.await

@@ -103,6 +103,7 @@ impl Lane {
         let context = loop {
             tokio::select! {
                 context = self.node.cluster.context() => break context.ok()?,
+                // The interval at which it looks whether the node was asked to end.
                 () = sleep(Duration::from_millis(100)) => {}
             }
             if self.node.asked.load(Ordering::Relaxed)
@@ -138,6 +139,7 @@ impl Lane {
                 "ok" => return true,
                 "view-changed" | "closed" => return false,
                 "lost-result" => self.take_lost(at).await,
+                // Part of the load: the pause before a program tries again.
                 _ => sleep(Duration::from_millis(2)).await,
             }
             tries += 1;
@@ -223,6 +225,7 @@ impl Lane {
         let way = self
             .way(at, k, &what)
             .polled_if(k < 3 || self.dropped.is_some() || cfg!(potluck_tight));
+        // Part of the load: the program computes.
         sleep(way.think).await;
         let rank = at.ctx.rank();
         if what.kind == Kind::Message && ![what.root, what.to].contains(&rank) {
@@ -295,6 +298,7 @@ impl Lane {
             }
             "view-changed" => return Next::View,
             "closed" => return Next::End,
+            // Part of the load: the pauses before a program tries again.
             "needs-sync" => {
                 sleep(Duration::from_millis(20)).await;
                 return Next::Again;
@@ -335,6 +339,7 @@ impl Lane {
         } else {
             at.ctx.discard_result().then_some(0)
         };
+        // The pause before a program asks for the result again.
         let Some(result) = taken else { return sleep(Duration::from_millis(2)).await };
         let Some(dropped) = self.dropped.take() else { return };
         if is_known {

@@ -49,7 +49,11 @@ macro_rules! numbers {
                     $value(self)
                 }
 
-                fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<$number>]) -> Vec<$number> {
+                fn reference(
+                    order: &FoldOrder,
+                    op: ReduceOp,
+                    inputs: &[Vec<$number>],
+                ) -> Vec<$number> {
                     reference_sum(order, op, inputs)
                 }
             }
@@ -60,8 +64,10 @@ macro_rules! numbers {
 numbers! {
     f32, u32, |x| x as f32, f32::from_bits, f32::to_bits, f64::from;
     f64, u64, |x| x, f64::from_bits, f64::to_bits, |x| x;
-    f16, u16, |x| f16::from_f32(x as f32), f16::from_bits, f16::to_bits, |x: f16| f64::from(x.to_f32());
-    bf16, u16, |x| bf16::from_f32(x as f32), bf16::from_bits, bf16::to_bits, |x: bf16| f64::from(x.to_f32());
+    f16, u16, |x| f16::from_f32(x as f32), f16::from_bits, f16::to_bits,
+        |x: f16| f64::from(x.to_f32());
+    bf16, u16, |x| bf16::from_f32(x as f32), bf16::from_bits, bf16::to_bits,
+        |x: bf16| f64::from(x.to_f32());
     i8, i8, |x| (x * 128.0) as i8, |x| x, |x| x, f64::from;
     i32, i32, |x| (x * 2f64.powi(31)) as i32, |x| x, |x| x, f64::from;
     i64, i64, |x| (x * 2f64.powi(63)) as i64, |x| x, |x| x, |x| x as f64;

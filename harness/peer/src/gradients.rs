@@ -1,12 +1,10 @@
 //! One step of `GradientSync`.
 
-use super::call::{done, verdict};
-use super::numbers::{Input, hash, input, same};
-use super::report::emit;
-use super::scarce::Scarce;
+use crate::answer::{tell, timed, verdict};
+use crate::numbers::{Input, hash, input, same};
+use crate::report::{self, emit};
 use potluck::{Cluster, Codec, GradientSync, Result};
 use serde::Deserialize;
-use std::time::{Instant, SystemTime};
 
 /// Gradients of these lengths; with `coded`, in eight bits and with error feedback.
 #[derive(Debug, Deserialize)]
@@ -28,18 +26,14 @@ impl Gradients {
         }
         let (rank, size) = match sync.context().await {
             Ok(context) => (context.rank(), context.size()),
-            Err(error) => return emit(&super::report::error(&error)),
+            Err(error) => return emit(&report::error(&error)),
         };
         let of = |rank: usize, parameter: usize| -> Vec<f32> {
             input(Input::Seed(self.seed + parameter as u64), rank, self.lens[parameter])
         };
         let mut gradients: Vec<Vec<f32>> =
             (0..self.lens.len()).map(|parameter| of(rank, parameter)).collect();
-        let started = Instant::now();
-        let scarce = self.room.map(Scarce::leaving);
-        let outcome = step(&mut sync, &mut gradients).await;
-        drop(scarce);
-        let took = (SystemTime::now(), started.elapsed());
+        let (outcome, time) = timed(self.room, step(&mut sync, &mut gradients)).await;
         let is_right = |(parameter, gradient): (usize, &Vec<f32>)| match outcome {
             Err(_) => same(gradient, &of(rank, parameter)),
             Ok(()) => {
@@ -51,7 +45,7 @@ impl Gradients {
             }
         };
         let good = gradients.iter().enumerate().all(is_right);
-        emit(&done("done", outcome, verdict(good, "exact"), &hash(&gradients.concat()), took));
+        tell(outcome, verdict(good, "exact"), &hash(&gradients.concat()), time);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The training loop of the library's documentation, with synthetic gradients.
 
-use super::numbers::{Input, hash, input};
-use super::report::{emit, ms};
+use crate::numbers::{Input, hash, input};
+use crate::peer::context_after;
+use crate::report::{emit, ms};
 use potluck::{Cluster, Context, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,15 +42,18 @@ impl Training {
         while model.step < self.steps {
             if self.hold_at == Some(model.step) && ctx.size() < self.hold_for.unwrap_or(0) {
                 emit(&json!({"event": "hold", "step": model.step, "size": ctx.size()}));
-                ctx = super::context_after(cluster, &ctx.view()).await?;
+                ctx = context_after(cluster, &ctx.view()).await?;
                 continue;
             }
             match self.step(&mut ctx, &mut model).await {
                 Ok(()) => self.report(&ctx, &model),
                 Err(e) if e.is_retryable() => {
-                    emit(
-                        &json!({"event": "retry", "step": model.step, "code": e.code(), "message": e.to_string()}),
-                    );
+                    emit(&json!({
+                        "event": "retry",
+                        "step": model.step,
+                        "code": e.code(),
+                        "message": e.to_string(),
+                    }));
                     retries += 1;
                     ctx = ctx.renewed().await?;
                 }
@@ -91,9 +95,13 @@ impl Training {
 
     fn report(&self, ctx: &Context, model: &Model) {
         if model.step.is_multiple_of(self.report_every.unwrap_or(10).max(1)) {
-            emit(
-                &json!({"event": "step", "step": model.step, "size": ctx.size(), "rank": ctx.rank(), "hash": hash(&model.weights)}),
-            );
+            emit(&json!({
+                "event": "step",
+                "step": model.step,
+                "size": ctx.size(),
+                "rank": ctx.rank(),
+                "hash": hash(&model.weights),
+            }));
         }
     }
 }

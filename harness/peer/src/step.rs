@@ -1,13 +1,11 @@
 //! Several sums under one vote.
 
-use super::call::{Calls, done, verdict};
-use super::milestone::{Milestone, all_reduced};
-use super::numbers::{Input, hash, input, is_exact, same};
-use super::report::emit;
-use super::scarce::Scarce;
+use crate::answer::{tell, timed, verdict};
+use crate::call::Calls;
+use crate::milestone::{Milestone, all_reduced};
+use crate::numbers::{Input, hash, input, is_exact, same};
 use potluck::ReduceOp;
 use serde::Deserialize;
-use std::time::{Instant, SystemTime};
 
 /// A step with sums of these lengths.
 #[derive(Debug, Deserialize)]
@@ -22,7 +20,7 @@ pub struct Step {
 }
 
 impl Calls<'_> {
-    pub(super) async fn step(self, s: &Step) {
+    pub async fn step(self, s: &Step) {
         let rank = self.context.rank();
         let from = |i: usize| Input::Seed(s.seed.wrapping_add(i as u64));
         let given: Vec<Vec<f32>> =
@@ -33,20 +31,19 @@ impl Calls<'_> {
         let bytes = all_reduced(self.context, s.lens.iter().sum::<usize>() * size_of::<f32>());
         let mark =
             s.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
-        let started = Instant::now();
-        let scarce = s.room.map(Scarce::leaving);
-        let mut step = self.context.step();
-        for buffer in &mut buffers {
-            step.all_reduce(buffer);
-        }
-        let outcome = Milestone::passed_by(mark, step.commit()).await;
-        drop(scarce);
-        let took = (SystemTime::now(), started.elapsed());
+        let calls = async {
+            let mut step = self.context.step();
+            for buffer in &mut buffers {
+                step.all_reduce(buffer);
+            }
+            Milestone::passed_by(mark, step.commit()).await
+        };
+        let (outcome, time) = timed(s.room, calls).await;
         let is_right = |(i, buffer): (usize, &Vec<f32>)| match outcome {
             Ok(()) => is_exact(self.context, &before[i], ReduceOp::Sum, from(i), buffer),
             Err(_) => same(buffer, &given[i]),
         };
         let good = buffers.iter().enumerate().all(is_right);
-        emit(&done("done", outcome, verdict(good, "exact"), &hash(&buffers.concat()), took));
+        tell(outcome, verdict(good, "exact"), &hash(&buffers.concat()), time);
     }
 }

@@ -1,37 +1,23 @@
-//! `potluck peer`: a node controlled by JSON commands, one object per line, which answers with JSON
-//! events, one per line.
-//!
-//! Commands run one after the other on the program's own thread, as in a training program. Only
-//! `status` is answered at once, even while a call waits or the program is blocked. At the end of
-//! the input, or on SIGTERM, the node leaves. Every failure is reported as an event; only a node
-//! that cannot join ends with exit code 1.
+//! The node, and what it does for each command.
 
-mod call;
-mod coded;
-mod flights;
-mod gradients;
-mod message;
-mod milestone;
-mod numbers;
-mod report;
-mod scarce;
-mod step;
-mod train;
-
-use call::Calls;
+use crate::call::Calls;
+use crate::order::Order;
+use crate::report::{self, emit, refuse};
+use crate::train::Training;
+use clap::Parser;
 use potluck::{Builder, Cluster, Config, Context, Error, Partition};
-use report::emit;
-use serde::Deserialize;
 use serde_json::json;
-use std::io::BufRead;
+use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// How the node joins. Key, namespace and home come from the environment (`POTLUCK_KEY`,
-/// `POTLUCK_HOME`, …).
-#[derive(clap::Args)]
+/// A node that does what JSON lines on its input say.
+///
+/// Key, namespace and home come from the environment (`POTLUCK_KEY`, `POTLUCK_HOME`, …).
+#[derive(Parser)]
+#[command(name = "potluck-peer")]
 pub struct Options {
     /// Use 127.0.0.1 only
     #[arg(long)]
@@ -53,135 +39,11 @@ pub struct Options {
     trusted: Vec<String>,
 }
 
-/// One command, a line of the input.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "do", rename_all = "snake_case")]
-enum Order {
-    Join {
-        min: Option<usize>,
-        /// In the syntax of `POTLUCK_PARTITION`; overrides `min`.
-        partition: Option<String>,
-        /// Report the events of the group as `happened`.
-        #[serde(default)]
-        events: bool,
-    },
-    Context {
-        min: Option<usize>,
-        within_s: Option<f64>,
-        /// Report the status right after the context.
-        #[serde(default)]
-        status_at_once: bool,
-    },
-    AllReduce(call::Reduction),
-    /// Many `all_reduce` calls, several in flight.
-    Flights(flights::Flights),
-    DropAllReduce(call::Reduction),
-    ForgetAllReduce(call::Reduction),
-    Broadcast(call::Copying),
-    AllGather(call::Copying),
-    Reduce(call::Reduction),
-    ReduceScatter(call::Reduction),
-    Gather(call::Copying),
-    Scatter(call::Copying),
-    AllToAll(call::Copying),
-    Send(message::Message),
-    Recv(message::Message),
-    Step(step::Step),
-    Barrier,
-    Sync {
-        version: u64,
-        bytes: usize,
-        #[serde(default)]
-        seed: u64,
-        /// Leave this many bytes of address space to the call.
-        room: Option<u64>,
-    },
-    Train(train::Training),
-    Gradients(gradients::Gradients),
-    Status,
-    Block {
-        s: f64,
-    },
-    Leave,
-}
+/// The node, which the reading thread asks for its status.
+pub type Shared = Arc<Mutex<Option<Cluster>>>;
 
-/// The time limit for a context if the command sets none.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Shared by the reading thread and the working thread.
-type Shared = Arc<Mutex<Option<Cluster>>>;
-
-/// Reads and executes commands until the end of the input.
-pub fn run(options: Options) -> ExitCode {
-    // Fails only if there is a subscriber already; there is none.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG"))
-        .with_writer(std::io::stderr)
-        .try_init();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed("runtime", &error.to_string()),
-    };
-    let shared = Shared::default();
-    let (orders, todo) = mpsc::unbounded_channel();
-    let reader = Arc::clone(&shared);
-    let spawned =
-        std::thread::Builder::new().name("orders".to_owned()).spawn(move || read(&reader, &orders));
-    if let Err(error) = spawned {
-        return failed("thread", &error.to_string());
-    }
-    runtime.block_on(Peer { options, shared, context: None }.live(todo))
-}
-
-fn failed(code: &str, message: &str) -> ExitCode {
-    emit(&json!({"event": "error", "code": code, "message": message}));
-    ExitCode::FAILURE
-}
-
-/// The reading thread. The end of the input closes the channel.
-fn read(shared: &Shared, orders: &mpsc::UnboundedSender<Order>) {
-    for line in std::io::stdin().lock().lines() {
-        let Ok(line) = line else { return };
-        if line.trim().is_empty() {
-            continue;
-        }
-        match serde_json::from_str(&line) {
-            Ok(Order::Status) => tell_status(shared),
-            Ok(order) => {
-                if orders.send(order).is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                emit(&json!({"event": "error", "code": "order", "message": error.to_string()}));
-            }
-        }
-    }
-}
-
-fn tell_status(shared: &Shared) {
-    let cluster = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match cluster {
-        Some(cluster) => emit(&report::status(&cluster.status())),
-        None => not_joined(),
-    }
-}
-
-fn not_joined() {
-    emit(&json!({"event": "error", "code": "not-joined", "message": "join first"}));
-}
-
-/// Reports events on a thread of its own, which ends with the node.
-fn tell_events(cluster: &Cluster) {
-    let events = potluck::blocking::Cluster::from(cluster.clone()).events();
-    let thread = std::thread::Builder::new().name("events".to_owned());
-    let spawned = thread.spawn(move || events.for_each(|event| emit(&report::happened(&event))));
-    if let Err(error) = spawned {
-        emit(&json!({"event": "error", "code": "thread", "message": error.to_string()}));
-    }
-}
-
-struct Peer {
+/// The node, and the Context that it has taken last.
+pub struct Peer {
     options: Options,
     shared: Shared,
     context: Option<Context>,
@@ -195,15 +57,27 @@ enum End {
     Unjoined,
 }
 
+/// The time limit for a context if the command sets none.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 impl Peer {
-    async fn live(mut self, mut todo: mpsc::UnboundedReceiver<Order>) -> ExitCode {
+    /// A node that has not joined.
+    pub fn new(options: Options, shared: Shared) -> Peer {
+        Peer { options, shared, context: None }
+    }
+
+    /// Executes commands until they end; then the node leaves.
+    pub async fn live(mut self, mut todo: mpsc::UnboundedReceiver<Order>) -> ExitCode {
         let mut terminated = std::pin::pin!(terminated());
-        let mut waiting = std::collections::VecDeque::new();
+        let mut waiting = VecDeque::new();
         let end = loop {
             let order = match waiting.pop_front() {
                 Some(order) => order,
                 None => tokio::select! {
-                    order = todo.recv() => match order { Some(order) => order, None => break End::Over },
+                    order = todo.recv() => match order {
+                        Some(order) => order,
+                        None => break End::Over,
+                    },
                     () = &mut terminated => break End::Over,
                 },
             };
@@ -255,9 +129,7 @@ impl Peer {
             Order::Status => tell_status(&self.shared),
             order => match &mut self.context {
                 Some(context) => Calls { context }.make(order).await,
-                None => emit(
-                    &json!({"event": "error", "code": "no-context", "message": "ask for a context first"}),
-                ),
+                None => refuse("no-context", "ask for a context first"),
             },
         }
         None
@@ -275,7 +147,7 @@ impl Peer {
             None => Partition::Continue { min_members: min },
             Some(Ok(partition)) => partition,
             Some(Err(why)) => {
-                emit(&json!({"event": "error", "code": "order", "message": why}));
+                refuse("order", &why);
                 return None;
             }
         };
@@ -289,9 +161,13 @@ impl Peer {
                 let flushes =
                     std::hint::black_box(f32::MIN_POSITIVE) / std::hint::black_box(2.0) == 0.0;
                 let (node, port) = (report::hex(&status.node), status.port);
-                emit(
-                    &json!({"event": "joined", "node": node, "port": port, "avx2": avx2, "flushes": flushes}),
-                );
+                emit(&json!({
+                    "event": "joined",
+                    "node": node,
+                    "port": port,
+                    "avx2": avx2,
+                    "flushes": flushes,
+                }));
                 None
             }
             Err(error) => {
@@ -335,7 +211,7 @@ impl Peer {
         emit(&json!({"event": "unblocked"}));
     }
 
-    async fn train(&mut self, training: &train::Training) {
+    async fn train(&mut self, training: &Training) {
         let Some(cluster) = self.cluster() else {
             return not_joined();
         };
@@ -356,6 +232,29 @@ impl Peer {
     }
 }
 
+/// Reports the status of the node.
+pub fn tell_status(shared: &Shared) {
+    let cluster = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match cluster {
+        Some(cluster) => emit(&report::status(&cluster.status())),
+        None => not_joined(),
+    }
+}
+
+fn not_joined() {
+    refuse("not-joined", "join first");
+}
+
+/// Reports events on a thread of its own, which ends with the node.
+fn tell_events(cluster: &Cluster) {
+    let events = potluck::blocking::Cluster::from(cluster.clone()).events();
+    let thread = std::thread::Builder::new().name("events".to_owned());
+    let spawned = thread.spawn(move || events.for_each(|event| emit(&report::happened(&event))));
+    if let Err(error) = spawned {
+        refuse("thread", &error.to_string());
+    }
+}
+
 /// The Context of the newest View, once it has at least `min` members.
 async fn context_of(cluster: &Cluster, min: usize) -> potluck::Result<Context> {
     let mut context = cluster.context().await?;
@@ -366,7 +265,7 @@ async fn context_of(cluster: &Cluster, min: usize) -> potluck::Result<Context> {
 }
 
 /// The Context of a newer View than `view`.
-async fn context_after(cluster: &Cluster, view: &str) -> potluck::Result<Context> {
+pub async fn context_after(cluster: &Cluster, view: &str) -> potluck::Result<Context> {
     let mut changes = cluster.watch();
     loop {
         let context = cluster.context().await?;

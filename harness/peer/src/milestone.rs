@@ -1,6 +1,6 @@
 //! Reports when a share of the bytes that a node will receive has arrived.
 
-use super::report::emit;
+use crate::report::emit;
 use potluck::{Context, Error};
 use serde_json::json;
 use std::sync::Arc;

@@ -11,6 +11,11 @@ pub fn emit(event: &Value) {
     let _ = writeln!(out, "{event}").and_then(|()| out.flush());
 }
 
+/// Reports a command that cannot be executed.
+pub fn refuse(code: &str, message: &str) {
+    emit(&json!({"event": "error", "code": code, "message": message}));
+}
+
 /// Milliseconds, rounded to microseconds.
 pub fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
@@ -27,7 +32,12 @@ fn peer(peer: &Peer) -> Value {
 
 /// A failure outside of a call.
 pub fn error(error: &Error) -> Value {
-    json!({"event": "error", "code": error.code(), "message": error.to_string(), "retryable": error.is_retryable()})
+    json!({
+        "event": "error",
+        "code": error.code(),
+        "message": error.to_string(),
+        "retryable": error.is_retryable(),
+    })
 }
 
 /// A Context that was handed out.
@@ -49,7 +59,10 @@ pub fn context(context: &Context, took: Duration) -> Value {
 
 /// An event of the group.
 pub fn happened(event: &Event) -> Value {
-    let whose = |who: &Who| json!({"node": hex(&who.node), "name": who.name.as_ref().map(potluck::Name::as_str)});
+    let whose = |who: &Who| {
+        let name = who.name.as_ref().map(potluck::Name::as_str);
+        json!({"node": hex(&who.node), "name": name})
+    };
     let (what, who, why) = match event {
         Event::Installed { .. } => ("installed", None, None),
         Event::Joined(who) => ("joined", Some(who), None),
@@ -67,7 +80,13 @@ pub fn happened(event: &Event) -> Value {
         Event::Lagged(_) => ("lagged", None, None),
         _ => ("other", None, None),
     };
-    json!({"event": "happened", "what": what, "who": who.map(whose), "why": why, "text": event.to_string()})
+    json!({
+        "event": "happened",
+        "what": what,
+        "who": who.map(whose),
+        "why": why,
+        "text": event.to_string(),
+    })
 }
 
 /// The full status of a node.
@@ -88,7 +107,11 @@ pub fn status(status: &Status) -> Value {
             "plan": view.plan,
             "plan_revision": view.plan_revision,
             "paths": view.paths.iter().map(|path| json!({
-                "from": path.from, "to": path.to, "rtt_us": path.rtt_us, "rate_kbps": path.rate_kbps, "medium": path.medium,
+                "from": path.from,
+                "to": path.to,
+                "rtt_us": path.rtt_us,
+                "rate_kbps": path.rate_kbps,
+                "medium": path.medium,
             })).collect::<Vec<_>>(),
             "in_sync": view.in_sync,
             "committed": view.committed,

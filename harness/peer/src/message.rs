@@ -1,11 +1,10 @@
 //! Messages between two ranks.
 
-use super::call::{Calls, OWN, done, verdict};
-use super::milestone::Milestone;
-use super::numbers::{Input, input, same};
-use super::report::emit;
+use crate::answer::{OWN, tell, timed, verdict};
+use crate::call::Calls;
+use crate::milestone::Milestone;
+use crate::numbers::{Input, input, same};
 use serde::Deserialize;
-use std::time::{Instant, SystemTime};
 
 /// A `send` or a `recv`. The data is the input of the sender's rank.
 #[derive(Debug, Deserialize)]
@@ -22,31 +21,22 @@ pub struct Message {
 }
 
 impl Calls<'_> {
-    pub(super) async fn send(self, m: &Message) {
+    pub async fn send(self, m: &Message) {
         let buffer: Vec<f32> = input(Input::Seed(m.seed), self.context.rank(), m.len);
-        let started = Instant::now();
-        let outcome = self.context.send(m.peer, m.tag, &buffer).await;
-        emit(&done(
-            "done",
-            outcome,
-            verdict(true, "exact"),
-            OWN,
-            (SystemTime::now(), started.elapsed()),
-        ));
+        let (outcome, time) = timed(None, self.context.send(m.peer, m.tag, &buffer)).await;
+        tell(outcome, verdict(true, "exact"), OWN, time);
     }
 
-    pub(super) async fn recv(self, m: &Message) {
+    pub async fn recv(self, m: &Message) {
         let given: Vec<f32> = input(Input::Seed(!m.seed), self.context.rank(), m.len);
         let mut buffer = given.clone();
         let bytes = size_of_val(&given[..]) as f64;
         let mark =
             m.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
-        let started = Instant::now();
-        let outcome =
-            Milestone::passed_by(mark, self.context.recv(m.peer, m.tag, &mut buffer)).await;
-        let took = (SystemTime::now(), started.elapsed());
+        let call = self.context.recv(m.peer, m.tag, &mut buffer);
+        let (outcome, time) = timed(None, Milestone::passed_by(mark, call)).await;
         let expected =
             if outcome.is_ok() { input(Input::Seed(m.seed), m.peer, m.len) } else { given };
-        emit(&done("done", outcome, verdict(same(&buffer, &expected), "exact"), OWN, took));
+        tell(outcome, verdict(same(&buffer, &expected), "exact"), OWN, time);
     }
 }

@@ -1,0 +1,33 @@
+//! The programs that tests start.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+/// The node that tests control: the program that `POTLUCK_BIN` names, for example one of another
+/// version, else `potluck-peer` of this build.
+pub fn peer() -> Result<PathBuf> {
+    match std::env::var_os("POTLUCK_BIN") {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => built("potluck-peer"),
+    }
+}
+
+/// The command line of this build.
+pub fn command_line() -> Result<PathBuf> {
+    built("potluck")
+}
+
+/// The program that cargo has built beside this test's folder.
+fn built(name: &str) -> Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    let built = test.ancestors().nth(2).context("a test is two folders deep")?.join(name);
+    if !built.exists() {
+        bail!(
+            "there is no {}: run `cargo test --no-run --test cli --test peer` first, or `make \
+             test`",
+            built.display()
+        );
+    }
+    Ok(built)
+}

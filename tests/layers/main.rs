@@ -1,0 +1,119 @@
+//! The layer rule of src/: imports point downward, files form no circles, and the lower
+//! layers are pure.
+//!
+//! A layer is a folder of `src/`, or a file beside `lib.rs`. [`LAYERS`] lists them from low to
+//! high. A file may import from its own layer and from lower ones. A re-export counts as the file
+//! that defines the item. Imports form no circle among layers, and none among files but for those
+//! in [`CIRCLES`]. A pure file uses no clock, socket, file, thread or global random source. No file
+//! reads the wall clock, which people and time servers set. Code under `#[cfg(test)]` is exempt.
+
+mod imports;
+mod parser;
+mod rules;
+mod tests;
+
+use imports::Crate;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Which files of a layer may use the operating system.
+#[derive(Debug, Clone, Copy)]
+enum Impure {
+    /// None: all are pure.
+    None,
+    /// These, each with the files below it. All others are pure.
+    Only(&'static [&'static str]),
+    /// All.
+    All,
+}
+
+type Layers<'a> = &'a [(&'a str, Impure)];
+
+/// From low to high.
+const LAYERS: Layers<'static> = &[
+    ("wire", Impure::None),
+    ("trace", Impure::None),
+    (
+        "identity",
+        Impure::Only(&["identity/home.rs", "identity/keystore.rs", "identity/private_file.rs"]),
+    ),
+    ("os", Impure::Only(&["os/disk.rs", "os/interfaces.rs", "os/suspend.rs", "os/thread.rs"])),
+    ("memory", Impure::None),
+    ("protocol", Impure::None),
+    ("compression", Impure::None),
+    ("topology", Impure::None),
+    (
+        "link",
+        Impure::Only(&[
+            "link/control.rs",
+            "link/data.rs",
+            "link/establish.rs",
+            "link/frame.rs",
+            "link/low_water.rs",
+            "link/memory.rs",
+            "link/outlet.rs",
+            "link/tcp.rs",
+            "link/transport.rs",
+        ]),
+    ),
+    ("relay", Impure::Only(&["relay/tunnel.rs"])),
+    (
+        "discovery",
+        Impure::Only(&["discovery/fixed.rs", "discovery/mdns.rs", "discovery/memory.rs"]),
+    ),
+    ("pairing", Impure::Only(&["pairing/inviter.rs", "pairing/seeker.rs", "pairing/talk.rs"])),
+    ("report", Impure::None),
+    ("election", Impure::None),
+    ("collective", Impure::Only(&["collective/board/view_board.rs"])),
+    ("gloo_ffi", Impure::Only(&["gloo_ffi/p2p/endpoint.rs"])),
+    ("session", Impure::All),
+    ("node", Impure::All),
+    ("api", Impure::All),
+    ("sim", Impure::All),
+];
+
+/// The circles that are there. An entry goes when its circle does.
+const CIRCLES: &[&[&str]] = &[];
+
+/// Paths that pure files must not contain outside of tests, compared word by word with normalized
+/// paths.
+const IMPURE: [&str; 9] = [
+    "tokio",
+    "std::net::Tcp",
+    "std::net::Udp",
+    "TcpStream",
+    "Instant::now",
+    "std::fs",
+    "std::thread",
+    "thread_rng",
+    "getrandom",
+];
+
+/// No file may contain these: a step of the wall clock must change nothing.
+const WALL_CLOCK: [&str; 2] = ["SystemTime", "ClockId::Realtime"];
+
+#[test]
+fn src_keeps_the_layer_rule() {
+    let mut sources = BTreeMap::new();
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    read_folder(&src, "", &mut sources);
+    assert!(!sources.is_empty(), "no source files under {}", src.display());
+    let crate_ = Crate::build(&sources);
+    println!("imports: {}", crate_.figures(LAYERS));
+    let faults = crate_.faults(LAYERS, CIRCLES);
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+fn read_folder(folder: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).expect("a readable folder") {
+        let path = entry.expect("a readable entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        if path.is_dir() {
+            read_folder(&path, &format!("{prefix}{name}/"), sources);
+        } else if name.ends_with(".rs") {
+            let text = fs::read_to_string(&path).expect("readable source");
+            sources.insert(format!("{prefix}{name}"), text);
+        }
+    }
+}
