@@ -4,7 +4,7 @@ use super::account::{Account, Unpaid};
 use super::flight::{Flight, Stage};
 use crate::collective::Input;
 use crate::memory::{OutOfMemory, Pool, Staging, bytes_of, elements_of};
-use crate::protocol::{AbortReason, Call, PARTS_MAX, Rank, Rejection};
+use crate::protocol::{AbortReason, Call, CodecId, PARTS_MAX, Rank, Rejection};
 use crate::report::Result;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
@@ -56,15 +56,16 @@ impl Bundle {
         }
         if self.flight.number().is_ok() && self.flight.rejected.is_none() {
             match account.zip(input) {
-                None => self.carry_out(call, input),
+                None => _ = self.carry_out(call, &input.map_or(Input::Nothing, Input::Borrowed)),
                 Some((account, input)) => {
                     let elements = elements_of(input).unwrap_or_default();
                     match account.open(call.kind, elements, self.flight.envelope.pool()) {
                         Ok(payment) => {
-                            self.carry_out(call, Some(bytes_of(payment.contribution())));
+                            let input = Input::Borrowed(bytes_of(payment.contribution()));
+                            let codec = self.carry_out(call, &input);
                             // Below `PARTS_MAX`: further calls are rejected above.
                             if let Ok(step) = self.flight.number() {
-                                self.flight.paid(step.part(self.calls as u8), call, payment);
+                                self.flight.paid(step.part(self.calls as u8), codec, payment);
                             }
                         }
                         Err(Unpaid::Rejected(rejection)) => self.reject(rejection),
@@ -121,18 +122,18 @@ impl Bundle {
         Poll::Ready(self.flight.over(decided).map(|_| results))
     }
 
-    fn carry_out(&self, call: Call, input: Option<&[u8]>) {
+    fn carry_out(&self, call: Call, input: &Input<'_>) -> Option<CodecId> {
         // Callers check that there is a number.
-        let Ok(op) = self.flight.number() else { return };
+        let op = self.flight.number().ok()?;
         let envelope = &self.flight.envelope;
-        let input = input.map_or(Input::Nothing, Input::Borrowed);
         if self.flight.finite_only
             && call.kind.reduce_op().is_some()
             && !input.is_finite(call.dtype)
         {
-            return envelope.give_up(op, AbortReason::NonFinite);
+            envelope.give_up(op, AbortReason::NonFinite);
+            return None;
         }
         // Below `PARTS_MAX`: further calls are rejected before.
-        envelope.begin_part(op, self.calls as u8, call, &input);
+        envelope.begin_part(op, self.calls as u8, call, input)
     }
 }
