@@ -36,18 +36,9 @@ impl Bundle {
         self.flight.envelope.pool()
     }
 
-    /// Begins the next call, unless the bundle is rejected.
-    pub(crate) fn begin(&mut self, call: Call, input: Option<&[u8]>) {
-        self.begin_owing(call, input, None);
-    }
-
-    /// Like [`begin`](Bundle::begin), with the residual of `account` added to the input.
-    pub(crate) fn begin_owing(
-        &mut self,
-        call: Call,
-        input: Option<&[u8]>,
-        account: Option<&Account>,
-    ) {
+    /// Begins the next call, unless the bundle is rejected. With the residual of `account` added to
+    /// the input, if there is one.
+    pub(crate) fn begin(&mut self, call: Call, input: &Input<'_>, account: Option<&Account>) {
         if let Some(rejection) = call.rejection(self.size()) {
             self.reject(rejection);
         }
@@ -55,10 +46,10 @@ impl Bundle {
             self.reject(Rejection::StepTooLong);
         }
         if self.flight.number().is_ok() && self.flight.rejected.is_none() {
-            match account.zip(input) {
-                None => _ = self.carry_out(call, &input.map_or(Input::Nothing, Input::Borrowed)),
-                Some((account, input)) => {
-                    let elements = elements_of(input).unwrap_or_default();
+            match account {
+                None => _ = self.carry_out(call, input),
+                Some(account) => {
+                    let elements = elements_of(input.bytes()).unwrap_or_default();
                     match account.open(call.kind, elements, self.flight.envelope.pool()) {
                         Ok(payment) => {
                             let input = Input::Borrowed(bytes_of(payment.contribution()));

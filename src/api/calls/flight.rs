@@ -117,7 +117,7 @@ impl Flight {
         task: &mut Task<'_>,
         bytes: Option<&[u8]>,
     ) -> Poll<Result<Staging>> {
-        self.poll_with(task, &bytes.map_or(Input::Nothing, Input::Borrowed))
+        self.poll_with(task, &bytes.into())
     }
 
     pub(super) fn poll_with(
