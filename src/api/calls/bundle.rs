@@ -3,7 +3,7 @@
 use super::account::{Account, Unpaid};
 use super::flight::{Flight, Stage};
 use crate::collective::Input;
-use crate::memory::{OutOfMemory, Pool, Staging, bytes_of, elements_of};
+use crate::memory::{OutOfMemory, Pool, Staging, elements_of};
 use crate::protocol::{AbortReason, Call, CodecId, PARTS_MAX, Rank, Rejection};
 use crate::report::Result;
 use std::task::{Context as Task, Poll, ready};
@@ -52,8 +52,7 @@ impl Bundle {
                     let elements = elements_of(input.bytes()).unwrap_or_default();
                     match account.open(call.kind, elements, self.flight.envelope.pool()) {
                         Ok(payment) => {
-                            let input = Input::Borrowed(bytes_of(payment.contribution()));
-                            let codec = self.carry_out(call, &input);
+                            let codec = self.carry_out(call, &payment.contribution());
                             // Below `PARTS_MAX`: further calls are rejected above.
                             if let Ok(step) = self.flight.number() {
                                 self.flight.paid(step.part(self.calls as u8), codec, payment);

@@ -4,7 +4,7 @@ use super::account::{Account, Payment, Unpaid};
 use super::codec::Codec;
 use crate::collective::{CallRefusal, Input};
 use crate::identity::{Name, NodeId};
-use crate::memory::{Element, OutOfMemory, Staging, bytes_of, bytes_of_mut, elements_of};
+use crate::memory::{Element, OutOfMemory, Staging, bytes_of_mut, elements_of};
 use crate::node::peer_at;
 use crate::protocol::{
     AbortCause, AbortReason, Call, CodecId, EngineFault, Kind, Lane, OpId, Outcome, Rank,
@@ -183,8 +183,7 @@ impl Flight {
         let elements = elements_of(input.bytes()).unwrap_or_default();
         match account.open(self.call.kind, elements, self.envelope.pool()) {
             Ok(payment) => {
-                let input = Input::Borrowed(bytes_of(payment.contribution()));
-                let codec = self.begin_finite(op, &input);
+                let codec = self.begin_finite(op, &payment.contribution());
                 self.paid(op, codec, payment);
                 Ok(())
             }
