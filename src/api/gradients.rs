@@ -12,6 +12,7 @@ use crate::report::Result;
 use layout::Layout;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 pub use step::GradientStep;
 
 /// Averages the gradients of a model over all members, step by step.
@@ -92,8 +93,8 @@ pub struct GradientSync {
 
 /// The state of a bucket that is kept from step to step.
 struct Bucket {
-    /// Empty until the first step.
-    elements: Vec<f32>,
+    /// Empty until the first step. Shared with the engine, which may read it.
+    elements: Arc<Vec<f32>>,
     codec: Option<Codec>,
 }
 
@@ -164,12 +165,13 @@ impl GradientSync {
 
     fn laid_out(mut self) -> GradientSync {
         let codec = || self.codec.as_ref().map(Codec::owing_nothing);
-        let bucket = |_| Bucket { elements: Vec::new(), codec: codec() };
+        let bucket = |_| Bucket { elements: Arc::default(), codec: codec() };
         self.buckets = (0..self.layout.buckets().len()).map(bucket).collect();
         self
     }
 
-    /// The memory of a bucket, allocated by the step that uses it first.
+    /// The memory of a bucket that is not complete yet. Allocated by the step that uses it first,
+    /// and where a thread still reads the bucket of an earlier step.
     fn bucket(
         &mut self,
         bucket: usize,
@@ -177,10 +179,10 @@ impl GradientSync {
     ) -> std::result::Result<&mut [f32], OutOfMemory> {
         let len = self.layout.bucket_len(bucket);
         let elements = &mut self.buckets[bucket].elements;
-        if elements.len() != len {
-            *elements = pool.elements(len)?;
+        if elements.len() != len || Arc::get_mut(elements).is_none() {
+            *elements = Arc::new(pool.elements(len)?);
         }
-        Ok(elements.as_mut_slice())
+        Ok(Arc::get_mut(elements).map(Vec::as_mut_slice).unwrap_or_default())
     }
 }
 

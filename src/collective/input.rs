@@ -1,7 +1,7 @@
 //! A member's contribution, as the caller passes it in.
 
 use super::finite::all_finite;
-use crate::memory::{Block, DType, Element, OutOfMemory, Pool, bytes_of_mut, copy};
+use crate::memory::{Block, DType, Element, OutOfMemory, Pool, bytes_of, bytes_of_mut, copy};
 use crate::protocol::EngineFault;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +18,27 @@ pub enum Input<'a> {
     #[cfg(test)]
     Watched(&'a [u8], &'a dyn Fn(&Range<usize>)),
 }
+
+impl<'a> From<Option<&'a [u8]>> for Input<'a> {
+    fn from(bytes: Option<&'a [u8]>) -> Input<'a> {
+        bytes.map_or(Input::Nothing, Input::Borrowed)
+    }
+}
+
+impl<'a> Input<'a> {
+    /// Elements that the caller shares with the engine until that retires the call. Small buffers
+    /// are borrowed: to copy them is faster than to share them.
+    pub fn shared<T: Element>(elements: &'a Arc<Vec<T>>) -> Input<'a> {
+        if size_of_val(elements.as_slice()) <= COPIED_BYTES_MAX {
+            Input::Borrowed(bytes_of(elements))
+        } else {
+            Input::lent(elements)
+        }
+    }
+}
+
+/// Two copies of this size take one or two microseconds.
+const COPIED_BYTES_MAX: usize = 16 * 1024;
 
 impl Input<'_> {
     /// A caller's own elements.

@@ -34,11 +34,25 @@ impl Staging {
 
     /// Copies the blocks out; `out` must have exactly [`len`](Staging::len) bytes.
     pub fn copy_to(&self, out: &mut [u8]) {
-        let mut rest = out;
-        for block in &self.blocks {
-            let (head, tail) = rest.split_at_mut(block.len());
-            copy(head, block.bytes());
-            rest = tail;
+        self.copy_to_all([out]);
+    }
+
+    /// Copies the blocks out to these buffers, one after the other. Together they must have exactly
+    /// [`len`](Staging::len) bytes.
+    pub fn copy_to_all<'a>(&self, outs: impl IntoIterator<Item = &'a mut [u8]>) {
+        let mut blocks = self.blocks.iter().map(Block::bytes);
+        let mut left: &[u8] = &[];
+        for mut out in outs {
+            while !out.is_empty() {
+                if left.is_empty() {
+                    let Some(block) = blocks.next() else { return };
+                    left = block;
+                }
+                let len = left.len().min(out.len());
+                let (head, tail) = out.split_at_mut(len);
+                copy(head, &left[..len]);
+                (out, left) = (tail, &left[len..]);
+            }
         }
     }
 }
@@ -55,5 +69,9 @@ mod tests {
         let mut back = vec![0; 256];
         staging.copy_to(&mut back);
         assert_eq!(back, bytes);
+        let cuts = [0, 1, 99, 0, 150, 6];
+        let mut parts = cuts.map(|len| vec![0; len]);
+        staging.copy_to_all(parts.iter_mut().map(Vec::as_mut_slice));
+        assert_eq!(parts.concat(), bytes);
     }
 }

@@ -366,6 +366,13 @@ impl Node {
             Event::RelayAnswered { stations, result } => self.on_relay_answered(&stations, result),
             Event::RelayDialled { stations, result } => self.on_relay_dialled(&stations, result),
             Event::Message { from, message } => self.on_message(from, message),
+            Event::Op { from, message, handled } => {
+                self.on_heard(from);
+                self.on_op(from, &message);
+                drop(handled);
+            }
+            Event::Heard(member) => self.on_heard(member),
+            Event::Breach(member) => self.on_breach(member),
             Event::Closed { member, generation, misbehaved } => {
                 self.on_closed(member, generation, misbehaved);
             }
@@ -454,6 +461,7 @@ impl Node {
     /// twice without harm.
     fn end(&mut self) {
         self.data.clear();
+        self.peers.session().set(None);
         if let Some(envelope) = self.envelope.take() {
             envelope.leave();
         }
@@ -530,12 +538,21 @@ impl Node {
         }
     }
 
-    fn on_message(&mut self, from: MemberId, message: Message) {
+    fn on_heard(&mut self, from: MemberId) {
+        self.hears(from);
+        self.step(Input::Heard(from));
+    }
+
+    /// The member has said something over its link.
+    fn hears(&mut self, from: MemberId) {
         if let Some(link) = self.peers.get_mut(from) {
             link.hears();
         }
+    }
+
+    fn on_message(&mut self, from: MemberId, message: Message) {
+        self.hears(from);
         match message {
-            Message::Op(message) => self.on_op(from, &message),
             Message::Post(post) => self.on_post(from, &post),
             Message::Plan(message) => {
                 self.step(Input::Heard(from));

@@ -3,8 +3,9 @@
 use super::laid::Laid;
 use crate::identity::MemberId;
 use crate::link::{Refusal, Session, Stream, Ticket};
-use crate::protocol::{Message, Rank, RateStep, ViewDigest};
+use crate::protocol::{Message, OpMessage, Rank, RateStep, ViewDigest};
 use std::net::SocketAddr;
+use tokio::sync::oneshot;
 
 /// Capacity of the event queue. When it is full, the readers of control links stop reading.
 pub(super) const QUEUE: usize = if cfg!(potluck_tight) { 8 } else { 1024 };
@@ -43,6 +44,13 @@ pub(super) enum Event {
     RelayDialled { stations: Vec<MemberId>, result: Result<(Box<dyn Stream>, Session), Refusal> },
     /// A message came over a control link.
     Message { from: MemberId, message: Message },
+    /// A message came about an operation of a View that is not installed. The reader waits until
+    /// `handled` is dropped.
+    Op { from: MemberId, message: OpMessage, handled: oneshot::Sender<()> },
+    /// The session has heard this member over a control link.
+    Heard(MemberId),
+    /// This member has sent the session what no honest member sends. Its link is not read any more.
+    Breach(MemberId),
     /// A control link has ended. `misbehaved` holds the decoding error if the peer sent an invalid
     /// message.
     Closed { member: MemberId, generation: u64, misbehaved: Option<String> },

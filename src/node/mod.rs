@@ -32,10 +32,12 @@ mod lighter;
 mod moving;
 #[cfg(test)]
 mod news_tests;
+mod open_session;
 mod peers;
 mod proposals;
 #[cfg(test)]
 mod proposals_tests;
+mod reader;
 #[cfg(test)]
 mod renewal_tests;
 #[cfg(test)]

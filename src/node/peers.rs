@@ -3,6 +3,8 @@
 
 use super::claim::{Claim, FRESH};
 use super::event::Event;
+use super::open_session::OpenSession;
+use super::reader::Reader;
 use super::speaker::Voices;
 use super::voice::{Line, Voice, WAITING_MAX};
 use crate::identity::{MemberId, NodeId};
@@ -12,7 +14,6 @@ use crate::link::{
 use crate::protocol::{Message, Rank, Seeded};
 use crate::session::Envelope;
 use crate::topology::RoundTrip;
-use crate::wire::Decode;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -33,6 +34,7 @@ pub(super) struct Peers {
     me: NodeId,
     links: BTreeMap<MemberId, Link>,
     voices: Voices,
+    session: OpenSession,
     generations: u64,
     events: mpsc::Sender<Event>,
     /// Writer tasks of direct links. [`Peers::flush`] waits for them when the node leaves.
@@ -104,6 +106,7 @@ impl Peers {
             me,
             links: BTreeMap::new(),
             voices: Voices::default(),
+            session: OpenSession::default(),
             generations: 0,
             events,
             writers,
@@ -162,8 +165,7 @@ impl Peers {
         let (line, writer) = Voice::over(sender, self.seeded);
         let writers = if over.is_empty() { &mut self.writers } else { &mut self.relayed_writers };
         let writer = writers.spawn(writer);
-        let reader =
-            tokio::spawn(read(receiver, id, generation, self.events.clone())).abort_handle();
+        let reader = self.reader(receiver, id, generation);
         // A link over the same path keeps the round-trip estimate.
         let same = self.links.get(&id).filter(|before| {
             before.local.map(|at| at.ip()) == local.map(|at| at.ip()) && before.over == over
@@ -236,9 +238,13 @@ impl Peers {
     /// the link, too.
     fn hear_out(&mut self, id: MemberId, receiver: ControlReceiver) {
         self.generations += 1;
-        linger(
-            tokio::spawn(read(receiver, id, self.generations, self.events.clone())).abort_handle(),
-        );
+        linger(self.reader(receiver, id, self.generations));
+    }
+
+    fn reader(&self, from: ControlReceiver, member: MemberId, generation: u64) -> AbortHandle {
+        let (session, events) = (self.session.clone(), self.events.clone());
+        let reader = Reader { member, generation, session, events, told: None };
+        tokio::spawn(reader.read(from)).abort_handle()
     }
 
     /// Removes the link of an ended reader, and returns it. `None` if the member's present link is
@@ -265,6 +271,11 @@ impl Peers {
     /// The send queues that operations use.
     pub(super) fn voices(&self) -> &Voices {
         &self.voices
+    }
+
+    /// The session to which the readers deliver messages of operations.
+    pub(super) fn session(&self) -> &OpenSession {
+        &self.session
     }
 
     /// Replays the operations of a session to this member, see [`Voices::replay`].
@@ -414,27 +425,6 @@ fn linger(half: AbortHandle) {
         tokio::time::sleep(LINGER).await;
         half.abort();
     });
-}
-
-async fn read(
-    mut from: ControlReceiver,
-    member: MemberId,
-    generation: u64,
-    events: mpsc::Sender<Event>,
-) {
-    let misbehaved = loop {
-        let Ok(bytes) = from.recv().await else { break None };
-        match Message::from_bytes(&bytes) {
-            Ok(message) => {
-                if events.send(Event::Message { from: member, message }).await.is_err() {
-                    return;
-                }
-            }
-            Err(malformed) => break Some(malformed.to_string()),
-        }
-    };
-    // The receiver is gone only if the driver is.
-    let _ = events.send(Event::Closed { member, generation, misbehaved }).await;
 }
 
 #[cfg(test)]

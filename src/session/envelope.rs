@@ -19,9 +19,9 @@ mod state;
 #[cfg(test)]
 mod testing;
 
-use super::meter::{Measured, Meter};
+use super::meter::Meter;
 use crate::collective::{
-    Backend, Board, Engine, Finished, Input, Lanes, Ledger, LedgerEffect, Misbehaviour, Outgoing,
+    Backend, Board, Engine, Finished, Lanes, Ledger, LedgerEffect, Misbehaviour, Outgoing,
     ViewBoard, all_finite, digest_of,
 };
 use crate::memory::Pool;
@@ -30,12 +30,11 @@ use crate::protocol::{
     AbortReason, Call, Closing, EngineFault, Kind, Lane, OpBody, OpId, OpMessage, Outcome, Rank,
     Seeded, View, ViewDigest, Vote,
 };
-use crate::trace;
-use crate::trace::{Entered, unharmed};
+use crate::trace::{self, unharmed};
 pub use decided::{Decided, Fate, Refused, SyncDue, SyncStep};
 pub use lost::LostResults;
 pub use mouth::Mouth;
-use plans::{Begun, Plans};
+use plans::Plans;
 use state::{Served, Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
@@ -79,6 +78,7 @@ impl Envelope {
             ledger,
             plans,
             slots: BTreeMap::new(),
+            ended: Vec::new(),
             lost: BTreeSet::new(),
             brought: Lanes::default(),
             enclosed: BTreeMap::new(),
@@ -177,44 +177,6 @@ impl Envelope {
         Ok(op)
     }
 
-    /// Begins an operation with this member's contribution. A borrowed `input` is only read during
-    /// this call. A sync reads nothing yet, see [`Envelope::begin_sync`].
-    pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>) {
-        self.lock().ledger.amend(op, call);
-        let _in_its_span = self.measure(op, &call);
-        if matches!(call.kind, Kind::Sync { .. }) {
-            let mut state = self.lock();
-            state.ledger.describe(op);
-            return self.settle(state);
-        }
-        self.carry_out(Begun::Whole(op, call), input);
-    }
-
-    /// Begins the call with this `index` of a step, as [`begin`](Envelope::begin) does; `index` is
-    /// below [`PARTS_MAX`](crate::protocol::PARTS_MAX).
-    pub fn begin_part(self: &Arc<Envelope>, step: OpId, index: u8, call: Call, input: &Input<'_>) {
-        self.carry_out(Begun::Part(step.part(index), call), input);
-    }
-
-    /// Ends a step of `parts` calls, all of which have begun. `end` is the step's own call.
-    pub fn end_step(&self, step: OpId, end: Call, parts: u8) {
-        let _in_its_span = self.measure(step, &end);
-        let mut state = self.lock();
-        state.ledger.amend(step, end);
-        if let Some(slot) = state.slots.get_mut(&step) {
-            slot.parts_all = Some(parts);
-        }
-        state.ledger.describe(step);
-        state.note_step(step);
-        self.settle(state);
-    }
-
-    /// Gives up an operation instead of beginning it.
-    pub fn refuse(&self, op: OpId, call: &Call, reason: AbortReason) {
-        let _in_its_span = self.measure(op, call);
-        self.give_up(op, reason);
-    }
-
     /// Decides how a sync in this lane proceeds for a member with this state. Makes room in `state`
     /// for a result that is kept.
     pub fn sync_due(&self, lane: Lane, state: &mut Vec<u8>) -> SyncDue {
@@ -249,17 +211,6 @@ impl Envelope {
         if own.ledger.sync_brings(lane) {
             own.brought.set(lane, digest_of(state));
         }
-    }
-
-    /// Begins to transfer the state of a sync after all members have agreed on its source.
-    pub fn begin_sync(
-        self: &Arc<Envelope>,
-        op: OpId,
-        call: Call,
-        source: (Rank, u64),
-        input: &Input<'_>,
-    ) {
-        self.carry_out(Begun::Sync(op, call, source), input);
     }
 
     /// Resolves to the operation's outcome and frees its slot. A freed slot resolves to
@@ -559,26 +510,6 @@ impl Envelope {
         self.lock().ledger.committed()
     }
 
-    /// Measures an operation from now until it is decided, and enters its span.
-    fn measure(&self, op: OpId, call: &Call) -> Entered {
-        let measured = Measured::begin(&self.meter, &self.view, self.engine_of(op).kind, op, call);
-        let entered = measured.entered();
-        let mut state = self.lock();
-        match state.slots.get_mut(&op) {
-            Some(Slot { outcome: None, measured: place, reduced_bytes, .. }) => {
-                *place = Some(measured);
-                *reduced_bytes = call.reduced_by_all();
-            }
-            // Already decided.
-            decided => {
-                let outcome = decided.and_then(|slot| slot.outcome);
-                drop(state);
-                measured.end(outcome.unwrap_or(Outcome::Indeterminate));
-            }
-        }
-        entered
-    }
-
     fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {
         match result {
             Ok(Finished { output, digest }) => {
@@ -637,8 +568,8 @@ impl Envelope {
     /// | `Agreed`, `Resolved` | update the slot | free a held input, wake the caller |
     /// | `Credit`, `Cancel`, `Retire` | forget enclosed bytes | call the backend |
     fn settle(&self, mut state: MutexGuard<'_, State>) {
-        let (mut wakers, mut measured) = (Vec::new(), Vec::new());
-        let (mut later, mut released, mut tells) = (Vec::new(), Vec::new(), false);
+        let (mut wakers, mut later, mut released) = (Vec::new(), Vec::new(), Vec::new());
+        let mut tells = false;
         for effect in state.ledger.take_effects() {
             match effect {
                 LedgerEffect::Tell(body) => {
@@ -655,14 +586,7 @@ impl Envelope {
                 LedgerEffect::Resolved(op, outcome) => {
                     released.extend(state.plans.no_longer_wanted(op));
                     state.note_served(op, outcome);
-                    measured.extend(
-                        state
-                            .slots
-                            .get_mut(&op)
-                            .and_then(|s| s.measured.take())
-                            .map(|m| (m, outcome)),
-                    );
-                    wakers.extend(state.slots.get_mut(&op).and_then(|s| s.decided(outcome)));
+                    wakers.extend(state.decided(op, outcome));
                 }
                 LedgerEffect::Credit(..) => later.push(effect),
                 LedgerEffect::Cancel(op) | LedgerEffect::Retire(op) => {
@@ -678,12 +602,13 @@ impl Envelope {
             // A node that has ended replaces no View.
             let _ = self.out.send(Outgoing::MustEnd);
         }
+        let ended = std::mem::take(&mut state.ended);
         drop(state);
         drop(released);
         if tells {
             self.mouth.flush();
         }
-        measured.into_iter().for_each(|(measured, outcome)| unharmed(|| measured.end(outcome)));
+        ended.into_iter().for_each(|(measured, outcome)| unharmed(|| measured.end(outcome)));
         wakers.into_iter().for_each(|waker| unharmed(|| waker.wake()));
         for effect in later {
             match effect {

@@ -1,5 +1,6 @@
 //! Error feedback: the residual that a codec carries from one call to the next.
 
+use crate::collective::Input;
 use crate::compression::{Feedback, codec};
 use crate::memory::{OutOfMemory, Pool};
 use crate::protocol::{CodecId, FeedbackProblem, Kind, ReduceOp, Rejection};
@@ -13,8 +14,8 @@ pub(crate) struct Account(Arc<Mutex<Books>>);
 #[derive(Debug, Default)]
 struct Books {
     feedback: Feedback,
-    /// Buffers reused by the next call.
-    spare_contribution: Vec<f32>,
+    /// Buffers reused by the next call. The first one may still be shared with the engine.
+    spare_contribution: Arc<Vec<f32>>,
     spare_next: Feedback,
     /// A call has added the residual to its contribution and is undecided.
     in_use: bool,
@@ -25,7 +26,8 @@ struct Books {
 #[derive(Debug)]
 pub(crate) struct Payment {
     account: Account,
-    contribution: Vec<f32>,
+    /// Shared with the engine, which may read it.
+    contribution: Arc<Vec<f32>>,
     /// The memory of `next`.
     room: Feedback,
     /// The residual after this call; known once the codec of the contribution is known.
@@ -79,11 +81,13 @@ impl Account {
         if owed != 0 && owed != elements.len() {
             return Err(FeedbackProblem::Length { given: elements.len(), owed }.into());
         }
-        let mut spare = std::mem::take(&mut books.spare_contribution);
+        let spare = std::mem::take(&mut books.spare_contribution);
+        // Where the engine still reads it, there is new memory.
+        let mut spare = Arc::into_inner(spare).unwrap_or_default();
         pool.room_for(&mut spare, elements.len())?;
         let spare_next = std::mem::take(&mut books.spare_next);
         let room = spare_next.with_room_for(elements.len(), pool)?;
-        let contribution = books.feedback.contribution(elements, spare);
+        let contribution = Arc::new(books.feedback.contribution(elements, spare));
         books.in_use = true;
         Ok(Payment { account: self.share(), contribution, room, next: None, fate: Fate::Unknown })
     }
@@ -119,8 +123,8 @@ impl Clone for Account {
 
 impl Payment {
     /// The elements plus the residual.
-    pub(crate) fn contribution(&self) -> &[f32] {
-        &self.contribution
+    pub(crate) fn contribution(&self) -> Input<'_> {
+        Input::shared(&self.contribution)
     }
 
     /// Computes the next residual for this codec, the first time it is called. Takes as long as
@@ -170,7 +174,7 @@ mod tests {
     fn begun(account: &Account, elements: &[f32]) -> (Vec<f32>, Payment) {
         let mut payment = account.open(MEAN, elements, &Pool::new()).expect("a call");
         payment.encoded_by(CodecId::Int4);
-        (payment.contribution().to_vec(), payment)
+        (payment.contribution.to_vec(), payment)
     }
 
     const MEAN: Kind = Kind::AllReduce(ReduceOp::Mean);

@@ -3,8 +3,8 @@
 use super::account::{Account, Unpaid};
 use super::flight::{Flight, Stage};
 use crate::collective::Input;
-use crate::memory::{OutOfMemory, Pool, Staging, bytes_of, elements_of};
-use crate::protocol::{AbortReason, Call, PARTS_MAX, Rank, Rejection};
+use crate::memory::{OutOfMemory, Pool, Staging, elements_of};
+use crate::protocol::{AbortReason, Call, CodecId, PARTS_MAX, Rank, Rejection};
 use crate::report::Result;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
@@ -36,18 +36,9 @@ impl Bundle {
         self.flight.envelope.pool()
     }
 
-    /// Begins the next call, unless the bundle is rejected.
-    pub(crate) fn begin(&mut self, call: Call, input: Option<&[u8]>) {
-        self.begin_owing(call, input, None);
-    }
-
-    /// Like [`begin`](Bundle::begin), with the residual of `account` added to the input.
-    pub(crate) fn begin_owing(
-        &mut self,
-        call: Call,
-        input: Option<&[u8]>,
-        account: Option<&Account>,
-    ) {
+    /// Begins the next call, unless the bundle is rejected. With the residual of `account` added to
+    /// the input, if there is one.
+    pub(crate) fn begin(&mut self, call: Call, input: &Input<'_>, account: Option<&Account>) {
         if let Some(rejection) = call.rejection(self.size()) {
             self.reject(rejection);
         }
@@ -55,16 +46,16 @@ impl Bundle {
             self.reject(Rejection::StepTooLong);
         }
         if self.flight.number().is_ok() && self.flight.rejected.is_none() {
-            match account.zip(input) {
-                None => self.carry_out(call, input),
-                Some((account, input)) => {
-                    let elements = elements_of(input).unwrap_or_default();
+            match account {
+                None => _ = self.carry_out(call, input),
+                Some(account) => {
+                    let elements = elements_of(input.bytes()).unwrap_or_default();
                     match account.open(call.kind, elements, self.flight.envelope.pool()) {
                         Ok(payment) => {
-                            self.carry_out(call, Some(bytes_of(payment.contribution())));
+                            let codec = self.carry_out(call, &payment.contribution());
                             // Below `PARTS_MAX`: further calls are rejected above.
                             if let Ok(step) = self.flight.number() {
-                                self.flight.paid(step.part(self.calls as u8), call, payment);
+                                self.flight.paid(step.part(self.calls as u8), codec, payment);
                             }
                         }
                         Err(Unpaid::Rejected(rejection)) => self.reject(rejection),
@@ -121,18 +112,18 @@ impl Bundle {
         Poll::Ready(self.flight.over(decided).map(|_| results))
     }
 
-    fn carry_out(&self, call: Call, input: Option<&[u8]>) {
+    fn carry_out(&self, call: Call, input: &Input<'_>) -> Option<CodecId> {
         // Callers check that there is a number.
-        let Ok(op) = self.flight.number() else { return };
+        let op = self.flight.number().ok()?;
         let envelope = &self.flight.envelope;
-        let input = input.map_or(Input::Nothing, Input::Borrowed);
         if self.flight.finite_only
             && call.kind.reduce_op().is_some()
             && !input.is_finite(call.dtype)
         {
-            return envelope.give_up(op, AbortReason::NonFinite);
+            envelope.give_up(op, AbortReason::NonFinite);
+            return None;
         }
         // Below `PARTS_MAX`: further calls are rejected before.
-        envelope.begin_part(op, self.calls as u8, call, &input);
+        envelope.begin_part(op, self.calls as u8, call, input)
     }
 }

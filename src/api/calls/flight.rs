@@ -4,7 +4,7 @@ use super::account::{Account, Payment, Unpaid};
 use super::codec::Codec;
 use crate::collective::{CallRefusal, Input};
 use crate::identity::{Name, NodeId};
-use crate::memory::{Element, OutOfMemory, Staging, bytes_of, bytes_of_mut, elements_of};
+use crate::memory::{Element, OutOfMemory, Staging, bytes_of_mut, elements_of};
 use crate::node::peer_at;
 use crate::protocol::{
     AbortCause, AbortReason, Call, CodecId, EngineFault, Kind, Lane, OpId, Outcome, Rank,
@@ -117,7 +117,7 @@ impl Flight {
         task: &mut Task<'_>,
         bytes: Option<&[u8]>,
     ) -> Poll<Result<Staging>> {
-        self.poll_with(task, &bytes.map_or(Input::Nothing, Input::Borrowed))
+        self.poll_with(task, &bytes.into())
     }
 
     pub(super) fn poll_with(
@@ -183,8 +183,8 @@ impl Flight {
         let elements = elements_of(input.bytes()).unwrap_or_default();
         match account.open(self.call.kind, elements, self.envelope.pool()) {
             Ok(payment) => {
-                self.begin_finite(op, &Input::Borrowed(bytes_of(payment.contribution())));
-                self.paid(op, self.call, payment);
+                let codec = self.begin_finite(op, &payment.contribution());
+                self.paid(op, codec, payment);
                 Ok(())
             }
             Err(Unpaid::Rejected(rejection)) => Err(self.reject(op, rejection)),
@@ -223,12 +223,7 @@ impl Flight {
     /// Records the residual that was added to the contribution of `op`: this call, or a call of
     /// this step. Computes the next residual now, while the data is in transit, if the codec is
     /// known; otherwise at the end.
-    pub(super) fn paid(&mut self, op: OpId, call: Call, mut payment: Payment) {
-        let codec = if let CodecId::Auto(_) = call.codec {
-            self.envelope.auto_codec(op)
-        } else {
-            Some(call.codec)
-        };
+    pub(super) fn paid(&mut self, op: OpId, codec: Option<CodecId>, mut payment: Payment) {
         codec.iter().for_each(|codec| payment.encoded_by(*codec));
         self.payments.push((op, payment));
     }
@@ -240,23 +235,25 @@ impl Flight {
         }
     }
 
-    fn begin_finite(&mut self, op: OpId, input: &Input<'_>) {
+    fn begin_finite(&mut self, op: OpId, input: &Input<'_>) -> Option<CodecId> {
         if self.finite_only && !input.is_finite(self.call.dtype) {
             // Aborted for all, before anything is sent. The votes decide the outcome, as always.
             self.stage = Stage::Begun;
             self.envelope.refuse(op, &self.call, AbortReason::NonFinite);
+            None
         } else {
-            self.begin(op, input);
+            self.begin(op, input)
         }
     }
 
-    pub(super) fn begin(&mut self, op: OpId, input: &Input<'_>) {
+    /// Begins the call; returns what [`Envelope::begin`] does.
+    pub(super) fn begin(&mut self, op: OpId, input: &Input<'_>) -> Option<CodecId> {
         self.stage = Stage::Begun;
         self.arm(op);
         if self.finite_only && self.call.dtype.is_float() {
             self.envelope.finite_only(op);
         }
-        self.envelope.begin(op, self.call, input);
+        self.envelope.begin(op, self.call, input)
     }
 
     /// Arms the deadline, if there is one and it is not armed.

@@ -3,7 +3,7 @@
 use super::codec::Codec;
 use super::flight::Flight;
 use crate::collective::Input;
-use crate::memory::{Element, Staging, bytes_of, bytes_of_mut};
+use crate::memory::{Element, Staging, bytes_of_mut};
 use crate::report::{Error, Result};
 use std::fmt;
 use std::pin::Pin;
@@ -58,7 +58,7 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
         let this = &mut *self;
         let ended = match this.ended.take() {
             Some(ended) => ended,
-            None => ready!(this.flight.poll_with(task, &contribution(&this.buffer))),
+            None => ready!(this.flight.poll_with(task, &Input::shared(&this.buffer))),
         };
         match ended {
             Ok(output) => match this.taken(output) {
@@ -130,15 +130,3 @@ impl<T: Element> AllReduceOwned<T> {
         }
     }
 }
-
-/// Small buffers are copied: that is faster than sharing them and preparing the trade.
-fn contribution<T: Element>(buffer: &Arc<Vec<T>>) -> Input<'_> {
-    if size_of_val(buffer.as_slice()) <= COPIED_BYTES_MAX {
-        Input::Borrowed(bytes_of(buffer))
-    } else {
-        Input::lent(buffer)
-    }
-}
-
-/// Two copies of this size take one or two microseconds.
-const COPIED_BYTES_MAX: usize = 16 * 1024;

@@ -94,7 +94,7 @@ impl<'buf> Step<'buf> {
         let (call, is_root) =
             (call::<T>(Kind::Broadcast { root }, buffer.len()), root == self.bundle.me());
         let output = bytes_of_mut(buffer);
-        self.bundle.begin(call, is_root.then_some(&*output));
+        self.bundle.begin(call, &is_root.then_some(&*output).into(), None);
         self.outputs.push(Some(output));
     }
 
@@ -189,7 +189,7 @@ impl<'buf> Step<'buf> {
     }
 
     fn copying(&mut self, call: Call, input: Option<&[u8]>, output: Option<&'buf mut [u8]>) {
-        self.bundle.begin(call, input);
+        self.bundle.begin(call, &input.into(), None);
         self.outputs.push(output);
     }
 }
@@ -236,7 +236,7 @@ impl<T: Element> Drop for StepReduction<'_, '_, T> {
     fn drop(&mut self) {
         let (call, output) = (self.call, self.output.take());
         let input = self.input.map(bytes_of).or(output.as_deref());
-        self.step.bundle.begin_owing(call, input, self.account.as_ref());
+        self.step.bundle.begin(call, &input.into(), self.account.as_ref());
         // A rank without a result keeps its buffer.
         let is_mine = call.kind.root().is_none_or(|root| root == self.step.bundle.me());
         self.step.outputs.push(output.filter(|_| is_mine));

@@ -2,7 +2,8 @@
 
 use super::super::calls::{Bundle, Codec};
 use super::GradientSync;
-use crate::memory::{DType, bytes_of, bytes_of_mut};
+use crate::collective::Input;
+use crate::memory::{DType, bytes_of_mut};
 use crate::protocol::{Call, CodecId, GradientProblem, Kind, Mode, Rank, ReduceOp, Rejection};
 use crate::report::{Error, Result};
 use std::time::Duration;
@@ -91,15 +92,9 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
                 .reject(Rejection::Gradient { parameter, problem: GradientProblem::Missing });
         }
         let means = std::future::poll_fn(|task| self.bundle.poll_end(task)).await?;
-        for (bucket, mean) in self.sync.buckets.iter_mut().zip(means) {
-            mean.copy_to(bytes_of_mut(&mut bucket.elements));
-        }
-        for (parameter, gradient) in self.gradients.iter_mut().enumerate() {
-            if let Some((gradient, place)) =
-                gradient.as_mut().zip(self.sync.layout.place(parameter))
-            {
-                gradient.copy_from_slice(&self.sync.buckets[place.bucket].elements[place.elements]);
-            }
+        for (bucket, mean) in self.sync.layout.buckets().iter().zip(means) {
+            let gradients = self.gradients[bucket.clone()].iter_mut().flatten();
+            mean.copy_to_all(gradients.map(|gradient| bytes_of_mut(gradient)));
         }
         Ok(())
     }
@@ -119,7 +114,7 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
                     mode: Mode::PerStep,
                 };
                 let account = codec.and_then(Codec::account);
-                self.bundle.begin_owing(call, Some(bytes_of(&bucket.elements)), account);
+                self.bundle.begin(call, &Input::shared(&bucket.elements), account);
             }
             self.begun += 1;
         }

@@ -44,6 +44,7 @@ impl Node {
         self.data.clear();
         self.deadlines.clear();
         self.unanswered.clear();
+        self.peers.session().set(None);
         if let Some(before) = self.envelope.take() {
             match decides {
                 Decides::Parent => {
@@ -95,6 +96,7 @@ impl Node {
         // Members that were not in the earlier View miss the rates that were measured in it.
         view.ranks().filter(|rank| *rank != me).for_each(|rank| self.replay_rates(rank));
         self.is_envelope_new = true;
+        self.peers.session().set(Some(envelope));
     }
 
     /// Shows the installed View to callers, at the end of a turn. By then the messages that tell
@@ -246,8 +248,8 @@ impl Node {
         self.envelope.clone().filter(|envelope| envelope.digest() == view)
     }
 
+    /// A message of an operation, of a View that its reader has not found installed.
     pub(super) fn on_op(&mut self, from: MemberId, message: &OpMessage) {
-        self.step(Input::Heard(from));
         let Some(envelope) = self.envelope_of(message.view) else { return };
         let Some(rank) = envelope.view().rank_of(from) else { return };
         if envelope.on_message(rank, message).is_err() {
@@ -302,6 +304,10 @@ impl Node {
         else {
             return;
         };
+        self.on_breach(member);
+    }
+
+    pub(super) fn on_breach(&mut self, member: MemberId) {
         trace::warn!(peer = %member, "a member sent what no honest member sends; its link is \
             closed");
         self.close_link_of(member);

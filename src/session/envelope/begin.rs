@@ -1,12 +1,13 @@
 //! Begins operations, under the plan of the moment.
 
+use super::super::meter::Measured;
 use super::Envelope;
 use super::plans::Begun;
-use super::state::State;
+use super::state::{Start, State};
 use crate::collective::{Input, Job, Misbehaviour};
 use crate::memory::Block;
 use crate::protocol::{
-    AbortReason, Call, CodecId, Coding, ENCLOSED_BYTES_MAX, Enclosed, EngineChoice, OpId, Plan,
+    AbortReason, Call, CodecId, ENCLOSED_BYTES_MAX, EngineChoice, EngineKind, Kind, OpId, Plan,
     PlanStep, Rank, Switch,
 };
 use std::sync::Arc;
@@ -23,13 +24,6 @@ impl Envelope {
     /// The engine for calls under the current plan, and the reason for its choice.
     pub fn engine(&self) -> EngineChoice {
         self.view.engine_under(&self.plan())
-    }
-
-    /// The engine of a call; if its plan is not known yet, the current plan's.
-    pub(super) fn engine_of(&self, op: OpId) -> EngineChoice {
-        let state = self.lock();
-        let revision = state.ledger.revision_of(op).unwrap_or(state.ledger.revision());
-        self.view.engine_under(&state.plans.of(revision))
     }
 
     /// Phase 1 of a plan change: holds collectives that are called from now on. Returns the reply
@@ -89,31 +83,6 @@ impl Envelope {
         self.lock().ledger.moving()
     }
 
-    /// The plan of a call, or `None` after queueing the call with a copy of its input. A call of a
-    /// frozen View is not queued, and one for whose input there is no memory fails.
-    fn plan_for(&self, begun: Begun, input: &Input<'_>) -> Option<Arc<Plan>> {
-        let (op, _) = begun.call();
-        let known =
-            |state: &State| state.ledger.revision_of(op).map(|revision| state.plans.of(revision));
-        if let Some(plan) = known(&self.lock()) {
-            return Some(plan);
-        }
-        let kept = match input.kept(&self.pool) {
-            Ok(kept) => kept,
-            Err(lack) => {
-                self.fail(op, lack.into());
-                return None;
-            }
-        };
-        // The copy was made without the lock, so the plan may be known now.
-        let mut state = self.lock();
-        let plan = known(&state);
-        if plan.is_none() && !state.ledger.is_frozen() {
-            state.plans.held.push((begun, kept));
-        }
-        plan
-    }
-
     /// Hands the held calls to the engine, on a new thread. If no thread can be started, the calls
     /// are aborted.
     pub(super) fn carry_out_held(self: &Arc<Envelope>, held: Vec<(Begun, Option<Block>)>) {
@@ -132,51 +101,165 @@ impl Envelope {
         }
     }
 
-    /// Hands a call to the engine under its agreed plan, or holds it until that plan is known.
-    pub(super) fn carry_out(self: &Arc<Envelope>, begun: Begun, input: &Input<'_>) {
-        if let Some(plan) = self.plan_for(begun, input) {
-            self.carry_out_under(plan, begun, input);
-        }
-    }
-
-    /// The codec of this member's contribution to a call that leaves the codec to the plan; `None`
-    /// before the plan is known and after the call's result has been taken.
-    pub fn auto_codec(&self, op: OpId) -> Option<CodecId> {
-        self.lock().slots.get(&op.whole())?.codecs.get(&op).copied()
-    }
-
     /// Whether a call of this View has left its codec to the plan.
     pub fn asks_for_codecs(&self) -> bool {
         self.lock().asks_for_codecs
     }
 
-    /// Records the codec that the plan has chosen for this member's contribution to `op`.
-    fn note_codec(&self, op: OpId, asked: &Call, coding: Coding) {
-        let mut state = self.lock();
-        state.asks_for_codecs = true;
-        if let Some(slot) = state.slots.get_mut(&op.whole()) {
-            slot.codecs.insert(op, coding.of(self.me));
-            // A call without codec can be compared with its predicted duration.
-            if op == op.whole() {
-                slot.reduced_bytes = Call { codec: coding.codec(), ..*asked }.reduced_by_all();
-            }
+    /// Begins an operation with this member's contribution. A borrowed `input` is only read during
+    /// this call. A sync reads nothing yet, see [`Envelope::begin_sync`]. Returns the codec of the
+    /// contribution, if the call's plan is known.
+    pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>) -> Option<CodecId> {
+        if matches!(call.kind, Kind::Sync { .. }) {
+            self.measured(op, &call, |state| {
+                state.ledger.amend(op, call);
+                state.ledger.describe(op);
+            });
+            return None;
         }
+        let mut state = self.lock();
+        state.ledger.amend(op, call);
+        let (engine, start) = (self.engine_of(&state, op), state.start_of(self.me, op, &call));
+        drop(state);
+        let measured = Measured::begin(&self.meter, &self.view, engine, op, &call);
+        let _in_its_span = measured.entered();
+        self.run_or_hold(start, Begun::Whole(op, call), Some(measured), input)
     }
 
-    fn carry_out_under(self: &Arc<Envelope>, plan: Arc<Plan>, begun: Begun, input: &Input<'_>) {
+    /// Begins the call with this `index` of a step, as [`begin`](Envelope::begin) does; `index` is
+    /// below [`PARTS_MAX`](crate::protocol::PARTS_MAX).
+    pub fn begin_part(
+        self: &Arc<Envelope>,
+        step: OpId,
+        index: u8,
+        call: Call,
+        input: &Input<'_>,
+    ) -> Option<CodecId> {
+        self.carry_out(Begun::Part(step.part(index), call), input)
+    }
+
+    /// Begins to transfer the state of a sync after all members have agreed on its source.
+    pub fn begin_sync(
+        self: &Arc<Envelope>,
+        op: OpId,
+        call: Call,
+        source: (Rank, u64),
+        input: &Input<'_>,
+    ) {
+        self.carry_out(Begun::Sync(op, call, source), input);
+    }
+
+    /// Ends a step of `parts` calls, all of which have begun. `end` is the step's own call.
+    pub fn end_step(&self, step: OpId, end: Call, parts: u8) {
+        self.measured(step, &end, |state| {
+            state.ledger.amend(step, end);
+            if let Some(slot) = state.slots.get_mut(&step) {
+                slot.parts_all = Some(parts);
+            }
+            state.ledger.describe(step);
+            state.note_step(step);
+        });
+    }
+
+    /// Gives up an operation instead of beginning it.
+    pub fn refuse(&self, op: OpId, call: &Call, reason: AbortReason) {
+        self.measured(op, call, |state| state.ledger.abort(op, reason));
+    }
+
+    /// Measures an operation that needs no engine now, from this `beginning` until it is decided.
+    fn measured(&self, op: OpId, call: &Call, beginning: impl FnOnce(&mut State)) {
+        let engine = self.engine_of(&self.lock(), op);
+        let measured = Measured::begin(&self.meter, &self.view, engine, op, call);
+        let _in_its_span = measured.entered();
+        let mut state = self.lock();
+        state.measure(op, measured);
+        beginning(&mut state);
+        self.settle(state);
+    }
+
+    /// The engine of a call; if its plan is not known yet, the current plan's.
+    fn engine_of(&self, state: &State, op: OpId) -> EngineKind {
+        let revision = state.ledger.revision_of(op).unwrap_or(state.ledger.revision());
+        self.view.engine_under(&state.plans.of(revision)).kind
+    }
+
+    /// Begins a call that is part of a measured one, or goes on.
+    fn carry_out(self: &Arc<Envelope>, begun: Begun, input: &Input<'_>) -> Option<CodecId> {
         let (op, call) = begun.call();
-        if let CodecId::Auto(_) = call.codec {
-            self.note_codec(op, &call, plan.coding(&call));
+        let start = self.lock().start_of(self.me, op, &call);
+        self.run_or_hold(start, begun, None, input)
+    }
+
+    /// Hands a call to the engine, or holds it until its plan is known.
+    fn run_or_hold(
+        self: &Arc<Envelope>,
+        start: Option<Start>,
+        begun: Begun,
+        measured: Option<Measured>,
+        input: &Input<'_>,
+    ) -> Option<CodecId> {
+        let (start, measured) = match start {
+            Some(start) => (start, measured),
+            None => (self.hold_back(begun, measured, input)?, None),
+        };
+        let codec = start.codec;
+        self.run(start, begun, measured, input);
+        Some(codec)
+    }
+
+    /// Holds a call with a copy of its input. A call of a frozen View is not held, and one for
+    /// whose input there is no memory fails. The copy is made without the lock: if the plan has
+    /// become known meanwhile, the call is not held, and its start is returned.
+    fn hold_back(
+        &self,
+        begun: Begun,
+        measured: Option<Measured>,
+        input: &Input<'_>,
+    ) -> Option<Start> {
+        let (op, call) = begun.call();
+        let kept = input.kept(&self.pool);
+        let mut state = self.lock();
+        measured.into_iter().for_each(|measured| state.measure(op, measured));
+        let start = state.start_of(self.me, op, &call);
+        match kept {
+            _ if start.is_some() => {}
+            Ok(kept) if !state.ledger.is_frozen() => state.plans.held.push((begun, kept)),
+            Ok(_) => {}
+            Err(lack) => {
+                drop(state);
+                self.fail(op, lack.into());
+                return None;
+            }
         }
+        self.settle(state);
+        start
+    }
+
+    /// Runs a call in the engine.
+    fn run(
+        self: &Arc<Envelope>,
+        start: Start,
+        begun: Begun,
+        measured: Option<Measured>,
+        input: &Input<'_>,
+    ) {
+        let (op, call) = begun.call();
         let is_small = input.len() <= SMALL_BYTES_MAX && !matches!(begun, Begun::Sync(..));
-        self.start(op, call, plan, begun.source(), input);
+        let encloses = is_small && start.may_enclose && input.len() <= ENCLOSED_BYTES_MAX;
+        let envelope = Arc::clone(self);
+        let done = Box::new(move |result| envelope.finished(op, call, result));
+        let (plan, sync_root, model) = (start.plan, begun.source(), input.model());
+        self.backend.start(Job { op, call, plan, sync_root, model, done });
         let mut enclosed = None;
-        if is_small {
-            enclosed = self.feed_small(op, input);
+        if encloses {
+            enclosed = self.backend.feed_enclosing(op, input);
+        } else if is_small {
+            self.backend.feed(op, input);
         }
         // Only after the engine's start, because the descriptor grants credit. Before a large feed,
         // because that takes time.
         let mut state = self.lock();
+        measured.into_iter().for_each(|measured| state.measure(op, measured));
         let is_told = match begun {
             Begun::Whole(op, _) => state.ledger.describe(op),
             Begun::Part(part, call) => state.ledger.describe_part(part, call),
@@ -193,27 +276,6 @@ impl Envelope {
         if !is_small {
             self.backend.feed(op, input);
         }
-    }
-
-    fn feed_small(&self, op: OpId, input: &Input<'_>) -> Option<Enclosed> {
-        if input.len() <= ENCLOSED_BYTES_MAX && self.lock().may_enclose() {
-            return self.backend.feed_enclosing(op, input);
-        }
-        self.backend.feed(op, input);
-        None
-    }
-
-    fn start(
-        self: &Arc<Envelope>,
-        op: OpId,
-        call: Call,
-        plan: Arc<Plan>,
-        sync_root: Option<(Rank, u64)>,
-        input: &Input<'_>,
-    ) {
-        let envelope = Arc::clone(self);
-        let done = Box::new(move |result| envelope.finished(op, call, result));
-        self.backend.start(Job { op, call, plan, sync_root, model: input.model(), done });
     }
 }
 

@@ -5,7 +5,9 @@ use super::decided::Decided;
 use super::plans::{Begun, Plans};
 use crate::collective::{Digest, Lanes, Ledger};
 use crate::memory::{Block, Staging};
-use crate::protocol::{CodecId, Enclosed, EngineFault, Lane, OpBody, OpId, Outcome, Rank};
+use crate::protocol::{
+    Call, CodecId, Enclosed, EngineFault, Lane, OpBody, OpId, Outcome, Plan, Rank,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
@@ -16,6 +18,8 @@ pub(super) struct State {
     pub(super) ledger: Ledger,
     pub(super) plans: Plans,
     pub(super) slots: BTreeMap<OpId, Slot>,
+    /// Measurements of decided operations, to be ended without the lock.
+    pub(super) ended: Vec<(Measured, Outcome)>,
     /// Calls dropped after this member's vote; their results are kept for `take_lost`.
     pub(super) lost: BTreeSet<OpId>,
     /// By lane: the digest of the state that the last sync delivered to this member.
@@ -61,6 +65,15 @@ pub(super) struct Slot {
     pub(super) agreed_at: Option<Instant>,
 }
 
+/// How a call starts, under the plan that it runs under.
+pub(super) struct Start {
+    pub(super) plan: Arc<Plan>,
+    /// The codec of this member's contribution.
+    pub(super) codec: CodecId,
+    /// Whether its contribution may travel with its descriptor.
+    pub(super) may_enclose: bool,
+}
+
 /// Durations of reductions, each from the moment when all members have called it and the previous
 /// one is done.
 #[derive(Default)]
@@ -103,9 +116,42 @@ impl Slot {
 }
 
 impl State {
-    /// Whether one more contribution may travel with its descriptor.
-    pub(super) fn may_enclose(&self) -> bool {
-        self.enclosed.len() < ENCLOSED_OPS_MAX
+    /// How a call starts; `None` while its plan is unknown. If the call leaves its codec to the
+    /// plan, notes the plan's choice.
+    pub(super) fn start_of(&mut self, me: Rank, op: OpId, call: &Call) -> Option<Start> {
+        let plan = self.plans.of(self.ledger.revision_of(op)?);
+        let coding = plan.coding(call);
+        let codec = coding.of(me);
+        if let CodecId::Auto(_) = call.codec {
+            self.asks_for_codecs = true;
+            if let Some(slot) = self.slots.get_mut(&op.whole()) {
+                slot.codecs.insert(op, codec);
+            }
+        }
+        if let Some(slot) = self.slots.get_mut(&op) {
+            // A call without codec can be compared with its predicted duration.
+            slot.reduced_bytes = Call { codec: coding.codec(), ..*call }.reduced_by_all();
+        }
+        Some(Start { plan, codec, may_enclose: self.enclosed.len() < ENCLOSED_OPS_MAX })
+    }
+
+    /// Measures an operation until it is decided.
+    pub(super) fn measure(&mut self, op: OpId, measured: Measured) {
+        match self.slots.get_mut(&op) {
+            Some(slot) if slot.outcome.is_none() => slot.measured = Some(measured),
+            decided => {
+                let outcome = decided.and_then(|slot| slot.outcome);
+                self.ended.push((measured, outcome.unwrap_or(Outcome::Indeterminate)));
+            }
+        }
+    }
+
+    /// An operation is decided: ends its measurement, and returns the caller's waker.
+    pub(super) fn decided(&mut self, op: OpId, outcome: Outcome) -> Option<Waker> {
+        let slot = self.slots.get_mut(&op)?;
+        slot.outcome = Some(outcome);
+        self.ended.extend(slot.measured.take().map(|measured| (measured, outcome)));
+        slot.waker.take()
     }
 
     /// The contribution to enclose with a message.
@@ -164,11 +210,6 @@ impl Slot {
         self.source = Some(source);
         // Only a sync waits for the agreement.
         source.and_then(|_| self.waker.take())
-    }
-
-    pub(super) fn decided(&mut self, outcome: Outcome) -> Option<Waker> {
-        self.outcome = Some(outcome);
-        self.waker.take()
     }
 }
 
