@@ -25,7 +25,7 @@ mod ways;
 mod wiring;
 
 use super::admission::{Admission, Admissions};
-use super::datalinks::DataLinks;
+use super::data_link::DataLinks;
 use super::deadlines::Deadlines;
 use super::event::{Event, LinkEnd};
 use super::peers::Peers;

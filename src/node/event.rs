@@ -1,6 +1,6 @@
 //! The events that the driver's tasks and threads send to it.
 
-use super::laid::Laid;
+use super::data_link::Laid;
 use crate::identity::MemberId;
 use crate::link::{Refusal, Session, Stream, Ticket};
 use crate::protocol::{Message, OpMessage, Rank, RateStep, ViewDigest};

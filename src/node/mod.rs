@@ -11,25 +11,22 @@ mod admission;
 mod admitting_tests;
 #[cfg(test)]
 mod breach_tests;
-mod bursts;
 mod claim;
 mod coding_speed;
 mod control_loop;
 mod control_plane;
 #[cfg(test)]
 mod crowd_tests;
-mod datalinks;
+mod data_link;
 mod deadlines;
 #[cfg(test)]
 mod disputed_tests;
 #[cfg(test)]
 mod ends_tests;
 mod event;
-mod laid;
 #[cfg(any(test, potluck_defects))]
 mod lies;
 mod lighter;
-mod moving;
 #[cfg(test)]
 mod news_tests;
 mod open_session;

@@ -1,6 +1,6 @@
 //! The measurement of the paths of one View.
 
-use crate::node::bursts::{Bursts, Traffic};
+use crate::node::data_link::{Bursts, Traffic};
 use crate::protocol::{Manner, Rank, Turn};
 use crate::topology::{Pair, Probe, Survey};
 use std::collections::BTreeMap;

@@ -5,8 +5,8 @@
 //!
 //! - **Better**: when the path to a member is measured, this node also tries the other paths to it,
 //!   each by a second data link and a burst. If one carries at least 25 % more, the control link is
-//!   redialled over it, and then the data link [moves](crate::node::moving). The member with the
-//!   smaller node id does this.
+//!   redialled over it, and then the data link [moves](crate::node::data_link::Moves). The member
+//!   with the smaller node id does this.
 //! - **Proven**: paths lead to addresses that the member told of itself or that were proven before,
 //!   and links move to proven paths only: what carries more may be a proxy. From an unproven path
 //!   they move to any proven one at once, and nothing is measured before.
@@ -14,10 +14,7 @@
 //!   over all other paths. If it answers, the member is alive and the old path is dead: the View is
 //!   replaced, because the frames in flight on the data link are lost.
 
-use super::super::bursts::Bursts;
-use super::super::datalinks::DataDial;
-use super::super::event::Event;
-use super::super::moving::movable;
+use super::super::event::{Event, LinkEnd};
 use super::super::peers::Taken;
 use super::Node;
 use super::circuits::DirectDial;
@@ -28,7 +25,7 @@ use crate::discovery::{Trial, is_same_place, ways};
 use crate::election::Input;
 use crate::identity::MemberId;
 use crate::link::{DataLink, Refusal, Session, Stream};
-use crate::node::laid::{Laid, laid};
+use crate::node::data_link::{Bursts, DataDial, Laid, Reports, data_line, laid};
 use crate::protocol::{Rank, RateStep, ViewDigest};
 use crate::topology::Port;
 use crate::trace;
@@ -55,13 +52,15 @@ const AWAITED_MS: u64 = 500;
 impl Node {
     /// Prepares a data link of the View for its engine, with bursts and moves.
     pub(super) fn track(&mut self, view: ViewDigest, peer: Rank, laid: Laid) -> Box<dyn DataLink> {
-        let (link, bursts) = self.with_bursts(view, peer, laid.link);
-        let events = self.events.clone();
-        // If the queue is full, this node's direction stays on its path, which still works.
-        let (link, moves) =
-            movable(link, Box::new(move || _ = events.try_send(Event::Moved { view, peer })));
+        let Laid { link, ours, theirs, path, psk } = laid;
+        let reports = Reports {
+            link: LinkEnd { view, peer },
+            traffic: self.planning.rates.traffic.clone(),
+            events: self.events.clone(),
+            ends: self.ends.clone(),
+        };
+        let (link, moves, bursts) = data_line(link, reports);
         self.planning.rates.measure_over(peer, bursts);
-        let Laid { ours, theirs, path, psk, .. } = laid;
         let since = Instant::now();
         let track = Track { moves, ours, theirs, path, since, psk, offered: None };
         self.ways.tracks.insert(peer, track);
@@ -249,7 +248,7 @@ impl Node {
         let Some(laid) = link else { return self.drop_trial(Trial::Failed) };
         if !self.may_move_over(peer, &laid) {
             self.drop_trial(Trial::Unproven);
-        } else if self.ways.is_offered_by(peer) || !self.offer(view, peer, laid, By::Me) {
+        } else if self.ways.is_offered_by(peer) || !self.offer(peer, laid, By::Me) {
             self.drop_trial(Trial::Failed);
         }
     }
@@ -276,7 +275,7 @@ impl Node {
             }
             self.drop_trial(Trial::Failed);
         }
-        if self.offer(view, src, laid, By::Peer) {
+        if self.offer(src, laid, By::Peer) {
             self.tell_rate(src, RateStep::Ready);
         }
     }
@@ -285,13 +284,10 @@ impl Node {
         self.ways.tracks.get(&peer).is_some_and(|track| track.may_move_over(laid))
     }
 
-    fn offer(&mut self, view: ViewDigest, peer: Rank, laid: Laid, by: By) -> bool {
+    fn offer(&mut self, peer: Rank, laid: Laid, by: By) -> bool {
         let Laid { link, ours, theirs: to, path, psk } = laid;
-        let (link, bursts) = self.with_bursts(view, peer, link);
-        let Some(track) = self.ways.tracks.get_mut(&peer).filter(|track| track.moves.offer(link))
-        else {
-            return false;
-        };
+        let Some(track) = self.ways.tracks.get_mut(&peer) else { return false };
+        let Some(bursts) = track.moves.offer(link) else { return false };
         track.offered = Some(Candidate { by, to, ours, path, psk, bursts });
         true
     }

@@ -1,10 +1,7 @@
 //! Measuring the rates of the View's paths, and reporting them to all members.
 
-use super::super::bursts::{Bursts, with_bursts};
-use super::super::event::Event;
 use super::Node;
 use crate::identity::MemberId;
-use crate::link::DataLink;
 use crate::node::coding_speed;
 use crate::os::InterfaceKind;
 use crate::protocol::{
@@ -16,20 +13,6 @@ use crate::trace;
 use std::num::NonZeroU32;
 
 impl Node {
-    /// Wraps a data link so that bursts can be sent over it.
-    pub(super) fn with_bursts(
-        &mut self,
-        view: ViewDigest,
-        peer: Rank,
-        link: Box<dyn DataLink>,
-    ) -> (Box<dyn DataLink>, Bursts) {
-        let events = self.events.clone();
-        // If the queue is full, the driver is far behind. The result is lost, and rank 0 asks for
-        // it again.
-        let tell = move |said| _ = events.try_send(Event::Burst { view, peer, said });
-        with_bursts(link, &self.planning.rates.traffic, Box::new(tell))
-    }
-
     /// Whether all data links are established and at least one path can be measured. The first
     /// time, starts the survey with the rates known from earlier Views.
     pub(super) fn can_measure(&mut self, envelope: &Envelope) -> bool {

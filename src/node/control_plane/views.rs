@@ -1,7 +1,5 @@
 //! The installed View: its session, its operations and its data links.
 
-use super::super::datalinks::{DataDial, watched};
-use super::super::event::LinkEnd;
 use super::super::lighter::lighter;
 use super::super::peers::Link;
 use super::super::speaker::Speaker;
@@ -12,7 +10,7 @@ use super::planning::Planning;
 use crate::election::{Decides, Input};
 use crate::identity::MemberId;
 use crate::link::{Session, Stream};
-use crate::node::laid::{Laid, laid};
+use crate::node::data_link::{DataDial, Laid, laid};
 use crate::protocol::{
     DisputedOp, EngineKind, Message, OpId, OpMessage, Post, Rank, View, ViewDigest,
 };
@@ -234,7 +232,7 @@ impl Node {
             let backend = Arc::clone(envelope.backend());
             self.data.stands(peer);
             let link = self.track(view, peer, link);
-            backend.attach(peer, watched(link, LinkEnd { view, peer }, self.ends.clone()));
+            backend.attach(peer, link);
         }
     }
 

@@ -3,9 +3,7 @@
 use crate::discovery::{Paths, Trial, is_same_place};
 use crate::identity::MemberId;
 use crate::link::{PathProof, PskNumber};
-use crate::node::bursts::Bursts;
-use crate::node::laid::Laid;
-use crate::node::moving::Moves;
+use crate::node::data_link::{Bursts, Laid, Moves};
 use crate::protocol::{Rank, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;

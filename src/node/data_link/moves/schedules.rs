@@ -1,7 +1,8 @@
 //! A link that moves, in many orders of its threads (`make threads`).
 
 use super::*;
-use crate::link::data_pair;
+use crate::link::{Phase, data_pair};
+use crate::protocol::OpId;
 use crate::sim::{explore, finds};
 use shuttle::thread;
 use std::io::ErrorKind;
@@ -13,7 +14,7 @@ type Halves = (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
 fn ends() -> ((Halves, Moves), (Halves, Moves)) {
     let (a, b) = data_pair();
     let end = |link| {
-        let (link, moves) = movable(link, Box::new(|| {}));
+        let (link, moves, _) = data_line(link, Reports::to_test().0);
         (link.split(), moves)
     };
     (end(a), end(b))
@@ -58,7 +59,7 @@ fn exchange(a: Halves, b: Halves, meanwhile: impl FnOnce()) -> [u64; 2] {
 
 fn offer(a: &Moves, b: &Moves) -> [bool; 2] {
     let (at_a, at_b) = data_pair();
-    [a.offer(at_a), b.offer(at_b)]
+    [a.offer(at_a).is_some(), b.offer(at_b).is_some()]
 }
 
 /// Both directions move twice while frames are sent: each frame comes once, in order, and all
@@ -97,7 +98,7 @@ fn shut_down() {
         let ending = thread::spawn(move || end.shutdown());
         let offering = thread::spawn({
             let a = a.clone();
-            move || a.offer(at_a)
+            move || a.offer(at_a).is_some()
         });
         let moving = thread::spawn({
             let (a, b) = (a.clone(), b.clone());

@@ -1,17 +1,13 @@
-//! The data links of one View. The lower rank dials until the link is established, and a link that
-//! ends is reported. If the dials do not get through, the lower rank asks the higher one to dial: a
-//! firewall on one of the two machines usually lets outgoing connections pass.
+//! The dials for the data links of one View. The lower rank dials until the link is established. If
+//! the dials do not get through, it asks the higher one to dial: a firewall on one of the two
+//! machines usually lets outgoing connections pass.
 
-use super::event::{Event, LinkEnd};
-use super::laid::Laid;
+use super::laid::{Laid, laid};
 use crate::identity::MemberId;
-use crate::link::{
-    DataHeader, DataLink, DataReceiver, DataSender, Local, Net, Purpose, Shutdown, into_data_link,
-    reach,
-};
+use crate::link::{Local, Net, Purpose, reach};
+use crate::node::event::Event;
 use crate::protocol::{Rank, ViewDigest};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +33,7 @@ const FIRST_PATIENCE: Duration = Duration::from_millis(150);
 
 /// The dials for the installed View.
 #[derive(Default)]
-pub(super) struct DataLinks {
+pub struct DataLinks {
     dials: JoinSet<()>,
     /// Peers for which a dial was started.
     dialled: BTreeSet<Rank>,
@@ -48,21 +44,21 @@ pub(super) struct DataLinks {
 }
 
 /// The target of a dial and the ranks of both ends.
-pub(super) struct DataDial {
-    pub(super) view: ViewDigest,
-    pub(super) me: Rank,
-    pub(super) peer: Rank,
-    pub(super) expect: MemberId,
+pub struct DataDial {
+    pub view: ViewDigest,
+    pub me: Rank,
+    pub peer: Rank,
+    pub expect: MemberId,
     /// A cheaper but unverified address, tried first.
-    pub(super) first: Option<SocketAddr>,
+    pub first: Option<SocketAddr>,
     /// The address of the peer's control link.
-    pub(super) to: SocketAddr,
+    pub to: SocketAddr,
 }
 
 impl DataLinks {
     /// Dials a peer until its data link is established, for [`PATIENCE`]. The result is an event.
     /// Does nothing if the peer was dialled for this View before.
-    pub(super) fn dial(
+    pub fn dial(
         &mut self,
         dial: DataDial,
         net: Arc<dyn Net>,
@@ -86,7 +82,7 @@ impl DataLinks {
 
     /// Asks a peer repeatedly to dial, until its data link [stands](DataLinks::stands) or
     /// [`PATIENCE`] has passed.
-    pub(super) fn ask(&mut self, view: ViewDigest, peer: Rank, events: mpsc::Sender<Event>) {
+    pub fn ask(&mut self, view: ViewDigest, peer: Rank, events: mpsc::Sender<Event>) {
         let asking = self.dials.spawn(async move {
             let asking = async {
                 let mut pause = Duration::from_millis(5);
@@ -104,23 +100,23 @@ impl DataLinks {
     }
 
     /// The data link with a peer is established, dialled by either end.
-    pub(super) fn stands(&mut self, peer: Rank) {
+    pub fn stands(&mut self, peer: Rank) {
         self.linked.insert(peer);
         self.asked.remove(&peer).iter().for_each(AbortHandle::abort);
     }
 
     /// Whether the data link with a peer is or was established.
-    pub(super) fn has_stood(&self, peer: Rank) -> bool {
+    pub fn has_stood(&self, peer: Rank) -> bool {
         self.linked.contains(&peer)
     }
 
     /// Peers that were asked to dial and have not.
-    pub(super) fn unanswered(&self) -> impl Iterator<Item = Rank> {
+    pub fn unanswered(&self) -> impl Iterator<Item = Rank> {
         self.asked.keys().copied()
     }
 
     /// Dials another path to a peer, once.
-    pub(super) fn try_path(
+    pub fn try_path(
         &mut self,
         dial: &DataDial,
         net: Arc<dyn Net>,
@@ -137,7 +133,7 @@ impl DataLinks {
     }
 
     /// Cancels all dials: their View has ended.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.dialled.clear();
         self.asked.clear();
         self.linked.clear();
@@ -200,60 +196,5 @@ async fn stands(
     let stream = connected.ok().and_then(Result::ok).ok_or(Missed::Nobody)?;
     let linked = reach(stream, || net.dial(to), local, purpose, Some(expect)).await;
     let (stream, session) = linked.map_err(|_| Missed::Refused)?;
-    let (ours, path, psk) = (stream.local_addr().ok(), session.path, session.psk);
-    let link = into_data_link(stream, session).map_err(|_| Missed::Refused)?;
-    Ok(Laid { link, ours, theirs: to, path, psk })
-}
-
-/// Wraps a link so that its end is sent to `ends`.
-pub(super) fn watched(
-    link: Box<dyn DataLink>,
-    end: LinkEnd,
-    ends: mpsc::UnboundedSender<LinkEnd>,
-) -> Box<dyn DataLink> {
-    Box::new(Watched { link, end: End { end, ends } })
-}
-
-struct Watched {
-    link: Box<dyn DataLink>,
-    end: End,
-}
-
-/// Reports the end when dropped, together with the receiving half.
-struct End {
-    end: LinkEnd,
-    ends: mpsc::UnboundedSender<LinkEnd>,
-}
-
-struct WatchedReceiver {
-    receiver: Box<dyn DataReceiver>,
-    _end: End,
-}
-
-impl DataLink for Watched {
-    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
-        let (sender, receiver, shutdown) = self.link.split();
-        (sender, Box::new(WatchedReceiver { receiver, _end: self.end }), shutdown)
-    }
-}
-
-impl DataReceiver for WatchedReceiver {
-    fn header(&mut self) -> io::Result<DataHeader> {
-        self.receiver.header()
-    }
-
-    fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
-        self.receiver.payload(into)
-    }
-
-    fn skip(&mut self, len: usize) -> io::Result<()> {
-        self.receiver.skip(len)
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        // Dropped on an engine's thread. The send fails only if the driver is gone.
-        let _ = self.ends.send(self.end);
-    }
+    laid(stream, session, to).ok_or(Missed::Refused)
 }

@@ -1,0 +1,285 @@
+//! One connection of a data link. It carries the frames of operations and, between them, bursts,
+//! which measure the rate of its path.
+//!
+//! A burst is sent by its own thread while no operation runs. It ends when its receiver has seen
+//! enough, or when a frame of an operation passes over any link of this node. Its frames have their
+//! own lane and are filtered out here, so no engine sees them.
+//!
+//! In an exchange both directions run at once, and neither ends before both receivers have seen
+//! enough. On a half-duplex medium one of them may get nearly everything at first. If that one
+//! ended as soon as it could, the other one would be measured alone, and the medium would seem to
+//! be full duplex.
+
+use super::reports::Reports;
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
+use crate::node::coding_speed;
+use crate::os::{Mutex, MutexGuard, thread};
+use crate::protocol::{Lane, OpId, RateStep};
+use crate::topology::Burst;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest duration of a burst, which matters on slow paths.
+const BURST_MAX: Duration = Duration::from_millis(400);
+
+/// The kind of a burst frame, in the header's `flow`.
+const FRAME: u32 = 0;
+const END: u32 = 1;
+/// In the `chunk` of an END frame: an operation's frame came between.
+const DISTURBED: u32 = 1;
+
+/// A connection, without its receiving half.
+pub struct Connection {
+    /// Locked while a frame is sent.
+    outgoing: Mutex<Outgoing>,
+    /// Ends both halves at once.
+    pub(super) shutdown: Arc<dyn Shutdown>,
+    pub(super) reports: Reports,
+    enough: AtomicBool,
+    /// This end has seen enough of the peer's burst, or it has ended, since the last burst from
+    /// here began.
+    heard: AtomicBool,
+    running: AtomicBool,
+}
+
+/// The sending half.
+pub enum Outgoing {
+    Open(Box<dyn DataSender>),
+    /// The direction has moved to this connection.
+    Moved(Arc<Connection>),
+    /// Its user has dropped it.
+    Closed,
+}
+
+/// The receiving half, without the frames of bursts.
+pub struct Incoming {
+    pub(super) link: Box<dyn DataReceiver>,
+    pub(super) connection: Arc<Connection>,
+    burst: Burst,
+    told_enough: bool,
+    began: Instant,
+    scratch: Vec<u8>,
+}
+
+/// Sends bursts over one connection.
+pub struct Bursts(pub(super) Arc<Connection>);
+
+impl Connection {
+    pub(super) fn new(link: Box<dyn DataLink>, reports: Reports) -> (Arc<Connection>, Incoming) {
+        let (sender, receiver, shutdown) = link.split();
+        let connection = Arc::new(Connection {
+            outgoing: Mutex::new(Outgoing::Open(sender)),
+            shutdown,
+            reports,
+            enough: AtomicBool::new(false),
+            heard: AtomicBool::new(false),
+            running: AtomicBool::new(false),
+        });
+        let incoming = Incoming {
+            link: receiver,
+            connection: Arc::clone(&connection),
+            burst: Burst::default(),
+            told_enough: false,
+            began: Instant::now(),
+            scratch: Vec::new(),
+        };
+        (connection, incoming)
+    }
+
+    pub(super) fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `with` with the sending half that the direction uses now; `at` follows its moves.
+    pub(super) fn in_use<T>(at: &mut Arc<Connection>, with: impl FnOnce(&mut Outgoing) -> T) -> T {
+        loop {
+            let mut outgoing = at.outgoing();
+            let Outgoing::Moved(next) = &*outgoing else { return with(&mut outgoing) };
+            let next = Arc::clone(next);
+            drop(outgoing);
+            *at = next;
+        }
+    }
+
+    /// Drops the sending half that the direction uses now.
+    pub(super) fn close(at: &mut Arc<Connection>) {
+        let close = |outgoing: &mut Outgoing| std::mem::replace(outgoing, Outgoing::Closed);
+        // Dropped outside of the lock, because that ends a stream.
+        drop(Connection::in_use(at, close));
+    }
+
+    fn burst(&self, longest: Duration) {
+        // The result is reported with the rate, and nothing else runs at this moment.
+        coding_speed::measure();
+        let traffic = &self.reports.traffic;
+        let (began, before) = (Instant::now(), traffic.counted());
+        let payload = vec![0; Burst::FRAME_BYTES];
+        for number in 0.. {
+            let is_seen = self.enough.load(Ordering::Acquire) || number >= Burst::FRAMES_MAX as u32;
+            if is_seen && self.heard.load(Ordering::Acquire)
+                || traffic.counted() != before
+                || began.elapsed() > longest
+            {
+                break;
+            }
+            let frame = link_frame(Lane::BURSTS, FRAME, number, Burst::FRAME_BYTES as u32);
+            if self.outgoing().send(&frame, &payload).is_err() {
+                return;
+            }
+        }
+        let disturbed = if traffic.counted() == before { 0 } else { DISTURBED };
+        // An error ends the link, and its receiver reports that.
+        let _ = self.outgoing().send(&link_frame(Lane::BURSTS, END, disturbed, 0), &[]);
+    }
+}
+
+impl Outgoing {
+    pub(super) fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        match self {
+            Outgoing::Open(sender) => sender.send(header, payload),
+            Outgoing::Moved(_) | Outgoing::Closed => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+/// The header of a frame that belongs to no operation, as its lane tells.
+pub(super) const fn link_frame(lane: Lane, flow: u32, chunk: u32, len: u32) -> DataHeader {
+    DataHeader { op: OpId { lane, number: 0 }, flow, chunk, phase: Phase::Message, len }
+}
+
+impl Bursts {
+    /// Starts a burst on a new thread, unless one is running; in an exchange, `is_exchange`, it
+    /// goes on until the peer's burst has been seen too.
+    pub fn begin(&self, is_exchange: bool) {
+        if self.0.running.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.0.enough.store(false, Ordering::Release);
+        self.0.heard.store(!is_exchange, Ordering::Release);
+        let connection = Arc::clone(&self.0);
+        let burst = move || {
+            connection.burst(BURST_MAX);
+            connection.running.store(false, Ordering::Release);
+        };
+        if thread::Builder::new().name("potluck-burst".to_owned()).spawn(burst).is_err() {
+            self.0.running.store(false, Ordering::Release);
+        }
+    }
+
+    /// Ends the running burst: its receiver has seen enough.
+    pub fn end(&self) {
+        self.0.enough.store(true, Ordering::Release);
+    }
+}
+
+impl Incoming {
+    /// The header of the next frame that is not a burst's, as [`DataReceiver::header`].
+    pub(super) fn header(&mut self) -> io::Result<DataHeader> {
+        loop {
+            let header = self.link.header()?;
+            if header.op.lane != Lane::BURSTS {
+                self.connection.reports.traffic.count();
+                return Ok(header);
+            }
+            self.take(&header)?;
+        }
+    }
+
+    fn take(&mut self, header: &DataHeader) -> io::Result<()> {
+        let len = header.len as usize;
+        if len > Burst::FRAME_BYTES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.scratch.resize(len, 0);
+        self.link.payload(&mut self.scratch)?;
+        if header.flow == END {
+            // Taken in any case: a burst without frames must not report its predecessor's rate.
+            let (burst, told_enough) =
+                (std::mem::take(&mut self.burst), std::mem::take(&mut self.told_enough));
+            self.connection.heard.store(true, Ordering::Release);
+            let counts = header.chunk != DISTURBED || told_enough;
+            self.connection
+                .reports
+                .burst(RateStep::Timed(burst.kbps().filter(|_| counts).unwrap_or(0)));
+            return Ok(());
+        }
+        let now_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let is_enough = self.burst.frame(now_us, len);
+        if is_enough || self.burst.is_full() {
+            self.connection.heard.store(true, Ordering::Release);
+        }
+        if is_enough {
+            self.told_enough = true;
+            self.connection.reports.burst(RateStep::Enough);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::data_pair;
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+    use std::thread::JoinHandle;
+
+    /// Hands over each frame's kind when the test asks for it.
+    struct Stepped(SyncSender<u32>);
+
+    impl DataSender for Stepped {
+        fn send(&mut self, header: &DataHeader, _: &[u8]) -> io::Result<()> {
+            self.0.send(header.flow).map_err(|_| io::ErrorKind::NotConnected.into())
+        }
+    }
+
+    const LONGEST: Duration = Duration::from_secs(3600);
+
+    fn begun(heard: bool) -> (Arc<Connection>, Receiver<u32>, JoinHandle<()>) {
+        let (into, frames) = sync_channel(0);
+        let (connection, _) = Connection::new(data_pair().0, Reports::to_test().0);
+        *connection.outgoing() = Outgoing::Open(Box::new(Stepped(into)));
+        connection.heard.store(heard, Ordering::Release);
+        let sending = Arc::clone(&connection);
+        (connection, frames, std::thread::spawn(move || sending.burst(LONGEST)))
+    }
+
+    /// The kinds of the frames that are still sent.
+    fn rest(frames: &Receiver<u32>) -> Vec<u32> {
+        frames.iter().take_while(|kind| *kind != END).collect()
+    }
+
+    #[test]
+    fn a_burst_ends_when_its_receiver_has_seen_enough() {
+        let (connection, frames, thread) = begun(true);
+        assert_eq!(frames.recv(), Ok(FRAME));
+        connection.enough.store(true, Ordering::Release);
+        // One may have been under way.
+        assert!(rest(&frames).len() <= 1);
+        thread.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_burst_of_an_exchange_goes_on_until_the_other_one_has_been_seen() {
+        let (connection, frames, thread) = begun(false);
+        connection.enough.store(true, Ordering::Release);
+        for _ in 0..2 * Burst::FRAMES_MAX {
+            assert_eq!(frames.recv(), Ok(FRAME), "it has ended alone");
+        }
+        connection.heard.store(true, Ordering::Release);
+        assert!(rest(&frames).len() <= 1);
+        thread.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_frame_of_an_operation_ends_either() {
+        for heard in [false, true] {
+            let (connection, frames, thread) = begun(heard);
+            assert_eq!(frames.recv(), Ok(FRAME));
+            connection.reports.traffic.count();
+            assert!(rest(&frames).len() <= 1);
+            thread.join().expect("no panic");
+        }
+    }
+}

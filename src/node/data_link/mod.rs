@@ -1,0 +1,28 @@
+//! The data links of the installed View.
+//!
+//! [`DataLinks`] dials them, until each is [`Laid`]. [`data_line`] makes of that the link that an
+//! engine gets, with two handles: [`Bursts`] measure the rate of its path, [`Moves`] lead it over
+//! another one. It uses one `Connection` at a time, and a frame takes no other lock than that of
+//! its connection:
+//!
+//! ```text
+//! engine ---> Sender --.
+//! a burst's thread -----+--> Connection (lock) --> DataSender of link/
+//! a move's thread -----'         `--> after a move: the next Connection
+//!
+//! engine <--- Receiver (takes moves) <--- Incoming (takes bursts) <--- DataReceiver of link/
+//! ```
+
+mod connection;
+mod dials;
+mod laid;
+mod moves;
+mod reports;
+mod traffic;
+
+pub use connection::Bursts;
+pub use dials::{DataDial, DataLinks};
+pub use laid::{Laid, laid};
+pub use moves::{Moves, data_line};
+pub use reports::Reports;
+pub use traffic::Traffic;
