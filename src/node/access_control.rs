@@ -10,7 +10,6 @@ use crate::identity::{NODES_MAX, Namespace, Newcomer, NodeId, Trust};
 use crate::link::{Hello, Local, PskNumber, Refusal, Session};
 use crate::trace;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -86,11 +85,6 @@ impl AccessControl {
     /// Whether links by this key stay.
     pub(super) fn accepts(&self, psk: PskNumber) -> bool {
         self.local.accepts(psk)
-    }
-
-    /// These addresses of this node are on wires that the user declared as trusted.
-    pub(super) fn trust_addresses(&self, trusted: BTreeSet<IpAddr>) {
-        self.local.set_trusted(trusted);
     }
 
     /// Whether a peer is admitted that has proved the cluster key and its identity. Its handshake

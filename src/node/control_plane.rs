@@ -397,7 +397,7 @@ impl ControlPlane {
                 self.hang_up(from);
             }
             Message::Prepare(..) if !self.access.admits_proposal(self.clock.now(), from.node) => {
-                self.reporter.count_overload();
+                self.reporter.count().overloads += 1;
             }
             message => self.step(Input::Message(from, message)),
         }

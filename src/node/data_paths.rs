@@ -13,17 +13,13 @@
 //! - **Fresh keys**: the links are old, and move to new ones over the same path.
 
 use super::bursts::Bursts;
-use super::laid::Laid;
-use super::moving::Moves;
+use super::track::{By, Track};
 use crate::discovery::{Paths, Trial, is_same_place};
 use crate::identity::{MemberId, NodeId};
-use crate::link::{DataLink, PathProof, PskNumber};
 use crate::protocol::{Rank, View};
 use crate::trace;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use std::time::Duration;
-use tokio::time::Instant;
 
 /// Most paths tried in one round, because all members wait for it.
 const ROUND_MAX: usize = 3;
@@ -48,48 +44,6 @@ pub(super) struct DataPaths {
     wished: BTreeMap<Rank, u64>,
     /// Members that do not answer this node's data dials although they have a control link.
     walled: BTreeSet<MemberId>,
-}
-
-/// The addresses of a data link, and what its handshake proved.
-#[derive(Clone, Copy)]
-pub(super) struct Addresses {
-    pub(super) ours: Option<SocketAddr>,
-    pub(super) theirs: SocketAddr,
-    pub(super) path: PathProof,
-    pub(super) psk: PskNumber,
-}
-
-/// The path of a data link.
-struct Track {
-    moves: Moves,
-    at: Addresses,
-    since: Instant,
-    /// The path to which it may be moved.
-    offered: Option<Candidate>,
-}
-
-/// Another path with an established data link.
-struct Candidate {
-    /// The end that offered it, which moves first.
-    by: By,
-    at: Addresses,
-    bursts: Bursts,
-}
-
-/// What a move of a data link has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moved {
-    /// The connection, and with it the keys.
-    InPlace,
-    /// The path.
-    Elsewhere,
-}
-
-/// An end of a data link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
-    Me,
-    Peer,
 }
 
 /// The trials of the other paths to one member, one at a time.
@@ -159,9 +113,9 @@ impl DataPaths {
         self.wished.clear();
     }
 
-    /// A data link of the View is established, at these addresses.
-    pub(super) fn stands(&mut self, peer: Rank, moves: Moves, at: Addresses) {
-        self.tracks.insert(peer, Track { moves, at, since: Instant::now(), offered: None });
+    /// A data link of the View is established.
+    pub(super) fn stands(&mut self, peer: Rank, track: Track) {
+        self.tracks.insert(peer, track);
     }
 
     /// The peers with a data link.
@@ -169,39 +123,28 @@ impl DataPaths {
         self.tracks.keys().copied().collect()
     }
 
-    /// This node's address on the data link with a peer.
-    pub(super) fn ours_with(&self, peer: Rank) -> Option<SocketAddr> {
-        self.tracks.get(&peer).and_then(|track| track.at.ours)
+    /// The path of the data link with a peer.
+    pub(super) fn track(&self, peer: Rank) -> Option<&Track> {
+        self.tracks.get(&peer)
     }
 
-    /// The peer's address there.
-    pub(super) fn place_of(&self, peer: Rank) -> Option<SocketAddr> {
-        self.tracks.get(&peer).map(|track| track.at.theirs)
-    }
-
-    /// How long the data link with a peer has stood.
-    pub(super) fn age_of(&self, peer: Rank) -> Option<Duration> {
-        self.tracks.get(&peer).map(|track| track.since.elapsed())
-    }
-
-    /// The pre-shared key that admitted a peer to its data link.
-    pub(super) fn psk_of(&self, peer: Rank) -> Option<PskNumber> {
-        self.tracks.get(&peer).map(|track| track.at.psk)
+    /// The same, to offer another one or to move there.
+    pub(super) fn track_mut(&mut self, peer: Rank) -> Option<&mut Track> {
+        self.tracks.get_mut(&peer)
     }
 
     /// Peers whose data link runs over an unproven path.
     pub(super) fn unproven(&self) -> Vec<Rank> {
-        let unproven = self.tracks.iter().filter(|(_, track)| !track.at.path.is_proven());
-        unproven.map(|(peer, _)| *peer).collect()
+        self.peers_if(|track| !track.at().path.is_proven())
     }
 
-    /// Whether a link over this path may take over from the present one. One over an unproven path
-    /// only replaces another one there.
-    pub(super) fn may_move_over(&self, peer: Rank, laid: &Laid) -> bool {
-        self.tracks.get(&peer).is_some_and(|track| {
-            let is_same = !track.at.path.is_proven() && is_same_place(track.at.theirs, laid.theirs);
-            laid.path.is_proven() || is_same
-        })
+    /// Peers that send over a path that they offered, and that this node does not follow.
+    pub(super) fn unfollowed(&self) -> Vec<Rank> {
+        self.peers_if(Track::is_left)
+    }
+
+    fn peers_if(&self, is_one: impl Fn(&Track) -> bool) -> Vec<Rank> {
+        self.tracks.iter().filter(|(_, track)| is_one(track)).map(|(peer, _)| *peer).collect()
     }
 
     // Members that cannot be dialled.
@@ -234,7 +177,7 @@ impl DataPaths {
         mut ways: Vec<SocketAddr>,
     ) -> Vec<SocketAddr> {
         let Some(track) = self.tracks.get(&peer) else { return Vec::new() };
-        ways.retain(|to| !is_same_place(*to, track.at.theirs));
+        ways.retain(|to| !is_same_place(*to, track.at().theirs));
         let mut due = self.known.due(now, node, &ways);
         due.truncate(ROUND_MAX);
         due
@@ -318,11 +261,8 @@ impl DataPaths {
                 self.known.tried(now, round.member.node, to, trial);
             }
         }
-        // What the peer has offered is not this node's to withdraw: the peer may be moving there.
-        if let Some(track) = self.tracks.get_mut(&round.peer)
-            && track.offered.take_if(|candidate| candidate.by == By::Me).is_some()
-        {
-            track.moves.withdraw();
+        if let Some(track) = self.tracks.get_mut(&round.peer) {
+            track.withdraw();
         }
     }
 
@@ -349,8 +289,7 @@ impl DataPaths {
     pub(super) fn bursts_on_trial(&self, peer: Rank) -> Option<&Bursts> {
         let round = self.round.as_ref().filter(|round| round.peer == peer)?;
         let is_measured = matches!(round.on_trial, Some((_, Stage::Measured)));
-        let offered = self.tracks.get(&peer)?.offered.as_ref();
-        offered.filter(|_| is_measured).map(|candidate| &candidate.bursts)
+        self.tracks.get(&peer).filter(|_| is_measured)?.offered_bursts()
     }
 
     fn on_trial(&mut self, of: Rank) -> Option<&mut (SocketAddr, Stage)> {
@@ -368,21 +307,6 @@ impl DataPaths {
         round.is_some_and(|r| matches!(r.on_trial, Some((at, Stage::Taken(_))) if at == to))
     }
 
-    /// Offers the data link with a peer another path. Returns whether it may move there.
-    pub(super) fn offer(
-        &mut self,
-        peer: Rank,
-        by: By,
-        (link, bursts): (Box<dyn DataLink>, Bursts),
-        at: Addresses,
-    ) -> bool {
-        let Some(track) = self.tracks.get_mut(&peer).filter(|track| track.moves.offer(link)) else {
-            return false;
-        };
-        track.offered = Some(Candidate { by, at, bursts });
-        true
-    }
-
     /// The peer confirms the link over the path on trial. A better path is measured now. Returns
     /// the aim of the trial.
     pub(super) fn on_ready(&mut self, peer: Rank) -> Option<Aim> {
@@ -391,9 +315,9 @@ impl DataPaths {
         // With fresh keys the control link is renewed by itself.
         trial.1 = if aim == Aim::FreshKeys { Stage::Taken(0) } else { Stage::Measured };
         if aim == Aim::Better
-            && let Some(offered) = self.tracks.get(&peer).and_then(|track| track.offered.as_ref())
+            && let Some(bursts) = self.tracks.get(&peer).and_then(Track::offered_bursts)
         {
-            offered.bursts.begin(false);
+            bursts.begin(false);
         }
         Some(aim)
     }
@@ -427,12 +351,10 @@ impl DataPaths {
         let Some((to, Stage::Taken(kbps))) = round.on_trial.take() else { return None };
         let (aim, peer, member) = (round.aim, round.peer, round.member);
         round.kbps = kbps;
-        let is_own = |of: &Candidate| of.by == By::Me;
-        let track =
-            self.tracks.get(&peer).filter(|track| track.offered.as_ref().is_some_and(is_own))?;
+        let track = self.tracks.get(&peer).filter(|track| track.is_offered(By::Me))?;
         if aim != Aim::FreshKeys {
             let of_before = if aim == Aim::Better { Trial::Slower } else { Trial::Unproven };
-            self.known.tried(now, member.node, track.at.theirs, of_before);
+            self.known.tried(now, member.node, track.at().theirs, of_before);
             self.known.tried(now, member.node, to, Trial::Taken);
         }
         if aim == Aim::Proven {
@@ -441,38 +363,5 @@ impl DataPaths {
             self.changed.insert(member);
         }
         Some(peer)
-    }
-
-    /// Whether this peer made the present offer. If this end made it, it is on trial.
-    pub(super) fn has_offered(&self, peer: Rank) -> bool {
-        let offered = self.tracks.get(&peer).and_then(|track| track.offered.as_ref());
-        offered.is_some_and(|candidate| candidate.by == By::Peer)
-    }
-
-    /// Whether this peer has offered a path, to which it may be moving.
-    pub(super) fn is_offered_by(&self, peer: Rank) -> bool {
-        self.has_offered(peer)
-            && self.tracks.get(&peer).is_some_and(|track| track.moves.is_offered())
-    }
-
-    /// Peers that send over a path that they offered, and that this node does not follow.
-    pub(super) fn unfollowed(&self) -> Vec<Rank> {
-        let is_left =
-            |(peer, track): &(&Rank, &Track)| self.has_offered(**peer) && track.moves.has_arrived();
-        self.tracks.iter().filter(is_left).map(|(peer, _)| *peer).collect()
-    }
-
-    /// Moves this node's direction of a data link to the path that was offered. Returns the bursts
-    /// over it.
-    pub(super) fn follow(&mut self, peer: Rank) -> Option<(Bursts, Moved)> {
-        let track = self.tracks.get_mut(&peer)?;
-        let Candidate { at, bursts, .. } = track.offered.take()?;
-        if !track.moves.go() {
-            return None;
-        }
-        let ip = |at: Addresses| at.ours.map(|ours| ours.ip());
-        let stays = ip(at) == ip(track.at) && is_same_place(at.theirs, track.at.theirs);
-        (track.at, track.since) = (at, Instant::now());
-        Some((bursts, if stays { Moved::InPlace } else { Moved::Elsewhere }))
     }
 }

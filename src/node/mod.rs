@@ -62,6 +62,7 @@ mod speaker;
 #[cfg(test)]
 mod testing;
 mod told;
+mod track;
 #[cfg(test)]
 mod trust_tests;
 mod unanswered;

@@ -6,7 +6,7 @@ use crate::election::Notice;
 use crate::identity::{MemberId, Name, NodeId};
 use crate::link::Refusal;
 use crate::protocol::{EngineChoice, OpId, Rank, View};
-use crate::report::{AloneOn, Counters, Event, Peer, State, Status, Waiting, Who};
+use crate::report::{Counters, Event, Peer, State, Status, Waiting, Who};
 use crate::session::{Envelope, Meter};
 use crate::trace;
 use std::collections::BTreeMap;
@@ -111,10 +111,6 @@ impl Reporter {
         &self.interfaces
     }
 
-    pub(super) fn alone_on(&self, ours_are_seen: bool) -> Vec<AloneOn> {
-        self.interfaces.iter().map(|report| AloneOn::of(report, ours_are_seen)).collect()
-    }
-
     /// Records the operation that waits for other ranks. Warns once when it has waited for
     /// [`WAITING_WARN`].
     pub(super) fn watch_waiting(&mut self, waiting: Option<(OpId, Vec<Rank>)>, now: Instant) {
@@ -142,6 +138,11 @@ impl Reporter {
 
     // Counters.
 
+    /// The counters that the caller is to increase.
+    pub(super) fn count(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
     /// The counters, with those of the present session.
     pub(super) fn counters(&self, envelope: Option<&Envelope>) -> Counters {
         let committed = self.counters.committed + envelope.map_or(0, Envelope::committed);
@@ -163,18 +164,6 @@ impl Reporter {
             | Refusal::Io(_) => {}
             _ => self.counters.strangers += 1,
         }
-    }
-
-    pub(super) fn count_overload(&mut self) {
-        self.counters.overloads += 1;
-    }
-
-    pub(super) fn count_misbehaviour(&mut self) {
-        self.counters.misbehaviours += 1;
-    }
-
-    pub(super) fn count_link(&mut self) {
-        self.counters.links += 1;
     }
 
     /// What a dial of this address came to: a refusal, or a link.

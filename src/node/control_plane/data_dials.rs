@@ -1,12 +1,12 @@
 //! How the data links of the installed View are established: by dials of either end.
 
-use super::super::data_paths::Addresses;
 use super::super::datalinks::{DataDial, watched};
 use super::super::event::{Event, LinkEnd};
 use super::super::laid::{Laid, laid};
 use super::super::lighter::lighter;
 use super::super::moving::movable;
 use super::super::peers::Link;
+use super::super::track::{Addresses, Track};
 use super::ControlPlane;
 use crate::election::Input;
 use crate::identity::MemberId;
@@ -124,7 +124,7 @@ impl ControlPlane {
         let (link, moves) =
             movable(link, Box::new(move || _ = events.try_send(Event::Moved { view, peer })));
         self.rates.measure_over(peer, bursts);
-        self.paths.stands(peer, moves, Addresses { ours, theirs, path, psk });
+        self.paths.stands(peer, Track::new(moves, Addresses { ours, theirs, path, psk }));
         link
     }
 }

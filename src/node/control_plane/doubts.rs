@@ -7,6 +7,7 @@
 use super::super::handshakes::{Linked, is_proof_of_absence};
 use super::super::peers::Taken;
 use super::super::relays::DirectDial;
+use super::super::track::Addresses;
 use super::ControlPlane;
 use super::way::{Dialled, Way};
 use crate::discovery::{Trial, is_same_place};
@@ -122,15 +123,16 @@ impl ControlPlane {
         let Some((view, rank)) = self.installed.digest().zip(self.installed.rank_of(member)) else {
             return;
         };
-        let (Some(theirs), Some(link)) = (self.paths.place_of(rank), self.peers.get(member)) else {
+        let (Some(track), Some(link)) = (self.paths.track(rank), self.peers.get(member)) else {
             return;
         };
+        let Addresses { ours, theirs, .. } = track.at();
         let number = |at: Option<SocketAddr>| Some(self.network.port_of(at?)?.number);
         // The same place may have an IPv4 and an IPv6 address, so only addresses of one family are
         // compared.
         let other_place =
             || theirs.is_ipv4() == link.address.is_ipv4() && !is_same_place(theirs, link.address);
-        if number(self.paths.ours_with(rank)) == number(link.local) && !other_place() {
+        if number(ours) == number(link.local) && !other_place() {
             return;
         }
         let interface = self.network.name_of(link.local);

@@ -52,7 +52,8 @@ impl ControlPlane {
             self.turn_away(member, ASIDE_MS);
         }
         let Some(envelope) = self.installed.envelope() else { return };
-        let is_stale = |rank| self.paths.psk_of(rank).is_some_and(|psk| !self.access.accepts(psk));
+        let is_stale =
+            |rank| self.paths.track(rank).is_some_and(|track| !self.access.accepts(track.at().psk));
         if envelope.view().ranks().any(is_stale) {
             // The data links of the next View are made with the new key.
             self.step(Input::DataLinkLost(envelope.digest()));

@@ -1,6 +1,7 @@
 //! Renews the links that are old, or by a key that is not accepted any more.
 
 use super::super::data_paths::Aim;
+use super::super::track::Track;
 use super::ControlPlane;
 use crate::identity::MemberId;
 use crate::protocol::Rank;
@@ -37,21 +38,20 @@ impl ControlPlane {
     }
 
     fn oldest_link(&self, now: u64) -> Option<Old> {
-        let is_stale =
-            |rank: Rank| self.paths.psk_of(rank).is_some_and(|psk| !self.access.accepts(psk));
+        let is_stale = |track: &Track| !self.access.accepts(track.at().psk);
         let old =
             self.peers.iter().filter(|(_, link)| link.is_direct()).filter_map(|(id, link)| {
                 let limit = self.renewals.age_max(*id);
                 let rank = self.installed.rank_of(*id);
-                let is_old = |rank: Rank| self.paths.age_of(rank).is_some_and(|age| age >= limit);
-                let data = rank.filter(|rank| is_stale(*rank) || is_old(*rank));
-                let is_stale = !self.access.accepts(link.psk()) || data.is_some_and(is_stale);
-                let is_old = data.is_some() || is_stale || link.age() >= limit;
-                let renews_itself = rank.is_some_and(|rank| self.paths.is_offered_by(rank));
+                let track = rank.and_then(|rank| self.paths.track(rank));
+                let renews_itself = track.is_some_and(Track::may_be_moving);
+                let track = track.filter(|track| is_stale(track) || track.age() >= limit);
+                let is_stale = !self.access.accepts(link.psk()) || track.is_some_and(is_stale);
+                let is_old = track.is_some() || is_stale || link.age() >= limit;
                 // The data link may be at another address.
-                let mut to =
-                    data.and_then(|rank| self.paths.place_of(rank)).unwrap_or(link.address);
+                let mut to = track.map_or(link.address, |track| track.at().theirs);
                 to.set_port(link.address.port());
+                let data = rank.filter(|_| track.is_some());
                 (is_old && !renews_itself).then_some(Old { member: *id, to, data, is_stale })
             });
         old.filter(|old| self.renewals.is_due(now, old.member, old.is_stale))

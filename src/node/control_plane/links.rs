@@ -26,7 +26,7 @@ impl ControlPlane {
     /// Answers a connection, unless the gate turns it away.
     pub(crate) fn on_accepted(&mut self, stream: Box<dyn Stream>, from: SocketAddr) {
         if !self.handshakes.answer(self.clock.now(), stream, from) {
-            self.reporter.count_overload();
+            self.reporter.count().overloads += 1;
         }
     }
 
@@ -138,7 +138,7 @@ impl ControlPlane {
         trace::debug!(
             peer = %id, %name, %address, over = over.len(), %suite, ?path, ?taken, ?dialled, "linked"
         );
-        self.reporter.count_link();
+        self.reporter.count().links += 1;
         self.reporter.learn_name(id.node, name.clone());
         self.relays.found(id);
         if was_direct {
@@ -217,7 +217,7 @@ impl ControlPlane {
         if let Some(why) = misbehaved {
             trace::warn!(peer = %member, why, "closed the link of a member that broke the \
                 protocol");
-            self.reporter.count_misbehaviour();
+            self.reporter.count().misbehaviours += 1;
             self.step(Input::Breach(member));
         }
         self.step(Input::LinkDown(member));
@@ -251,7 +251,7 @@ impl ControlPlane {
     pub(super) fn close_link_of(&mut self, member: MemberId) {
         trace::warn!(peer = %member, "a member sent what no honest member sends; its link is \
             closed");
-        self.reporter.count_misbehaviour();
+        self.reporter.count().misbehaviours += 1;
         self.step(Input::Breach(member));
         self.drop_link(member);
         self.roster.link_down(member, self.clock.now());
@@ -287,7 +287,7 @@ impl ControlPlane {
     /// The port through which the links with a member leave this machine.
     pub(super) fn port_toward(&self, member: MemberId) -> Option<Port> {
         let rank = self.installed.rank_of(member);
-        let by_data = rank.and_then(|rank| self.paths.ours_with(rank));
+        let by_data = rank.and_then(|rank| self.paths.track(rank)?.at().ours);
         let by_control = || self.peers.get(member).and_then(|link| link.local);
         self.network.port_of(by_data.or_else(by_control)?)
     }

@@ -58,7 +58,7 @@ impl ControlPlane {
     pub(super) fn look_at_wires(&mut self, now: Instant, discovery: &mut dyn Discovery) {
         let Some(Rewired { chosen, has_moved }) = self.network.look(now) else { return };
         let wiring = self.network.wiring();
-        self.access.trust_addresses(wiring.trusted.clone());
+        self.handshakes.local().set_trusted(wiring.trusted.clone());
         self.roster.set_policy(wiring.policy.clone(), self.clock.now());
         discovery.follow(&chosen);
         if has_moved {

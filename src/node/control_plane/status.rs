@@ -6,7 +6,9 @@ use super::ControlPlane;
 use crate::identity::{MemberId, NodeId};
 use crate::link::Refusal;
 use crate::protocol::{MEMBERS_MAX, Plan, View};
-use crate::report::{PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus};
+use crate::report::{
+    AloneOn, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus,
+};
 use crate::session::Envelope;
 use crate::topology::loads_ppm;
 use crate::wire::PROTOCOL_VERSION;
@@ -81,7 +83,7 @@ impl ControlPlane {
             Some(e) if e.view().size() >= wanted => State::NeedsSync,
             Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
             None if self.peers.iter().next().is_none() => {
-                State::Alone { interfaces: self.reporter.alone_on(self.roster.sees_ours()) }
+                State::Alone { interfaces: self.alone_on() }
             }
             // Linked with as many members as a View holds, and none of their Views has a place for
             // this node.
@@ -109,6 +111,12 @@ impl ControlPlane {
             Some(peer) => State::OneWay { peer: self.reporter.who(peer.node) },
             None => State::Forming,
         }
+    }
+
+    fn alone_on(&self) -> Vec<AloneOn> {
+        let ours_are_seen = self.roster.sees_ours();
+        let reports = self.reporter.interfaces().iter();
+        reports.map(|report| AloneOn::of(report, ours_are_seen)).collect()
     }
 
     fn has_twin(&self) -> bool {

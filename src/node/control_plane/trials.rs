@@ -2,9 +2,10 @@
 //!
 //! See [`DataPaths`](crate::node::data_paths).
 
-use super::super::data_paths::{Addresses, Aim, By, Moved, Next};
+use super::super::data_paths::{Aim, Next};
 use super::super::datalinks::DataDial;
 use super::super::laid::{Laid, laid};
+use super::super::track::{Addresses, By, Moved, Track};
 use super::ControlPlane;
 use crate::discovery::Trial;
 use crate::identity::MemberId;
@@ -129,9 +130,11 @@ impl ControlPlane {
             return;
         }
         let Some(laid) = link else { return self.drop_trial(Trial::Failed) };
-        if !self.paths.may_move_over(peer, &laid) {
+        if !self.may_move_over(peer, &laid) {
             self.drop_trial(Trial::Unproven);
-        } else if self.paths.is_offered_by(peer) || !self.offer(view, peer, laid, By::Me) {
+        } else if self.paths.track(peer).is_some_and(Track::may_be_moving)
+            || !self.offer(view, peer, laid, By::Me)
+        {
             self.drop_trial(Trial::Failed);
         }
     }
@@ -147,7 +150,7 @@ impl ControlPlane {
     ) {
         let is_current = self.installed.of(view).is_some_and(|e| !e.is_frozen());
         let Some(laid) = laid(stream, session, from).filter(|_| is_current) else { return };
-        if !self.paths.may_move_over(src, &laid) {
+        if !self.may_move_over(src, &laid) {
             return;
         }
         if let Some(member) = self.paths.tried(src) {
@@ -165,7 +168,12 @@ impl ControlPlane {
     fn offer(&mut self, view: ViewDigest, peer: Rank, laid: Laid, by: By) -> bool {
         let Laid { link, ours, theirs, path, psk } = laid;
         let link = self.with_bursts(view, peer, link);
-        self.paths.offer(peer, by, link, Addresses { ours, theirs, path, psk })
+        let track = self.paths.track_mut(peer);
+        track.is_some_and(|track| track.offer(by, link, Addresses { ours, theirs, path, psk }))
+    }
+
+    fn may_move_over(&self, peer: Rank, laid: &Laid) -> bool {
+        self.paths.track(peer).is_some_and(|track| track.may_move_over(laid))
     }
 
     /// The peer confirms the link over the path on trial.
@@ -197,9 +205,10 @@ impl ControlPlane {
     /// The peer now sends over the path that it offered: this node's direction follows.
     pub(super) fn on_moved(&mut self, view: ViewDigest, peer: Rank) {
         let member = self.installed.of(view).and_then(|e| e.view().member(peer)).map(|m| m.id);
+        let follows = self.paths.track(peer).is_some_and(|track| track.is_offered(By::Peer));
         // If this end made the present offer, it is on trial, and the peer has only completed the
         // previous move.
-        if let Some(member) = member.filter(|_| self.paths.has_offered(peer))
+        if let Some(member) = member.filter(|_| follows)
             && self.follow(peer) == Some(Moved::Elsewhere)
         {
             // This node's direction was measured over the previous path.
@@ -209,10 +218,12 @@ impl ControlPlane {
 
     /// Moves this node's direction of a data link to the path that was offered, and reports it.
     fn follow(&mut self, peer: Rank) -> Option<Moved> {
-        let (bursts, moved) = self.paths.follow(peer)?;
+        let track = self.paths.track_mut(peer)?;
+        let (bursts, moved) = track.follow()?;
+        let ours = track.at().ours;
         self.rates.measure_over(peer, bursts);
         if let Some(member) = self.installed.member(peer).filter(|_| moved == Moved::Elsewhere) {
-            let interface = self.network.name_of(self.paths.ours_with(peer));
+            let interface = self.network.name_of(ours);
             self.reporter.tell_path(member, interface.unwrap_or_default());
         }
         Some(moved)
