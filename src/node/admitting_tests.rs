@@ -1,7 +1,8 @@
 //! A group changes its cluster key and denies a node while its members compute.
 
 use super::admission::{Admission, Admissions};
-use super::control_plane::{Doors, NodeConfig};
+use super::config::NodeConfig;
+use super::doors::Doors;
 use super::testing::{in_world, of_group};
 use crate::api::{Cluster, Context};
 use crate::identity::{ClusterKey, ClusterKeys, Namespace, NamespaceName, NodeId};

@@ -1,6 +1,8 @@
 //! The loop of a node: takes inputs, runs the control plane, drains its outputs.
 
-use super::control_plane::{Doors, Means, Node, NodeConfig};
+use super::config::NodeConfig;
+use super::control_plane::ControlPlane;
+use super::doors::{Doors, Means};
 use super::event::Event;
 use super::told::Told;
 use crate::relay::Tunnels;
@@ -120,7 +122,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
         ends: ends_tx,
         durable: durable_tx,
     };
-    let mut node = Node::new(config, listener.port(), means, told);
+    let mut node = ControlPlane::new(config, listener.port(), means, told);
     if let Err(problem) = discovery.announce(&node.advert()).await {
         trace::warn!(%problem, "this node cannot be discovered by others");
     }
@@ -179,7 +181,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
 /// Sends the good-byes before the sockets close, and withdraws the announcement. Both run
 /// concurrently, and each may take 500 ms.
 async fn leave(
-    node: Node,
+    node: ControlPlane,
     discovery: &mut dyn crate::discovery::Discovery,
     events: mpsc::Receiver<Event>,
 ) {

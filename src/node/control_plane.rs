@@ -1,202 +1,94 @@
-//! One node: its election, control links, data links, installed View, and the dispatch between
-//! them.
+//! The control plane of one node: its parts, and the dispatch of inputs to them.
+//!
+//! Each part is a struct with private fields in a file of its own, and gets what it needs of other
+//! parts as arguments. [`ControlPlane`] owns them all. The files in `control_plane/` hold what it
+//! does on each kind of input that concerns several parts.
 
-mod admissions;
-mod admitting;
-mod circuits;
-mod connecting;
+mod data_dials;
+mod doubts;
+mod evictions;
+mod fresh_keys;
 mod links;
-mod measurements;
-mod open_view;
-mod paths;
 mod places;
-mod planning;
-mod plans;
-mod rates;
-mod relays;
-mod renewal;
-mod renewals;
-mod report;
-mod room;
-mod telling;
+mod plan_steps;
+mod rate_steps;
+mod search;
+mod status;
+mod trials;
 mod views;
 mod way;
-mod ways;
-mod wiring;
 
-use super::admission::{Admission, Admissions};
+use super::access_control::AccessControl;
+use super::clock::Clock;
+use super::config::NodeConfig;
 use super::data_link::DataLinks;
-use super::deadlines::Deadlines;
+use super::data_paths::DataPaths;
+use super::doors::Means;
 use super::event::{Event, LinkEnd};
+use super::handshakes::Handshakes;
+use super::installed::Installed;
+use super::network::Network;
 use super::peers::Peers;
-use super::proposals::Proposals;
+use super::planner::Planner;
+use super::rates::Rates;
+use super::redials::Redials;
+use super::relays::Relays;
+use super::renewals::Renewals;
+use super::reporter::Reporter;
 use super::told::Told;
-use super::unanswered::Unanswered;
-use crate::collective::{Engine, Outgoing};
-use crate::discovery::{Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
-use crate::election::{
-    Applicant, Durable, Effect, Election, ElectionConfig, Input, Operations, PROBE,
-};
-use crate::identity::{MemberId, Name, NodeId, Trust};
-use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
-use crate::os::{Sleep, Store, Wires, Wiring};
-use crate::protocol::{Closing, EngineChoice, Message, OpId, Seeded, View, ViewDigest};
-use crate::relay::Tunnels;
-use crate::report::{Counters, State, Status};
-use crate::session::{Envelope, LostResults, Meter};
+use crate::collective::Outgoing;
+use crate::discovery::{Advert, Discovery, Limits, Roster, Sighting};
+use crate::election::{Applicant, Effect, Election, Input, Operations, PROBE};
+use crate::identity::MemberId;
+use crate::os::Store;
+use crate::protocol::{Closing, EngineChoice, Message, ViewDigest};
+use crate::session::Envelope;
 use crate::trace;
-use crate::wire::{Encode, PROTOCOL_VERSION};
-use admissions::Admitting;
-pub use admitting::GRACE;
-use circuits::Relays;
-use open_view::OpenView;
-use planning::Planning;
-pub use renewal::RENEW_AFTER;
-use renewals::Renewals;
-pub use report::{engine_reason, peer_at};
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, RwLock};
+use crate::wire::Encode;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
-use ways::Ways;
 
-/// The outside interfaces of a node.
-pub struct Doors {
-    /// Opens connections.
-    pub net: Arc<dyn Net>,
-    /// Accepts connections on the node's port.
-    pub listener: Box<dyn Listener>,
-    /// Finds other nodes.
-    pub discovery: Box<dyn Discovery>,
-    /// Network interfaces of this machine.
-    pub wires: Box<dyn Wires>,
-    /// Who is admitted.
-    pub admissions: Box<dyn Admissions>,
-    /// Durable state.
-    pub store: Box<dyn Store>,
-    /// Detects that this machine was suspended.
-    pub sleep: Box<dyn Sleep>,
-    /// Engines that can run the collectives: at most one of each kind, and always the native one.
-    pub engines: Vec<Arc<dyn Engine>>,
-}
-
-/// The identity and configuration of a node.
-pub struct NodeConfig {
-    /// Its keys and the hello it sends in handshakes.
-    pub local: Arc<Local>,
-    /// Its cluster, and who is denied, when the node starts.
-    pub admission: Admission,
-    /// Which of the nodes that prove the cluster key are admitted.
-    pub trust: Trust,
-    /// The instance name of its announcement.
-    pub instance: String,
-    /// Durable state of the node's previous run.
-    pub durable: Durable,
-    /// Timing of the election.
-    pub election: ElectionConfig,
-    /// Network interfaces when the node started.
-    pub wiring: Wiring,
-    /// Own addresses to announce; empty if discovery determines them.
-    pub advertised: Vec<SocketAddr>,
-    /// Addresses known at the start.
-    pub known: Vec<(SocketAddr, Origin)>,
-    /// A View with fewer members is not shown to callers.
-    pub min_members: usize,
-    /// When a link gets fresh keys.
-    pub(crate) renew_after: Duration,
-    /// How long links by a key that is not accepted any more stand while they are renewed.
-    pub(crate) grace: Duration,
-    /// What a test breaks in this node.
-    pub(crate) seeded: Seeded,
-}
-
-/// Interval between round-trip measurements.
-const PING: Duration = Duration::from_millis(500);
-
-/// Interval of the periodic work on the session: reports of resolved operations, wishes for path
-/// trials, metering, and the interface reports of discovery.
-const REPORT: Duration = Duration::from_millis(250);
-
-/// Shortest suspend that counts. The clocks of one machine differ by less.
-const SLEEP_MIN: Duration = Duration::from_secs(1);
-
-/// Warn about missing ranks when an operation has waited this long for them.
-const WAITING_WARN: Duration = Duration::from_secs(10);
-
-/// The state of one node. The driver's loop owns it; other tasks reach it through the queues.
-pub(super) struct Node {
-    config: NodeConfig,
+/// One node. The driver's loop owns it; other tasks reach it through the queues.
+pub(super) struct ControlPlane {
     me: MemberId,
-    epoch: Instant,
-    net: Arc<dyn Net>,
-    wires: Box<dyn Wires>,
+    /// The time since the start, and when the periodic work is due.
+    clock: Clock,
+    /// Agrees on Views with the other members; knows the map of their links.
+    election: Election,
+    /// Who may link with this node.
+    access: AccessControl,
+    /// The addresses of other nodes, and when to dial them.
+    roster: Roster,
+    /// The network interfaces of this machine, and this node's addresses there.
+    network: Network,
+    /// Accepts and dials connections, until their handshake has ended.
+    handshakes: Handshakes,
+    /// The control links, at most one per member, with their send queues.
+    peers: Peers,
+    /// Circuits over other members, and the search for members without a direct link.
+    relays: Relays,
+    /// Members whose control link is being made anew.
+    redials: Redials,
+    /// When links that live long get fresh keys.
+    renewals: Renewals,
+    /// The dials of the View's data links.
+    data: DataLinks,
+    /// The path of each data link, and the trials of other paths.
+    paths: DataPaths,
+    /// The measured rates of the View's paths.
+    rates: Rates,
+    /// The search for a plan that fits the rates.
+    planner: Planner,
+    /// The session of the installed View, and what its operations wait for.
+    installed: Installed,
+    /// Status, events and counters for the program.
+    reporter: Reporter,
     store: Box<dyn Store>,
-    engines: Vec<Arc<dyn Engine>>,
-    sleep: Box<dyn Sleep>,
-    admitting: Admitting,
+    durable: mpsc::UnboundedSender<u64>,
     events: mpsc::Sender<Event>,
     ends: mpsc::UnboundedSender<LinkEnd>,
-    durable: mpsc::UnboundedSender<u64>,
-    views: watch::Sender<Option<Arc<Envelope>>>,
-    status: watch::Sender<Status>,
-    meter: Arc<Meter>,
-    lost: LostResults,
-    happened: broadcast::Sender<crate::report::Event>,
-    election: Election,
-    roster: Roster,
-    gate: Gate,
-    replays: Arc<Mutex<Replays>>,
-    peers: Peers,
-    data: DataLinks,
-    deadlines: Deadlines,
-    unanswered: Unanswered,
-    envelope: Option<Arc<Envelope>>,
-    /// The session has not been shown to callers yet.
-    is_envelope_new: bool,
-    outgoing: Option<mpsc::UnboundedReceiver<Outgoing>>,
-    /// Views that a data link may belong to. The tasks that answer handshakes read it.
-    open: Arc<RwLock<Vec<OpenView>>>,
-    /// The Views that `open` was last written from.
-    open_now: Vec<Arc<View>>,
-    names: BTreeMap<NodeId, Name>,
-    counters: Counters,
-    committed_before: u64,
-    refusals: BTreeMap<SocketAddr, Refusal>,
-    /// Members that do not answer this node's data dials although they have a control link.
-    walled: BTreeSet<MemberId>,
-    waiting: Option<(OpId, Instant, bool)>,
-    planning: Planning,
-    ways: Ways,
-    renewals: Renewals,
-    proposals: Proposals,
-    relays: Relays,
-    /// Number of failures of the engine in the installed View on this node.
-    engine_failures: u32,
-    /// The network interfaces at the last look.
-    wiring: Wiring,
-    wires_at: Instant,
-    /// The last report of discovery on each interface.
-    interfaces: Vec<InterfaceReport>,
-    tick_at: Instant,
-    ping_at: Instant,
-    report_at: Instant,
-    port: u16,
-}
-
-/// The parts that a node is made of: the doors, and the queues by which tasks and the disk report.
-pub(super) struct Means {
-    pub(super) net: Arc<dyn Net>,
-    pub(super) wires: Box<dyn Wires>,
-    pub(super) admissions: Box<dyn Admissions>,
-    pub(super) store: Box<dyn Store>,
-    pub(super) engines: Vec<Arc<dyn Engine>>,
-    pub(super) sleep: Box<dyn Sleep>,
-    pub(super) tunnels: Tunnels,
-    pub(super) events: mpsc::Sender<Event>,
-    pub(super) ends: mpsc::UnboundedSender<LinkEnd>,
-    pub(super) durable: mpsc::UnboundedSender<u64>,
 }
 
 /// The election's access to the operations of the installed View.
@@ -218,116 +110,72 @@ impl Operations for Ledgers<'_> {
     }
 }
 
-impl NodeConfig {
-    pub(crate) fn first_status(&self, port: u16) -> Status {
-        Status {
-            node: self.local.hello.id.node,
-            name: self.local.hello.name.clone(),
-            namespace: self.admission.namespace.name().as_str().to_owned(),
-            open: self.admission.namespace.is_open(),
-            port,
-            state: State::Alone { interfaces: Vec::new() },
-            view: None,
-            peers: Vec::new(),
-            interfaces: Vec::new(),
-            others: Vec::new(),
-            duplicates: Vec::new(),
-            quarantined: Vec::new(),
-            disk_waits: None,
-            waiting: None,
-            counters: Counters::default(),
-        }
-    }
-}
-
-impl Node {
-    pub(super) fn new(config: NodeConfig, port: u16, means: Means, told: Told) -> Node {
+impl ControlPlane {
+    pub(super) fn new(config: NodeConfig, port: u16, means: Means, told: Told) -> ControlPlane {
+        let NodeConfig {
+            local,
+            admission,
+            trust,
+            instance,
+            durable: kept,
+            election,
+            wiring,
+            advertised,
+            known,
+            min_members,
+            renew_after,
+            grace,
+            seeded,
+        } = config;
         let Means { net, wires, admissions, store, engines, sleep, tunnels, events, ends, durable } =
             means;
-        let Told { views, status, meter, happened } = told;
-        let hello = &config.local.hello;
-        let me = hello.id;
-        let (name, stateless, engines_offered) =
-            (hello.name.clone(), hello.stateless, hello.engines);
-        let applicant = Applicant { id: me, name, stateless, engines: engines_offered };
-        let election = Election::new(applicant, config.durable.clone(), config.election.clone());
-        let namespace = config.admission.namespace.clone();
-        let wiring = config.wiring.clone();
-        config.local.set_trusted(wiring.trusted.clone());
-        config.local.set_denied(config.admission.denied.clone());
-        if let Trust::Pinned(nodes) = &config.trust {
-            config.local.pin(nodes.clone());
-        }
+        let hello = &local.hello;
+        let (me, name) = (hello.id, hello.name.clone());
+        let applicant = Applicant {
+            id: me,
+            name: name.clone(),
+            stateless: hello.stateless,
+            engines: hello.engines,
+        };
+        local.set_trusted(wiring.trusted.clone());
+        let namespace = admission.namespace.clone();
         let mut roster =
             Roster::new(Limits::default(), wiring.policy.clone(), me.boot, move |boot, tag| {
                 namespace.knows(boot, tag)
             });
-        config.known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
-        let now = Instant::now();
-        Node {
+        known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
+        ControlPlane {
             me,
-            epoch: now,
-            net,
-            wires,
-            store,
-            engines,
-            sleep,
-            admitting: Admitting::new(admissions),
-            views,
-            status,
-            meter,
-            happened,
-            election,
+            clock: Clock::new(sleep),
+            election: Election::new(applicant, kept, election),
+            access: AccessControl::new(Arc::clone(&local), trust, admission, admissions, grace),
             roster,
-            gate: Gate::new(),
-            replays: Arc::new(Mutex::new(Replays::default())),
-            peers: Peers::new(me.node, events.clone(), config.seeded),
+            network: Network::new(wires, wiring, instance, port, advertised),
+            handshakes: Handshakes::new(net, local, events.clone()),
+            peers: Peers::new(me.node, events.clone(), seeded),
+            relays: Relays::new(me, tunnels),
+            redials: Redials::default(),
+            renewals: Renewals::new(me, renew_after),
+            data: DataLinks::default(),
+            paths: DataPaths::default(),
+            rates: Rates::default(),
+            planner: Planner::of(None, 0),
+            installed: Installed::new(me, engines, seeded),
+            reporter: Reporter::new(told, (me.node, name), min_members),
+            store,
+            durable,
             events,
             ends,
-            durable,
-            data: DataLinks::default(),
-            deadlines: Deadlines::default(),
-            unanswered: Unanswered::default(),
-            envelope: None,
-            is_envelope_new: false,
-            outgoing: None,
-            open: Arc::new(RwLock::new(Vec::new())),
-            open_now: Vec::new(),
-            names: BTreeMap::new(),
-            counters: Counters::default(),
-            lost: LostResults::default(),
-            committed_before: 0,
-            refusals: BTreeMap::new(),
-            walled: BTreeSet::new(),
-            waiting: None,
-            planning: Planning::of(None, 0),
-            ways: Ways::default(),
-            renewals: Renewals::new(),
-            proposals: Proposals::default(),
-            wiring,
-            wires_at: now,
-            relays: Relays::new(me, tunnels),
-            engine_failures: 0,
-            interfaces: Vec::new(),
-            tick_at: now,
-            ping_at: now,
-            report_at: now,
-            port,
-            config,
         }
     }
 
     pub(super) fn advert(&self) -> Advert {
-        Advert {
-            instance: self.config.instance.clone(),
-            boot: self.me.boot,
-            tag: Some(self.config.admission.namespace.tag(self.me.boot)),
-            version: PROTOCOL_VERSION,
-            suites: 1,
-            pairing: None,
-            port: self.port,
-            addresses: self.config.advertised.clone(),
-        }
+        self.network.advert(self.me.boot, self.access.tag())
+    }
+
+    /// Whether this node's advert has changed since the last call of this method.
+    pub(super) fn has_new_advert(&mut self) -> bool {
+        self.access.takes_new_advert()
     }
 
     /// Time until the next tick, dial or deadline.
@@ -338,27 +186,23 @@ impl Node {
             .next_due(now)
             .map_or(Duration::MAX, |due| Duration::from_millis(due.saturating_sub(now).max(1)));
         let now = Instant::now();
-        let tick = self.tick_at.saturating_duration_since(now);
-        tick.min(dial).min(self.deadlines.pause(now)).min(self.unanswered.pause(now))
+        self.clock.pause(now).min(dial).min(self.installed.pause(now))
     }
 
     /// The next request from the operations of the View. Pending while there is no View.
     pub(super) async fn outgoing(&mut self) -> Option<Outgoing> {
-        match &mut self.outgoing {
-            Some(outgoing) => outgoing.recv().await,
-            None => std::future::pending().await,
-        }
+        self.installed.outgoing().await
     }
 
     /// As [`outgoing`](Self::outgoing), without waiting.
     pub(super) fn outgoing_now(&mut self) -> Option<Outgoing> {
-        self.outgoing.as_mut()?.try_recv().ok()
+        self.installed.outgoing_now()
     }
 
     pub(super) fn on_event(&mut self, event: Event) {
         match event {
             Event::Answered { from, ticket, result } => {
-                self.gate.release(ticket);
+                self.handshakes.ended(ticket);
                 self.on_answered(from, result);
             }
             Event::Dialled { to, result } => self.on_dialled(to, result),
@@ -372,7 +216,7 @@ impl Node {
                 drop(handled);
             }
             Event::Heard(member) => self.on_heard(member),
-            Event::Breach(member) => self.on_breach(member),
+            Event::Breach(member) => self.close_link_of(member),
             Event::Closed { member, generation, misbehaved } => {
                 self.on_closed(member, generation, misbehaved);
             }
@@ -400,8 +244,8 @@ impl Node {
     pub(super) fn on_outgoing(&mut self, outgoing: Outgoing) {
         self.notice_sleep();
         match outgoing {
-            Outgoing::Deadline(op, after) => self.arm(op, after),
-            Outgoing::VotesWanted(op) => self.await_votes(op),
+            Outgoing::Deadline(op, after) => self.installed.arm(op, after),
+            Outgoing::VotesWanted(op) => self.installed.await_votes(op),
             Outgoing::Post { key, value } => self.post(&key, &value),
             Outgoing::EngineFailed => self.on_engine_failed(),
             Outgoing::MustEnd => self.on_must_end(),
@@ -416,40 +260,45 @@ impl Node {
     /// addresses, and shows a new session to callers.
     pub(super) fn turn(&mut self, discovery: &mut dyn Discovery) {
         let now = Instant::now();
-        self.expire(now);
+        self.installed.expire(now);
         self.expel_who_withholds_votes(now);
-        if now >= self.tick_at {
-            self.step(Input::Tick);
-            self.tick_at = now + Duration::from_millis(self.election.rest_ms());
-            self.peers.reap();
-            for (member, generation) in self.peers.overrun() {
-                self.on_closed(member, generation, None);
-            }
-            if now >= self.ping_at {
-                self.ping_at = now + PING;
-                self.ping();
-            }
-            if now >= self.report_at {
-                self.report_at = now + REPORT;
-                self.interfaces = discovery.report();
-                self.report_resolved();
-                self.wish_for_trials();
-                self.leave_detours();
-                self.renew_links();
-                self.meter.report();
-            }
-            self.seek();
-            self.look_at_wires(now, discovery);
-            self.look_at_admission(now);
-            self.watch_paths();
-            self.watch_waiting(now);
-            self.go_on_planning();
-            self.publish();
+        if self.clock.is_tick_due(now) {
+            self.tick(now, discovery);
         }
         for dial in self.roster.due(self.now()) {
-            self.dial(dial.to);
+            self.handshakes.dial(dial.to);
         }
         self.show_envelope();
+    }
+
+    fn tick(&mut self, now: Instant, discovery: &mut dyn Discovery) {
+        self.step(Input::Tick);
+        self.clock.tick_after(now, self.election.rest_ms());
+        self.peers.reap();
+        for (member, generation) in self.peers.overrun() {
+            self.on_closed(member, generation, None);
+        }
+        if self.clock.takes_ping(now) {
+            self.ping();
+        }
+        if self.clock.takes_report(now) {
+            self.reporter.set_interfaces(discovery.report());
+            if let Some(envelope) = self.installed.envelope() {
+                envelope.tell_resolved();
+            }
+            self.wish_for_trials();
+            self.leave_detours();
+            self.renew_links();
+            self.reporter.meter().report();
+        }
+        self.seek();
+        self.look_at_wires(now, discovery);
+        self.look_at_admission(now);
+        self.watch_paths();
+        let waiting = self.installed.envelope().and_then(|envelope| envelope.waiting_for());
+        self.reporter.watch_waiting(waiting, now);
+        self.go_on_planning();
+        self.publish();
     }
 
     pub(super) fn leave(&mut self) {
@@ -462,15 +311,10 @@ impl Node {
     fn end(&mut self) {
         self.data.clear();
         self.peers.session().set(None);
-        if let Some(envelope) = self.envelope.take() {
+        if let Some(envelope) = self.installed.take() {
             envelope.leave();
         }
-        self.meter.leave();
-        self.views.send_replace(None);
-        self.status.send_modify(|status| {
-            status.state = State::Closed;
-            status.view = None;
-        });
+        self.reporter.close();
     }
 
     /// Sends the queued messages, then ends the links.
@@ -479,15 +323,13 @@ impl Node {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.clock.now()
     }
 
     /// Reports a suspend to the election. Called before any other input, because knowledge from
     /// before the suspend must not be sent after it.
     fn notice_sleep(&mut self) {
-        let slept = self.sleep.slept();
-        if slept > SLEEP_MIN {
-            trace::info!(?slept, "this machine has slept");
+        if self.clock.has_slept() {
             self.feed(Input::Woke);
         }
     }
@@ -499,12 +341,13 @@ impl Node {
 
     fn feed(&mut self, input: Input) {
         let now = self.now();
-        let effects = self.election.step(now, input, &mut Ledgers(self.envelope.as_ref()));
+        let effects = self.election.step(now, input, &mut Ledgers(self.installed.envelope()));
         for effect in effects {
             self.carry_out(effect);
         }
-        self.tell_notices();
-        self.open_views();
+        let notices = self.election.take_notices();
+        notices.into_iter().for_each(|notice| self.reporter.tell_notice(notice));
+        self.handshakes.open_views(self.election.open_views().cloned().collect());
     }
 
     fn carry_out(&mut self, effect: Effect) {
@@ -519,7 +362,7 @@ impl Node {
             }
             Effect::Install(view, decides) => self.install(&view, decides),
             Effect::CutOff => {
-                if let Some(envelope) = &self.envelope {
+                if let Some(envelope) = self.installed.envelope() {
                     envelope.cut_off();
                 }
             }
@@ -570,15 +413,15 @@ impl Node {
                 self.step(Input::Message(from, Message::Leave));
                 self.hang_up(from);
             }
-            Message::Prepare(..) if !self.proposals.admit(self.now(), from.node) => {
-                self.counters.overloads += 1;
+            Message::Prepare(..) if !self.access.admits_proposal(self.clock.now(), from.node) => {
+                self.reporter.count().overloads += 1;
             }
             message => self.step(Input::Message(from, message)),
         }
     }
 }
 
-impl Drop for Node {
+impl Drop for ControlPlane {
     /// Also runs on a panic of the driver, so no open call outlives it.
     fn drop(&mut self) {
         self.end();

@@ -12,7 +12,7 @@ async fn node(group: &'static str, name: &str, seeded: Seeded) -> Handles {
     let own = Config::from(Builder::new(Config::local()).open_lan(group).name(name).min_members(2));
     let open = move || async move {
         let (node, doors) = crate::api::open(own).await?;
-        Ok((super::control_plane::NodeConfig { seeded, ..node }, doors))
+        Ok((super::config::NodeConfig { seeded, ..node }, doors))
     };
     super::control_loop::spawn(open).await.expect("it runs")
 }

@@ -5,44 +5,63 @@
 //! operating-system thread, so a program that blocks its executor still sends heartbeats. Each turn
 //! of the loop takes one input by `select!`, adds the inputs that are ready, and then drains every
 //! output.
+//!
+//! The node consists of parts, each a struct with private fields. `control_plane.rs` lists them in
+//! order: `ControlPlane` owns one of each, and gives each input to
+//! the parts that it concerns. What takes several parts is in `control_plane/`, by kind of input.
 
+mod access_control;
 mod admission;
 #[cfg(test)]
 mod admitting_tests;
 #[cfg(test)]
 mod breach_tests;
 mod claim;
+mod clock;
 mod coding_speed;
+mod config;
 mod control_loop;
 mod control_plane;
 #[cfg(test)]
 mod crowd_tests;
 mod data_link;
+mod data_paths;
 mod deadlines;
 #[cfg(test)]
 mod disputed_tests;
+mod doors;
 #[cfg(test)]
 mod ends_tests;
 mod event;
+mod handshakes;
+mod installed;
 #[cfg(any(test, potluck_defects))]
 mod lies;
 mod lighter;
+mod network;
 #[cfg(test)]
 mod news_tests;
 mod open_session;
 mod peers;
+mod planner;
 mod proposals;
 #[cfg(test)]
 mod proposals_tests;
+mod rates;
 mod reader;
+mod redials;
+mod relays;
 #[cfg(test)]
 mod renewal_tests;
+mod renewals;
+mod reporter;
 #[cfg(test)]
 mod row_tests;
 mod speaker;
 #[cfg(test)]
 mod testing;
 mod told;
+mod track;
 #[cfg(test)]
 mod trust_tests;
 mod unanswered;
@@ -50,14 +69,18 @@ mod unanswered;
 mod unanswered_tests;
 mod voice;
 
+pub use access_control::GRACE;
 pub use admission::{Admission, Admissions, Settled};
+pub use config::NodeConfig;
 pub use control_loop::{Command, Handles, spawn};
 #[cfg(test)]
 pub use control_loop::{channels, run};
-pub use control_plane::{Doors, GRACE, NodeConfig, RENEW_AFTER, engine_reason, peer_at};
+pub use doors::Doors;
 #[cfg(test)]
 pub(crate) use lies::Liar;
 #[cfg(any(test, potluck_defects))]
 pub(crate) use lies::lie_by_seed;
+pub use renewals::RENEW_AFTER;
+pub use reporter::{engine_reason, peer_at};
 #[cfg(test)]
 pub(crate) use voice::{full_by_chance, overruns};

@@ -1,7 +1,8 @@
 //! What tests of whole nodes have in common.
 
+use super::config::NodeConfig;
 use super::control_loop::Handles;
-use super::control_plane::{Doors, NodeConfig};
+use super::doors::Doors;
 use crate::api::{Builder, Config};
 use crate::collective::Input;
 use crate::link::{MemoryWorld, Net};

@@ -1,52 +1,41 @@
 //! How a node establishes, keeps and loses its control links.
 
-use super::super::event::Event;
+use super::super::handshakes::Linked;
 use super::super::peers::{Arrival, Direct, Taken};
-use super::Node;
-use super::circuits::DirectDial;
-use super::connecting::connect;
-use super::open_view::OpenView;
+use super::super::relays::DirectDial;
+use super::ControlPlane;
 use super::way::{Dialled, Way};
 use crate::discovery::{DialOutcome, is_same_place};
 use crate::election::Input;
-use crate::identity::MemberId;
-use crate::link::{DataAsk, DataTerms, PathProof, Purpose, Refusal, Session, Stream, respond};
-use crate::os::{Interface, InterfaceKind};
+use crate::identity::{MemberId, Newcomer};
+use crate::link::{PathProof, Purpose, Refusal, Session, Stream};
+use crate::os::InterfaceKind;
 use crate::protocol::{Message, Post};
+use crate::report::{Event, Who};
 use crate::topology::Port;
 use crate::trace;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
-impl Node {
-    /// Answers a connection in its own task. The gate may turn it away; else it has two seconds for
-    /// its handshake.
+/// How long a peer is not dialled that has ended a link without a word, in milliseconds.
+const UNWELCOME_MS: u64 = 5000;
+
+/// How long the addresses of a member whose link gave way are not dialled, in milliseconds.
+const CROWDED_OUT_MS: u64 = 60_000;
+
+impl ControlPlane {
+    /// Answers a connection, unless the gate turns it away.
     pub(crate) fn on_accepted(&mut self, stream: Box<dyn Stream>, from: SocketAddr) {
-        let ip = from.ip().to_canonical();
-        let Ok(ticket) = self.gate.admit(self.now(), ip) else {
-            self.counters.overloads += 1;
-            return;
-        };
-        let (local, replays, open) =
-            (Arc::clone(&self.config.local), Arc::clone(&self.replays), Arc::clone(&self.open));
-        let events = self.events.clone();
-        tokio::spawn(async move {
-            let result = respond(stream, &local, &replays, |ask| terms(&open, ask)).await;
-            let _ = events.send(Event::Answered { from, ticket, result }).await;
-        });
+        if !self.handshakes.answer(self.clock.now(), stream, from) {
+            self.reporter.count().overloads += 1;
+        }
     }
 
-    pub(super) fn on_answered(
-        &mut self,
-        from: SocketAddr,
-        result: Result<(Box<dyn Stream>, Session), Refusal>,
-    ) {
+    pub(super) fn on_answered(&mut self, from: SocketAddr, result: Linked) {
         match result {
             Ok((stream, session)) => {
                 // Behind an unproven path anybody may be the source.
                 if session.path.is_proven() {
-                    self.gate.authenticated(self.now(), from.ip().to_canonical());
+                    self.handshakes.authenticated(self.clock.now(), from.ip());
                 }
                 let address = listening_at(from, session.peer.port);
                 match session.purpose {
@@ -67,42 +56,20 @@ impl Node {
 
     pub(super) fn count(&mut self, refusal: Refusal) {
         trace::debug!(%refusal, "refused a connection");
-        match refusal {
-            Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
-            Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => {
-                self.counters.overloads += 1;
-            }
-            Refusal::DuplicateIdentity => self.step(Input::Twin),
-            Refusal::UnknownView
-            | Refusal::OtherPartition
-            | Refusal::SelfDial
-            | Refusal::Closed
-            | Refusal::Io(_) => {}
-            _ => self.counters.strangers += 1,
+        self.reporter.count_refusal(refusal);
+        if refusal == Refusal::DuplicateIdentity {
+            self.step(Input::Twin);
         }
     }
 
-    pub(super) fn dial(&self, to: SocketAddr) {
-        let (net, local, events) =
-            (Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
-        tokio::spawn(async move {
-            let result = connect(net, &local, to, Purpose::Control, None).await;
-            let _ = events.send(Event::Dialled { to, result }).await;
-        });
-    }
-
-    pub(super) fn on_dialled(
-        &mut self,
-        to: SocketAddr,
-        result: Result<(Box<dyn Stream>, Session), Refusal>,
-    ) {
+    pub(super) fn on_dialled(&mut self, to: SocketAddr, result: Linked) {
         let now = self.now();
         let admitted = |(stream, session): (Box<dyn Stream>, Session)| {
             self.admit(&session).map(|()| (stream, session))
         };
         match result.and_then(admitted) {
             Ok((stream, session)) => {
-                self.refusals.remove(&to);
+                self.reporter.dialled(to, None);
                 let outcome = match session.path {
                     PathProof::Proven => DialOutcome::Authenticated(session.peer.id),
                     PathProof::Unproven => DialOutcome::Unproven(session.peer.id),
@@ -122,11 +89,22 @@ impl Node {
                     _ => DialOutcome::Failed,
                 };
                 self.roster.dialled(to, outcome, now);
-                if self.refusals.len() < 64 || self.refusals.contains_key(&to) {
-                    self.refusals.insert(to, refusal);
-                }
+                self.reporter.dialled(to, Some(refusal));
             }
         }
+    }
+
+    /// Whether a peer is admitted. One that is met for the first time is remembered.
+    ///
+    /// # Errors
+    /// Why it is not.
+    fn admit(&mut self, session: &Session) -> Result<(), Refusal> {
+        if let Some(Newcomer { node, name, namesake }) = self.access.admit(session)? {
+            self.store.know(node, name.as_str().to_owned());
+            let peer = Who { node, name: Some(name) };
+            self.reporter.tell(Event::FirstMet { peer, namesake });
+        }
+        Ok(())
     }
 
     pub(super) fn on_linked(
@@ -157,27 +135,31 @@ impl Node {
         if taken == Taken::Refused {
             return taken;
         }
-        trace::debug!(peer = %id, %name, %address, over = over.len(), %suite, ?path, ?taken, ?dialled, "linked");
-        self.counters.links += 1;
-        self.learn_name(id.node, name.clone());
-        self.found(id);
+        trace::debug!(
+            peer = %id, %name, %address, over = over.len(), %suite, ?path, ?taken, ?dialled, "linked"
+        );
+        self.reporter.count().links += 1;
+        self.reporter.learn_name(id.node, name.clone());
+        self.relays.found(id);
         if was_direct {
-            self.end_circuits_over(id);
+            self.relays.end_over(id, (&self.peers, &self.handshakes));
         }
         if over.is_empty() {
-            self.direct_is_back(id);
+            self.redials.await_no_longer(id);
             self.place_of_link(id, address, path);
             self.step(Input::LinkUp(id));
             if let Some(before) = before
                 .filter(|before| purpose == Purpose::Relink && !is_same_place(*before, address))
             {
-                self.ways.is_broken(self.now(), id, before);
+                self.paths.is_broken(self.clock.now(), id, before);
             }
             if taken == Taken::New {
                 self.path_broke(id);
             }
         } else {
-            if was_direct || taken == Taken::New && !self.awaits_direct(id) {
+            if was_direct
+                || taken == Taken::New && !self.redials.awaits_direct(self.clock.now(), id)
+            {
                 self.lose_direct(id);
             }
             self.step(Input::RelayUp(id, over));
@@ -185,7 +167,7 @@ impl Node {
         self.replay(id);
         self.tell_places(id);
         if taken == Taken::New {
-            self.meter.linked(id.node, &name);
+            self.reporter.meter().linked(id.node, &name);
             self.introduce_others(id);
         }
         if self.has_proven_link(id) && (taken == Taken::New || !was_proven) {
@@ -194,12 +176,23 @@ impl Node {
         taken
     }
 
+    /// If all places for links are taken and `ip` has fewer of them than another address, a link
+    /// with a node there ends: a host that makes up identities cannot keep others out. Members of
+    /// Views that this node may be in keep theirs.
+    fn make_room(&mut self, newcomer: MemberId, ip: IpAddr) {
+        let views: Vec<_> = self.election.open_views().cloned().collect();
+        let stays = |id: MemberId| views.iter().any(|view| view.contains(id));
+        let Some(member) = self.peers.crowded_out_by(newcomer, ip, stays) else { return };
+        trace::info!(peer = %member, "most links lead to one address: one of them gives way to a \
+            newcomer");
+        self.turn_away(member, CROWDED_OUT_MS);
+    }
+
     /// Replays to a member over its new link this node's board entries, operation messages, open
     /// plan steps and rates. Operations use the link themselves after their replay.
-    pub(super) fn replay(&mut self, to: MemberId) {
-        let envelope = self.envelope.clone();
+    fn replay(&mut self, to: MemberId) {
         let Some((envelope, rank)) =
-            envelope.and_then(|envelope| envelope.view().rank_of(to).map(|rank| (envelope, rank)))
+            self.installed.envelope().cloned().zip(self.installed.rank_of(to))
         else {
             return self.peers.let_speak(to);
         };
@@ -224,19 +217,18 @@ impl Node {
         if let Some(why) = misbehaved {
             trace::warn!(peer = %member, why, "closed the link of a member that broke the \
                 protocol");
-            self.counters.misbehaviours += 1;
+            self.reporter.count().misbehaviours += 1;
             self.step(Input::Breach(member));
         }
         self.step(Input::LinkDown(member));
-        let is_member = self.envelope.as_ref().is_some_and(|e| e.view().contains(member));
-        if link.is_unheard() && !is_member {
+        if link.is_unheard() && self.installed.rank_of(member).is_none() {
             // The peer does not admit this node, which it sees only after the handshake.
-            return self.roster.set_aside(member, UNWELCOME_MS, self.now());
+            return self.roster.set_aside(member, UNWELCOME_MS, self.clock.now());
         }
         if !link.is_direct() {
             return self.seek_lost(member, DirectDial::Over);
         }
-        self.end_circuits_over(member);
+        self.relays.end_over(member, (&self.peers, &self.handshakes));
         self.seek_lost(member, DirectDial::UnderWay);
         let mut to = self.ways_around(member);
         to.retain(|to| !is_same_place(*to, link.address));
@@ -250,12 +242,24 @@ impl Node {
     /// Closes the member's link, and the circuits over it if it was direct.
     pub(super) fn drop_link(&mut self, member: MemberId) {
         if self.peers.drop_link(member).is_some_and(|link| link.is_direct()) {
-            self.end_circuits_over(member);
+            self.relays.end_over(member, (&self.peers, &self.handshakes));
         }
     }
 
+    /// Closes the link of a member that broke the protocol. It may reconnect, and stays a member
+    /// unless it does it again and again.
+    pub(super) fn close_link_of(&mut self, member: MemberId) {
+        trace::warn!(peer = %member, "a member sent what no honest member sends; its link is \
+            closed");
+        self.reporter.count().misbehaviours += 1;
+        self.step(Input::Breach(member));
+        self.drop_link(member);
+        self.roster.link_down(member, self.clock.now());
+        self.step(Input::LinkDown(member));
+    }
+
     pub(super) fn ping(&mut self) {
-        let sent = u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let sent = self.clock.now_us();
         let members: Vec<MemberId> = self.peers.iter().map(|(id, _)| *id).collect();
         for member in members {
             self.peers.send(member, Message::Ping(sent));
@@ -264,14 +268,13 @@ impl Node {
 
     pub(super) fn on_pong(&mut self, from: MemberId, number: u64) {
         self.step(Input::Heard(from));
-        let (now, now_us) =
-            (self.now(), u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX));
+        let (now, now_us) = (self.clock.now(), self.clock.now_us());
         let Some(sample_us) = now_us.checked_sub(number).and_then(|us| u32::try_from(us).ok())
         else {
             return;
         };
         let Some(link) = self.peers.get_mut(from) else { return };
-        link.has_answered(self.epoch + Duration::from_micros(number));
+        link.has_answered(self.clock.at_us(number));
         link.round_trip.sample(now, sample_us);
         let Some(rtt_us) = link.round_trip.us() else { return };
         let port = self.port_toward(from);
@@ -281,13 +284,12 @@ impl Node {
         self.election.links_mut().round_trip(self.me, from, rtt_us, port);
     }
 
-    /// The port of this machine that has this local address; `None` if no interface has it now.
-    pub(super) fn port_of(&self, at: SocketAddr) -> Option<Port> {
-        self.wiring.of(at).map(|interface| Port::unmeasured(interface.kind, interface.index))
-    }
-
-    pub(super) fn interface_of(&self, at: SocketAddr) -> Option<&Interface> {
-        self.wiring.of(at)
+    /// The port through which the links with a member leave this machine.
+    pub(super) fn port_toward(&self, member: MemberId) -> Option<Port> {
+        let rank = self.installed.rank_of(member);
+        let by_data = rank.and_then(|rank| self.paths.track(rank)?.at().ours);
+        let by_control = || self.peers.get(member).and_then(|link| link.local);
+        self.network.port_of(by_data.or_else(by_control)?)
     }
 }
 
@@ -299,13 +301,4 @@ fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
         IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), port),
         IpAddr::V6(_) => from,
     }
-}
-
-/// How long a peer is not dialled that has ended a link without a word, in milliseconds.
-const UNWELCOME_MS: u64 = 5000;
-
-fn terms(open: &RwLock<Vec<OpenView>>, ask: &DataAsk) -> Option<DataTerms> {
-    let open = open.read().unwrap_or_else(PoisonError::into_inner);
-    let view = open.iter().find(|v| v.digest.hint() == ask.hint && v.me == ask.dst)?;
-    Some(DataTerms { view: view.digest, expect: *view.members.get(ask.src.index())? })
 }

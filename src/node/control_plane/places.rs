@@ -5,23 +5,25 @@
 //! unproven one stands as long as there is no other, and its address goes nowhere: it is not
 //! remembered, not told to others, and no link moves to it.
 
+use super::super::network::Rewired;
 use super::super::peers::Link;
-use super::Node;
-use crate::discovery::{Advert, Origin};
+use super::ControlPlane;
+use crate::discovery::{Discovery, Origin};
 use crate::identity::MemberId;
 use crate::link::PathProof;
 use crate::protocol::{Message, PeerAddress};
 use crate::trace;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use tokio::time::Instant;
 
-impl Node {
+impl ControlPlane {
     /// A direct link with this member stands now.
     pub(super) fn place_of_link(&mut self, id: MemberId, address: SocketAddr, path: PathProof) {
         match path {
             PathProof::Proven => {
                 self.roster.link_up(id);
-                self.roster.add(address, Origin::Remembered, self.now());
+                self.roster.add(address, Origin::Remembered, self.clock.now());
             }
             PathProof::Unproven => {
                 trace::info!(peer = %id, %address, "something forwards the connection with a \
@@ -42,37 +44,39 @@ impl Node {
 
     /// Tells a member the addresses of this node.
     pub(super) fn tell_places(&self, to: MemberId) {
-        let own = self.own_places();
+        let own = self.network.own_places().into_iter();
+        let own: Vec<PeerAddress> =
+            own.map(|address| PeerAddress { id: self.me, address }).collect();
         if !own.is_empty() {
             self.peers.send(to, Message::Peers(own));
         }
     }
 
-    /// The same to all members, because the addresses have changed.
-    pub(super) fn tell_places_to_all(&self) {
+    /// Looks at the network interfaces. If they have changed, updates discovery, the address policy
+    /// and the trusted addresses, makes paths due for a trial, and redials links whose interface is
+    /// gone.
+    pub(super) fn look_at_wires(&mut self, now: Instant, discovery: &mut dyn Discovery) {
+        let Some(Rewired { chosen, has_moved }) = self.network.look(now) else { return };
+        let wiring = self.network.wiring();
+        self.handshakes.local().set_trusted(wiring.trusted.clone());
+        self.roster.set_policy(wiring.policy.clone(), self.clock.now());
+        discovery.follow(&chosen);
+        if has_moved {
+            self.paths.network_changed();
+            self.tell_places_to_all();
+        }
+        self.watch_paths();
+    }
+
+    /// Tells all members the addresses of this node, because they have changed.
+    fn tell_places_to_all(&self) {
         let linked: Vec<MemberId> = self.peers.iter().map(|(id, _)| *id).collect();
         linked.into_iter().for_each(|id| self.tell_places(id));
     }
 
-    fn own_places(&self) -> Vec<PeerAddress> {
-        let mut own = self.config.advertised.clone();
-        if own.is_empty() {
-            let ips = self.wiring.chosen.iter().flat_map(|i| &i.addresses).map(|a| a.ip);
-            own = ips.map(|ip| SocketAddr::new(ip, self.port)).collect();
-        }
-        // IPv4 addresses are preferred, and an interface may have many others.
-        own.sort_by_key(|at| match at.ip() {
-            IpAddr::V4(_) => 0,
-            IpAddr::V6(ip) if ip.is_unicast_link_local() => 1,
-            IpAddr::V6(_) => 2,
-        });
-        own.truncate(Advert::ADDRESSES_MAX);
-        own.into_iter().map(|address| PeerAddress { id: self.me, address }).collect()
-    }
-
     /// A member tells its own addresses, or those of others.
     pub(super) fn on_peers(&mut self, from: MemberId, known: &[PeerAddress]) {
-        let now = self.now();
+        let now = self.clock.now();
         let (own, others): (Vec<&PeerAddress>, Vec<&PeerAddress>) =
             known.iter().partition(|place| place.id == from);
         if !own.is_empty() && self.peers.get(from).is_some() {

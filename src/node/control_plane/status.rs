@@ -1,21 +1,20 @@
 //! The status that a node reports about itself.
 
-use super::{Node, WAITING_WARN};
-use crate::identity::NodeId;
+use super::super::peers::Link;
+use super::super::reporter::{engine_reason, peer_at};
+use super::ControlPlane;
+use crate::identity::{MemberId, NodeId};
 use crate::link::Refusal;
-use crate::protocol::{EngineChoice, MEMBERS_MAX, Plan, Rank, View};
+use crate::protocol::{MEMBERS_MAX, Plan, View};
 use crate::report::{
-    AloneOn, PathStatus, Peer, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus,
-    Waiting,
+    AloneOn, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus,
 };
 use crate::session::Envelope;
 use crate::topology::loads_ppm;
-use crate::trace;
 use crate::wire::PROTOCOL_VERSION;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// How long a node is shown as a duplicate after it last met the other one. Dials repeat more often
 /// than that.
@@ -27,83 +26,59 @@ const FULL_AFTER: Duration = Duration::from_secs(10);
 /// Buffer size for which the plan's shares are reported.
 const LARGE_BYTES: u64 = 64 << 20;
 
-impl Node {
-    /// Records the operation that waits for other ranks. Warns once when it has waited for
-    /// [`WAITING_WARN`].
-    pub(super) fn watch_waiting(&mut self, now: Instant) {
-        let waiting = self.envelope.as_ref().and_then(|e| e.waiting_for());
-        self.waiting = match (waiting, self.waiting) {
-            (Some((op, ranks)), Some((known, since, warned))) if known == op => {
-                let late = now.duration_since(since) >= WAITING_WARN;
-                if late && !warned {
-                    trace::warn!(%op, ?ranks, "an operation waits for ranks that have not called \
-                        it");
-                }
-                Some((op, since, warned || late))
-            }
-            (Some((op, _)), _) => Some((op, now, false)),
-            (None, _) => None,
-        };
+impl ControlPlane {
+    pub(super) fn publish(&self) {
+        self.reporter.publish(self.status());
     }
 
-    pub(super) fn publish(&mut self) {
-        let view = self.envelope.as_ref().map(|e| self.view_status(e));
-        let mut counters = self.counters;
-        counters.committed =
-            self.committed_before + self.envelope.as_ref().map_or(0, |e| e.committed());
-        let status = Status {
+    fn status(&self) -> Status {
+        let envelope = self.installed.envelope();
+        let mut counters = self.reporter.counters(envelope.map(|envelope| &**envelope));
+        counters.overloads += self.relays.turned_away();
+        let (hello, namespace) = (&self.handshakes.local().hello, self.access.namespace());
+        Status {
             node: self.me.node,
-            name: self.config.local.hello.name.clone(),
-            namespace: self.config.admission.namespace.name().as_str().to_owned(),
-            open: self.config.admission.namespace.is_open(),
-            port: self.port,
+            name: hello.name.clone(),
+            namespace: namespace.name().as_str().to_owned(),
+            open: namespace.is_open(),
+            port: self.network.port(),
             state: self.state(),
-            peers: self
-                .peers
-                .iter()
-                .map(|(id, l)| PeerStatus {
-                    node: id.node,
-                    name: l.hello.name.clone(),
-                    address: l.address,
-                    local: l.local,
-                    interface: l
-                        .local
-                        .and_then(|local| self.interface_of(local))
-                        .map(|i| i.name.clone()),
-                    through: l.over.iter().map(|over| self.who(over.node)).collect(),
-                    forwarded: l.is_direct() && !l.is_proven(),
-                    rtt_us: l.round_trip.us(),
-                })
-                .collect(),
-            view,
-            interfaces: self.interfaces.clone(),
+            peers: self.peers.iter().map(|(id, link)| self.peer_status(*id, link)).collect(),
+            view: envelope.map(|envelope| self.view_status(envelope)),
+            interfaces: self.reporter.interfaces().to_vec(),
             others: self.others(),
             duplicates: self.duplicates(),
             quarantined: self.quarantined(),
             disk_waits: self.election.disk_waits_ms(self.now()).map(Duration::from_millis),
-            waiting: self.waiting_status(),
+            waiting: envelope.and_then(|envelope| self.reporter.waiting(envelope)),
             counters,
-        };
-        self.status.send_if_modified(|old| {
-            let changed = *old != status;
-            *old = status;
-            changed
-        });
+        }
     }
 
-    pub(super) fn state(&self) -> State {
-        let wanted = self.config.min_members;
+    fn peer_status(&self, id: MemberId, link: &Link) -> PeerStatus {
+        PeerStatus {
+            node: id.node,
+            name: link.hello.name.clone(),
+            address: link.address,
+            local: link.local,
+            interface: self.network.name_of(link.local),
+            through: link.over.iter().map(|over| self.reporter.who(over.node)).collect(),
+            forwarded: link.is_direct() && !link.is_proven(),
+            rtt_us: link.round_trip.us(),
+        }
+    }
+
+    fn state(&self) -> State {
+        let wanted = self.reporter.min_members();
         if let Some(state) = self.kept_out() {
             return state;
         }
         if let Some(present) = self.election.stranded(self.now()) {
             return State::NotEnoughPeers { present, wanted };
         }
-        match &self.envelope {
+        match self.installed.envelope() {
             // A node in a group has its place; the duplicate has none.
-            e if self.has_twin() && e.as_ref().is_none_or(|e| e.view().size() == 1) => {
-                State::Duplicate
-            }
+            e if self.has_twin() && e.is_none_or(|e| e.view().size() == 1) => State::Duplicate,
             Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
             Some(e) if e.view().size() >= wanted => State::NeedsSync,
             Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
@@ -113,7 +88,7 @@ impl Node {
             // Linked with as many members as a View holds, and none of their Views has a place for
             // this node.
             None if self.peers.iter().count() >= MEMBERS_MAX
-                && self.epoch.elapsed() > FULL_AFTER =>
+                && self.clock.uptime() > FULL_AFTER =>
             {
                 State::Full
             }
@@ -123,21 +98,25 @@ impl Node {
 
     /// Set while this node has no View that runs, and members of one that does keep it out.
     fn kept_out(&self) -> Option<State> {
-        let is_outside = self.envelope.is_none() || self.election.is_frozen();
+        let is_outside = self.installed.envelope().is_none() || self.election.is_frozen();
         let (by, ms) = self.election.kept_out_by(self.now()).filter(|_| is_outside)?;
-        Some(State::KeptOut { by: self.who(by.node), left: Duration::from_secs(ms.div_ceil(1000)) })
+        Some(State::KeptOut {
+            by: self.reporter.who(by.node),
+            left: Duration::from_secs(ms.div_ceil(1000)),
+        })
     }
 
     fn forming(&self) -> State {
         match self.election.one_way(self.now()) {
-            Some(peer) => State::OneWay { peer: self.who(peer.node) },
+            Some(peer) => State::OneWay { peer: self.reporter.who(peer.node) },
             None => State::Forming,
         }
     }
 
     fn alone_on(&self) -> Vec<AloneOn> {
         let ours_are_seen = self.roster.sees_ours();
-        self.interfaces.iter().map(|report| AloneOn::of(report, ours_are_seen)).collect()
+        let reports = self.reporter.interfaces().iter();
+        reports.map(|report| AloneOn::of(report, ours_are_seen)).collect()
     }
 
     fn has_twin(&self) -> bool {
@@ -159,14 +138,14 @@ impl Node {
         let held = self.election.quarantined(self.now());
         held.map(|(node, ms, why)| Quarantined {
             node,
-            name: self.name_of(node),
+            name: self.reporter.name_of(node),
             left: Duration::from_secs(ms.div_ceil(1000)),
             why,
         })
         .collect()
     }
 
-    pub(super) fn view_status(&self, envelope: &Envelope) -> ViewStatus {
+    fn view_status(&self, envelope: &Envelope) -> ViewStatus {
         let (view, plan) = (envelope.view(), envelope.plan());
         ViewStatus {
             id: view.id(),
@@ -177,7 +156,7 @@ impl Node {
             plan_revision: plan.revision,
             paths: self.paths(view),
             shares: shares(&plan, view.size()),
-            forecasts: self.planning.forecasts().to_vec(),
+            forecasts: self.planner.forecasts().to_vec(),
             in_sync: envelope.is_synced(),
             committed: envelope.committed(),
         }
@@ -203,14 +182,6 @@ impl Node {
         known.collect()
     }
 
-    pub(super) fn waiting_status(&self) -> Option<Waiting> {
-        let (op, since, _) = self.waiting?;
-        let envelope = self.envelope.as_ref()?;
-        let (_, ranks) = envelope.waiting_for().filter(|(now, _)| *now == op)?;
-        let ranks = ranks.into_iter().filter_map(|rank| peer_at(envelope.view(), rank)).collect();
-        Some(Waiting { op, ranks, since: since.elapsed() })
-    }
-
     /// Whether a linked member is known to be at this address; if nothing answered there, also at
     /// another port of its machine.
     fn is_reached(&self, to: SocketAddr, refusal: Refusal) -> bool {
@@ -222,7 +193,7 @@ impl Node {
     }
 
     /// One sentence for each node that is seen and not joined.
-    pub(super) fn others(&self) -> Vec<String> {
+    fn others(&self) -> Vec<String> {
         let adverts = self.roster.others().take(16).map(|advert| {
             let at = advert
                 .addresses
@@ -241,7 +212,7 @@ impl Node {
             }
         });
         let refused =
-            self.refusals.iter().filter(|(to, refusal)| !self.is_reached(**to, **refusal));
+            self.reporter.refusals().filter(|(to, refusal)| !self.is_reached(*to, *refusal));
         let refused = refused.take(16).map(|(to, refusal)| format!("{to}: {refusal}"));
         let elsewhere = self.roster.elsewhere().take(16).filter_map(|advert| {
             let at = advert.addresses.first()?;
@@ -260,16 +231,4 @@ fn shares(plan: &Plan, size: usize) -> Vec<PlanShare> {
         .into_iter()
         .map(|((from, to), ppm)| PlanShare { from: from.index(), to: to.index(), ppm })
         .collect()
-}
-
-/// Why calls of the View run on this engine, with the names of members.
-pub fn engine_reason(view: &View, engine: EngineChoice) -> String {
-    engine.why.sentence(|rank| {
-        peer_at(view, rank).map_or_else(|| format!("rank {rank}"), |peer| peer.to_string())
-    })
-}
-
-/// A member as errors and reports name it.
-pub fn peer_at(view: &View, rank: Rank) -> Option<Peer> {
-    view.member(rank).map(|m| Peer { rank, name: m.name.clone(), node: m.id.node })
 }

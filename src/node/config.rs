@@ -1,0 +1,65 @@
+//! The identity and configuration of a node.
+
+use super::admission::Admission;
+use crate::discovery::Origin;
+use crate::election::{Durable, ElectionConfig};
+use crate::identity::Trust;
+use crate::link::Local;
+use crate::os::Wiring;
+use crate::protocol::Seeded;
+use crate::report::{Counters, State, Status};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The identity and configuration of a node.
+pub struct NodeConfig {
+    /// Its keys and the hello it sends in handshakes.
+    pub local: Arc<Local>,
+    /// Its cluster, and who is denied, when the node starts.
+    pub admission: Admission,
+    /// Which of the nodes that prove the cluster key are admitted.
+    pub trust: Trust,
+    /// The instance name of its announcement.
+    pub instance: String,
+    /// Durable state of the node's previous run.
+    pub durable: Durable,
+    /// Timing of the election.
+    pub election: ElectionConfig,
+    /// Network interfaces when the node started.
+    pub wiring: Wiring,
+    /// Own addresses to announce; empty if discovery determines them.
+    pub advertised: Vec<SocketAddr>,
+    /// Addresses known at the start.
+    pub known: Vec<(SocketAddr, Origin)>,
+    /// A View with fewer members is not shown to callers.
+    pub min_members: usize,
+    /// When a link gets fresh keys.
+    pub(crate) renew_after: Duration,
+    /// How long links by a key that is not accepted any more stand while they are renewed.
+    pub(crate) grace: Duration,
+    /// What a test breaks in this node.
+    pub(crate) seeded: Seeded,
+}
+
+impl NodeConfig {
+    pub(crate) fn first_status(&self, port: u16) -> Status {
+        Status {
+            node: self.local.hello.id.node,
+            name: self.local.hello.name.clone(),
+            namespace: self.admission.namespace.name().as_str().to_owned(),
+            open: self.admission.namespace.is_open(),
+            port,
+            state: State::Alone { interfaces: Vec::new() },
+            view: None,
+            peers: Vec::new(),
+            interfaces: Vec::new(),
+            others: Vec::new(),
+            duplicates: Vec::new(),
+            quarantined: Vec::new(),
+            disk_waits: None,
+            waiting: None,
+            counters: Counters::default(),
+        }
+    }
+}

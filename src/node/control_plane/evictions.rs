@@ -1,0 +1,71 @@
+//! Links that end because somebody is not admitted any more.
+//!
+//! See [`AccessControl`](crate::node::access_control).
+
+use super::super::access_control::Changed;
+use super::ControlPlane;
+use crate::election::Input;
+use crate::identity::{MemberId, NodeId};
+use crate::trace;
+use std::collections::BTreeSet;
+use tokio::time::Instant;
+
+/// How long the addresses of a node that is not admitted are not dialled, in milliseconds.
+const ASIDE_MS: u64 = 5000;
+
+impl ControlPlane {
+    /// Looks whether somebody else is admitted now, and acts on it.
+    pub(super) fn look_at_admission(&mut self, now: Instant) {
+        if self.access.takes_end_of_grace(now) {
+            self.end_stale_links();
+        }
+        let Some(Changed { denied, namespace }) = self.access.look(now) else { return };
+        if let Some(denied) = denied {
+            self.deny(&denied);
+        }
+        if let Some(namespace) = namespace {
+            self.reporter.forget_refusals();
+            self.roster.set_knows(move |boot, tag| namespace.knows(boot, tag), self.clock.now());
+        }
+    }
+
+    fn deny(&mut self, denied: &BTreeSet<NodeId>) {
+        // A member of the View may be without a link at this moment.
+        let view = self.installed.envelope().map(|envelope| envelope.view());
+        let members = view.iter().flat_map(|view| view.members.iter().map(|m| m.id));
+        let here: BTreeSet<MemberId> = members
+            .chain(self.peers.iter().map(|(id, _)| *id))
+            .filter(|id| denied.contains(&id.node) && *id != self.me)
+            .collect();
+        for member in here {
+            trace::info!(peer = %member, "a denied node loses its link");
+            self.turn_away(member, ASIDE_MS);
+        }
+    }
+
+    fn end_stale_links(&mut self) {
+        let stale = self.peers.iter().filter(|(_, link)| !self.access.accepts(link.psk()));
+        let stale: Vec<MemberId> = stale.map(|(id, _)| *id).collect();
+        for member in stale {
+            trace::warn!(peer = %member, "a node that does not hold the new cluster key loses its \
+                link");
+            self.turn_away(member, ASIDE_MS);
+        }
+        let Some(envelope) = self.installed.envelope() else { return };
+        let is_stale =
+            |rank| self.paths.track(rank).is_some_and(|track| !self.access.accepts(track.at().psk));
+        if envelope.view().ranks().any(is_stale) {
+            // The data links of the next View are made with the new key.
+            self.step(Input::DataLinkLost(envelope.digest()));
+        }
+    }
+
+    /// Ends the link of a peer that is not to have one, and its place in the View. Its addresses
+    /// are not dialled for a while.
+    pub(super) fn turn_away(&mut self, member: MemberId, wait_ms: u64) {
+        self.drop_link(member);
+        self.roster.set_aside(member, wait_ms, self.clock.now());
+        self.step(Input::LinkDown(member));
+        self.give_up(member);
+    }
+}

@@ -1,0 +1,144 @@
+//! The messages by which rank 0 changes the plan of the View.
+
+use super::ControlPlane;
+use crate::identity::MemberId;
+use crate::protocol::{Manner, Message, Plan, PlanMessage, PlanStep, Rank, RateStep};
+use crate::session::Envelope;
+use crate::topology::Probe;
+use crate::trace;
+use std::sync::Arc;
+
+impl ControlPlane {
+    /// Continues measuring, and searches for a better plan when enough is known. Does nothing
+    /// except on rank 0.
+    pub(super) fn go_on_planning(&mut self) {
+        let leads = |e: &&Arc<Envelope>| e.me() == Rank(0) && e.view().size() > 1 && !e.is_frozen();
+        let Some(envelope) = self.installed.envelope().filter(leads).cloned() else { return };
+        self.planner.look_for_codecs(&envelope);
+        if !self.can_measure(&envelope) {
+            return;
+        }
+        self.watch_the_plan(&envelope);
+        let (is_quiet, may_spare) = self.planner.may_measure(&envelope);
+        self.measure_on(is_quiet, may_spare);
+        if self.planner.is_changing() {
+            return self.decide_plan();
+        }
+        let plan = self.planner.find(&envelope, &self.rates, self.election.links());
+        if plan.is_some() || self.planner.is_busy(self.clock.now(), &envelope, &self.rates) {
+            self.hold_all(plan);
+        }
+    }
+
+    /// Measures again when operations take longer than predicted.
+    fn watch_the_plan(&mut self, envelope: &Envelope) {
+        let served = envelope.take_served();
+        self.rates.note_served(served.iter().map(|(_, took)| *took).sum());
+        if self.planner.are_late(self.clock.now(), envelope, self.election.links(), &served) {
+            self.rates.survey_anew(envelope.view(), self.election.links_mut());
+            self.planner.look_again();
+            self.hold_all(None);
+        }
+    }
+
+    /// Has the next path measured, if it is time.
+    fn measure_on(&mut self, is_quiet: bool, may_spare: bool) {
+        let next = self.rates.next(self.clock.now(), is_quiet, may_spare);
+        let Some((probe, turn)) = next else { return self.tell_stations() };
+        let (pairs, manner) = match probe {
+            Probe::Alone(pair) => (vec![pair], Manner::Alone),
+            Probe::Spare(pair) => (vec![pair], Manner::Spare),
+            Probe::Together((a, b)) => (vec![(a, b), (b, a)], Manner::Together),
+        };
+        for (from, to) in pairs {
+            self.tell_rate(from, RateStep::Measure { to, turn, manner });
+        }
+    }
+
+    /// Makes all members hold their calls: for this plan, or until one is found.
+    fn hold_all(&mut self, plan: Option<Plan>) {
+        let Some(envelope) = self.installed.envelope() else { return };
+        let now = self.clock.now();
+        if let Some(hold) = self.planner.hold(now, envelope, &self.rates, plan) {
+            self.rates.calls_are_held(now);
+            self.tell_plan_to_all(&hold);
+        }
+    }
+
+    /// Proposes the plan, or lets it stay, once all members hold and enough is known.
+    fn decide_plan(&mut self) {
+        let Some(envelope) = self.installed.envelope() else { return };
+        let (now, links) = (self.clock.now(), self.election.links());
+        if let Some(switch) = self.planner.decide(now, envelope, &self.rates, links) {
+            self.tell_plan_to_all(&switch);
+        }
+    }
+
+    /// A message of the plan protocol between rank 0 and a member.
+    pub(super) fn on_plan(&mut self, from: MemberId, message: &PlanMessage) {
+        let Some(envelope) = self.envelope_of(message.view) else { return };
+        let Some(rank) = envelope.view().rank_of(from) else { return };
+        self.hear_plan_step(rank, &message.body);
+    }
+
+    fn hear_plan_step(&mut self, from: Rank, step: &PlanStep) {
+        let Some(envelope) = self.installed.envelope() else { return };
+        let answer = match step {
+            PlanStep::Hold { revision } if from == Rank(0) => envelope.hold(*revision),
+            PlanStep::Switch { revision, to } if from == Rank(0) => {
+                let answer = envelope.switch(*revision, to.as_deref());
+                if let Some(to) = to {
+                    trace::info!(revision, reason = to.plan.reason, "goes by another plan");
+                }
+                self.renew_forecasts();
+                answer
+            }
+            PlanStep::Held { revision, next } => {
+                self.planner.on_held(from, *revision, next.clone());
+                return self.decide_plan();
+            }
+            PlanStep::Switched { revision } => return self.planner.on_switched(from, *revision),
+            PlanStep::Hold { .. } | PlanStep::Switch { .. } => return self.expel(from),
+        };
+        match answer {
+            Ok(answer) => self.tell_plan(Rank(0), &answer),
+            Err(_) => self.expel(from),
+        }
+    }
+
+    fn tell_plan_to_all(&mut self, step: &PlanStep) {
+        for rank in self.ranks_self_last() {
+            self.tell_plan(rank, step);
+        }
+    }
+
+    fn tell_plan(&mut self, to: Rank, step: &PlanStep) {
+        let Some(envelope) = self.installed.envelope() else { return };
+        if to == envelope.me() {
+            return self.hear_plan_step(to, step);
+        }
+        if let Some(member) = envelope.view().member(to) {
+            let message = PlanMessage { view: envelope.digest(), body: step.clone() };
+            self.peers.send(member.id, Message::Plan(Box::new(message)));
+        }
+    }
+
+    /// Repeats the open steps to a member whose link was down.
+    pub(super) fn replay_plan(&mut self, to: Rank) {
+        self.planner.open_steps().iter().for_each(|step| self.tell_plan(to, step));
+    }
+
+    /// Updates the predicted durations from the present link map.
+    pub(super) fn renew_forecasts(&mut self) {
+        if let Some(envelope) = self.installed.envelope() {
+            self.planner.renew_forecasts(envelope, self.election.links());
+        }
+    }
+
+    /// The ranks of the View, this node's last: it handles its own message at once.
+    pub(super) fn ranks_self_last(&self) -> Vec<Rank> {
+        let Some(envelope) = self.installed.envelope() else { return Vec::new() };
+        let me = envelope.me();
+        envelope.view().ranks().filter(|rank| *rank != me).chain([me]).collect()
+    }
+}

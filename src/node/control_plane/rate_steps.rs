@@ -1,0 +1,208 @@
+//! The messages by which members measure the View's paths and tell each other the rates.
+
+use super::super::rates::{News, Rated, is_measured};
+use super::ControlPlane;
+use crate::identity::MemberId;
+use crate::protocol::{
+    CodingSpeed, Manner, Message, Rank, RateMessage, RateStep, Turn, View, ViewDigest,
+};
+use crate::session::Envelope;
+use crate::topology::{Pair, Port};
+use crate::trace;
+use std::num::NonZeroU32;
+
+impl ControlPlane {
+    /// Whether all data links are established and at least one path can be measured. The first
+    /// time, starts the survey with the rates known from earlier Views.
+    pub(super) fn can_measure(&mut self, envelope: &Envelope) -> bool {
+        let view = envelope.view();
+        let can = self.rates.has_links_with(view.linked_with(envelope.me()).count())
+            && self.measures_any(view);
+        if can {
+            self.rates.begin_survey(view, self.election.links());
+        }
+        can
+    }
+
+    /// A message about the rate of a path.
+    pub(super) fn on_rate(&mut self, from: MemberId, message: RateMessage) {
+        let Some(envelope) = self.envelope_of(message.view) else { return };
+        if let Some(rank) = envelope.view().rank_of(from) {
+            self.hear_rate(rank, message.body);
+        }
+    }
+
+    /// The result of a burst that has arrived here, for the peer that sent it.
+    pub(super) fn on_burst(&mut self, view: ViewDigest, peer: Rank, said: RateStep) {
+        if self.installed.of(view).is_some() {
+            self.tell_rate(peer, said);
+        }
+    }
+
+    fn hear_rate(&mut self, from: Rank, step: RateStep) {
+        let Some(envelope) = self.installed.envelope().cloned() else { return };
+        match step {
+            RateStep::Measure { to, turn, manner } => {
+                if from != Rank(0) || manner == Manner::Before {
+                    return self.expel(from);
+                }
+                self.measure(&envelope, to, turn, manner);
+            }
+            RateStep::Enough => {
+                if let Some(bursts) =
+                    self.paths.bursts_on_trial(from).or(self.rates.bursts_to(from))
+                {
+                    bursts.end();
+                }
+            }
+            RateStep::Timed(kbps) => self.timed(from, kbps),
+            RateStep::Ready => self.on_path_ready(from),
+            RateStep::Wish { to } => self.on_wish(&envelope, (from, to)),
+            RateStep::Rated { to, kbps, manner: Manner::Together, .. } => {
+                if self.rates.on_rate_together(self.clock.now(), (from, to), kbps) {
+                    self.go_on_planning();
+                }
+            }
+            // Rank 0 does not accept rates of earlier Views from others; it has unknown paths
+            // measured.
+            RateStep::Rated { manner: Manner::Before, .. } if envelope.me() == Rank(0) => {}
+            RateStep::Rated { to, kind, number, kbps, turn, coding, manner } => {
+                self.note_coding(&envelope, from, coding);
+                let (pair, port) = ((from, to), Port::unmeasured(kind, number));
+                if manner == Manner::Before {
+                    self.learn_rate(envelope.view(), pair, port, kbps);
+                } else {
+                    self.note_rate(&envelope, Rated { pair, port, kbps, turn, manner });
+                }
+            }
+            RateStep::Shared { .. } if from != Rank(0) => self.expel(from),
+            RateStep::Shared { rank, number, cell } => {
+                let Some(member) = envelope.view().member(rank) else { return };
+                trace::debug!(%rank, number, cell, "a port shares a medium");
+                self.election.links_mut().share(member.id, number, cell);
+                self.renew_forecasts();
+            }
+        }
+    }
+
+    /// Measures this node's path to a peer, as rank 0 asks.
+    fn measure(&mut self, envelope: &Envelope, to: Rank, turn: Turn, manner: Manner) {
+        // The port is unknown while the control link is redialled. Rank 0 asks again.
+        let Some(port) = self.port_to(envelope.view(), to) else { return };
+        self.rates.ask(to, turn, manner);
+        // While other paths to the peer are tried, the rate is reported after the last trial.
+        if self.paths.tried(to).is_some() {
+            return;
+        }
+        if !is_measured(port) {
+            return self.try_ways(to, 0);
+        }
+        match self.rates.bursts_to(to).filter(|_| envelope.moving() == 0) {
+            Some(bursts) => bursts.begin(manner == Manner::Together),
+            None => self.rated(to, 0),
+        }
+    }
+
+    fn note_coding(&mut self, envelope: &Envelope, rank: Rank, coding: CodingSpeed) {
+        if let Some(member) = envelope.view().member(rank) {
+            self.election.links_mut().set_coding(member.id, coding);
+        }
+    }
+
+    /// Takes over a path's rate from an earlier View, if no rate is known.
+    fn learn_rate(&mut self, view: &View, pair: Pair, port: Port, kbps: u32) {
+        let ends = view.member(pair.0).zip(view.member(pair.1));
+        let (Some((from, to)), Some(kbps)) = (ends, NonZeroU32::new(kbps)) else { return };
+        let links = self.election.links_mut();
+        if links.path(from.id, to.id).and_then(|path| path.rate_kbps).is_none() {
+            links.rate(from.id, to.id, port, kbps);
+            self.renew_forecasts();
+        }
+    }
+
+    fn note_rate(&mut self, envelope: &Envelope, rated: Rated) {
+        let (now, leads) = (self.clock.now(), envelope.me() == Rank(0));
+        let links = self.election.links_mut();
+        let news = self.rates.on_rate(now, leads, envelope.view(), links, rated);
+        let Some(News { has_risen, was_awaited }) = news else { return };
+        if has_risen {
+            self.planner.look_again();
+        }
+        if was_awaited {
+            self.go_on_planning();
+        }
+        self.renew_forecasts();
+    }
+
+    /// A member reports that its path to another one has changed, or that there are untried
+    /// alternatives.
+    fn on_wish(&mut self, envelope: &Envelope, pair: Pair) {
+        let is_pair = pair.0 != pair.1 && pair.1.index() < envelope.view().size();
+        if envelope.me() == Rank(0) && is_pair && self.rates.wish(self.clock.now(), pair) {
+            self.planner.look_again();
+        }
+    }
+
+    /// Reports the rate of a path of this node to all members; for an exchange, to rank 0 only.
+    pub(super) fn rated(&mut self, to: Rank, kbps: u32) {
+        let Some(envelope) = self.installed.envelope() else { return };
+        let Some(port) = self.port_to(envelope.view(), to) else { return };
+        let rated = self.rates.report(to, port, kbps);
+        trace::debug!(%to, kbps, ?rated, "a path was measured");
+        if self.rates.is_exchange(to) {
+            return self.tell_rate(Rank(0), rated);
+        }
+        self.tell_rate_to_all(rated);
+    }
+
+    /// Tells all members which ports share a medium, once everything is measured.
+    pub(super) fn tell_stations(&mut self) {
+        let Some(envelope) = self.installed.envelope() else { return };
+        let stations = self.rates.take_stations(envelope.view(), self.election.links());
+        stations.into_iter().for_each(|shared| self.tell_rate_to_all(shared));
+    }
+
+    /// Repeats the rates of this node's paths to a member that was not there when they were sent;
+    /// rank 0 also repeats which ports share a medium.
+    pub(super) fn replay_rates(&mut self, to: Rank) {
+        let Some(envelope) = self.installed.envelope() else { return };
+        let (me, view, links) = (envelope.me(), envelope.view(), self.election.links());
+        let mut said = Vec::new();
+        // Rank 0 asks for missing rates itself.
+        if to != Rank(0) {
+            said.extend(self.rates.reports(me, view, links));
+        }
+        if me == Rank(0) {
+            said.extend(self.rates.told_stations(view, links));
+        }
+        said.into_iter().for_each(|step| self.tell_rate(to, step));
+    }
+
+    fn tell_rate_to_all(&mut self, step: RateStep) {
+        for rank in self.ranks_self_last() {
+            self.tell_rate(rank, step);
+        }
+    }
+
+    pub(super) fn tell_rate(&mut self, to: Rank, body: RateStep) {
+        let Some(envelope) = self.installed.envelope() else { return };
+        if to == envelope.me() {
+            return self.hear_rate(to, body);
+        }
+        if let Some(member) = envelope.view().member(to) {
+            let message = RateMessage { view: envelope.digest(), body };
+            self.peers.send(member.id, Message::Rate(message));
+        }
+    }
+
+    /// The port through which the links with a member leave this machine.
+    fn port_to(&self, view: &View, to: Rank) -> Option<Port> {
+        self.port_toward(view.member(to)?.id)
+    }
+
+    fn measures_any(&self, view: &View) -> bool {
+        view.ranks()
+            .filter(|rank| *rank != Rank(0))
+            .any(|rank| self.port_to(view, rank).is_some_and(is_measured))
+    }
+}

@@ -1,0 +1,125 @@
+//! The network interfaces of this machine, and the addresses at which this node answers there.
+
+use crate::discovery::{Advert, ways};
+use crate::identity::Boot;
+use crate::os::{Interface, Wires, Wiring};
+use crate::topology::Port;
+use crate::trace;
+use crate::wire::PROTOCOL_VERSION;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Interval between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The interfaces at the last look, and what this node announces on them.
+pub(super) struct Network {
+    wires: Box<dyn Wires>,
+    wiring: Wiring,
+    look_at: Instant,
+    /// The instance name of the announcement.
+    instance: String,
+    port: u16,
+    /// Own addresses to announce; empty if discovery determines them.
+    advertised: Vec<SocketAddr>,
+}
+
+/// What has changed since the last look.
+pub(super) struct Rewired {
+    /// The names of the interfaces that are used now.
+    pub(super) chosen: Vec<String>,
+    /// They are other ones, or have other addresses.
+    pub(super) has_moved: bool,
+}
+
+impl Network {
+    pub(super) fn new(
+        wires: Box<dyn Wires>,
+        wiring: Wiring,
+        instance: String,
+        port: u16,
+        advertised: Vec<SocketAddr>,
+    ) -> Network {
+        Network { wires, wiring, look_at: Instant::now(), instance, port, advertised }
+    }
+
+    /// Looks at the interfaces, if it is time. `None` if nothing has changed.
+    pub(super) fn look(&mut self, now: Instant) -> Option<Rewired> {
+        if now < self.look_at {
+            return None;
+        }
+        self.look_at = now + LOOK;
+        let wiring = self.wires.look().filter(|wiring| *wiring != self.wiring)?;
+        let before = std::mem::replace(&mut self.wiring, wiring);
+        let names =
+            |chosen: &[Interface]| chosen.iter().map(|i| i.name.clone()).collect::<Vec<_>>();
+        let chosen = names(&self.wiring.chosen);
+        trace::info!(before = ?names(&before.chosen), now = ?chosen, "the network of this machine \
+            has changed");
+        let places = |wiring: &Wiring| {
+            wiring.chosen.iter().map(|i| (i.name.clone(), i.addresses.clone())).collect::<Vec<_>>()
+        };
+        Some(Rewired { chosen, has_moved: places(&self.wiring) != places(&before) })
+    }
+
+    pub(super) fn wiring(&self) -> &Wiring {
+        &self.wiring
+    }
+
+    /// The port of this machine that has this local address; `None` if no interface has it now.
+    pub(super) fn port_of(&self, at: SocketAddr) -> Option<Port> {
+        self.wiring.of(at).map(|interface| Port::unmeasured(interface.kind, interface.index))
+    }
+
+    /// The name of that interface.
+    pub(super) fn name_of(&self, at: Option<SocketAddr>) -> Option<String> {
+        at.and_then(|at| self.wiring.of(at)).map(|interface| interface.name.clone())
+    }
+
+    /// Whether the interface that had this local address is gone.
+    pub(super) fn is_cut_off(&self, ours: Option<SocketAddr>) -> bool {
+        !self.wiring.all.is_empty() && ours.is_some_and(|ours| !self.wiring.has(ours))
+    }
+
+    /// The addresses among `theirs` to which this machine's interfaces lead, the most promising
+    /// first.
+    pub(super) fn ways_to(&self, theirs: &[SocketAddr]) -> Vec<SocketAddr> {
+        ways(&self.wiring.chosen, theirs)
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The announcement of this node.
+    pub(super) fn advert(&self, boot: Boot, tag: [u8; 8]) -> Advert {
+        Advert {
+            instance: self.instance.clone(),
+            boot,
+            tag: Some(tag),
+            version: PROTOCOL_VERSION,
+            suites: 1,
+            pairing: None,
+            port: self.port,
+            addresses: self.advertised.clone(),
+        }
+    }
+
+    /// The addresses that this node tells other members, the preferred ones first.
+    pub(super) fn own_places(&self) -> Vec<SocketAddr> {
+        let mut own = self.advertised.clone();
+        if own.is_empty() {
+            let ips = self.wiring.chosen.iter().flat_map(|i| &i.addresses).map(|a| a.ip);
+            own = ips.map(|ip| SocketAddr::new(ip, self.port)).collect();
+        }
+        // IPv4 addresses are preferred, and an interface may have many others.
+        own.sort_by_key(|at| match at.ip() {
+            IpAddr::V4(_) => 0,
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => 1,
+            IpAddr::V6(_) => 2,
+        });
+        own.truncate(Advert::ADDRESSES_MAX);
+        own
+    }
+}

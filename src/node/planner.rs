@@ -1,0 +1,351 @@
+//! How a View gets a plan that fits its links: rank 0 has the links measured while no operation
+//! runs, and proposes the plan.
+//!
+//! If there are no idle moments, or operations take longer than the plan predicts, rank 0 creates
+//! one. A change of the plan holds all calls anyway, so they are held until the ports are measured:
+//! while bursts give a rate at least every three seconds, and for at most ten seconds after the
+//! last running operation has ended.
+//!
+//! Gloo's schedules follow the ranks, whatever the links are. If trees suit the links much better,
+//! the plan names trees, and with them the native engine.
+
+use super::rates::{Rates, members};
+use crate::collective::Revising;
+use crate::protocol::{EngineKind, OpId, Plan, PlanStep, Rank, View};
+use crate::report::Forecast;
+use crate::session::Envelope;
+use crate::topology::{
+    LinkMap, Survey, Watch, best_plan, better_plan, forecasts_us, with_better_codecs,
+};
+use crate::trace;
+use std::time::Duration;
+
+const GIB: u64 = 1 << 30;
+/// Buffer sizes for which the predicted durations are reported.
+const FORECAST_BYTES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
+/// A View that has sent `BUSY_BYTES`, and still has unmeasured links after `BUSY_MS`, has no idle
+/// moments.
+const BUSY_BYTES: u64 = 32 << 20;
+const BUSY_MS: u64 = 5_000;
+/// Calls are held for measuring for at most this long without a sign of progress, and not again for
+/// `PAUSES_APART_MS`.
+const PAUSE_MS: u64 = 3_000;
+/// The limit after the running operations have ended. A burst takes half a second at most, and a
+/// member may answer late.
+const MEASURING_MS: u64 = 10_000;
+/// Nothing is measured before the running operations have ended; this limits the wait for them.
+const DRAIN_MS: u64 = 30_000;
+const PAUSES_APART_MS: u64 = 60_000;
+
+/// The search for a plan in the installed View. Times are in milliseconds.
+pub(super) struct Planner {
+    /// On rank 0: the change of the plan in progress.
+    change: Option<Change>,
+    /// The highest revision used so far.
+    revision: u32,
+    /// No operation was in flight at the last look.
+    was_idle: bool,
+    /// The knowledge on which the last search for a plan was based.
+    looked: Looked,
+    forecasts: Vec<Forecast>,
+    watch: Watch,
+    /// Some calls leave their codecs to the plan.
+    asked_for_codecs: bool,
+    /// Calls are not held for measuring before this time.
+    pause_from: u64,
+}
+
+/// A change of the plan.
+struct Change {
+    revising: Revising,
+    /// The plan, if it is already known. Else calls are held until the links are measured.
+    plan: Option<Plan>,
+    /// End of the measuring. Extended while the signs change.
+    until: u64,
+    /// Upper limit of `until`.
+    until_at_most: u64,
+    /// The signs at the last look.
+    signs: Signs,
+}
+
+/// The state of the survey at the last search for a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Looked {
+    Never,
+    /// All ports were measured.
+    AtThePorts,
+    /// All paths were measured.
+    AtThePaths,
+}
+
+/// Signs of progress while calls are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Signs {
+    /// Bytes received by this node.
+    received_bytes: u64,
+    /// Undecided operations.
+    under_way: usize,
+    /// Bursts that gave a rate.
+    bursts: u64,
+}
+
+impl Signs {
+    fn of(envelope: &Envelope, rates: &Rates) -> Signs {
+        let received_bytes = envelope.backend().traffic().received_bytes;
+        let bursts = rates.survey().map_or(0, Survey::told);
+        Signs { received_bytes, under_way: envelope.moving(), bursts }
+    }
+}
+
+impl Planner {
+    /// For a View that is installed now.
+    pub(super) fn of(view: Option<&View>, now: u64) -> Planner {
+        Planner {
+            change: None,
+            revision: view.map_or(0, |view| view.plan.revision),
+            was_idle: false,
+            looked: Looked::Never,
+            forecasts: Vec::new(),
+            watch: Watch::new(now),
+            asked_for_codecs: false,
+            pause_from: now + BUSY_MS,
+        }
+    }
+
+    /// Searches again, because new knowledge may give a better plan.
+    pub(super) fn look_again(&mut self) {
+        self.looked = Looked::Never;
+    }
+
+    /// Searches again if calls leave their codecs to the plan since the last look.
+    pub(super) fn look_for_codecs(&mut self, envelope: &Envelope) {
+        if envelope.asks_for_codecs() && !std::mem::replace(&mut self.asked_for_codecs, true) {
+            self.look_again();
+        }
+    }
+
+    /// Whether nothing is in the way of bursts, and whether a path may be measured whose rate is
+    /// known.
+    pub(super) fn may_measure(&mut self, envelope: &Envelope) -> (bool, bool) {
+        let is_idle = envelope.in_flight() == 0;
+        let was_idle = std::mem::replace(&mut self.was_idle, is_idle) && is_idle;
+        let is_quiet = match &self.change {
+            Some(change) if change.revising.is_held() => envelope.moving() == 0,
+            Some(_) => false,
+            None => was_idle,
+        };
+        (is_quiet, self.change.is_none() && self.has_choice(envelope))
+    }
+
+    /// Whether the plan is being changed.
+    pub(super) fn is_changing(&self) -> bool {
+        self.change.is_some()
+    }
+
+    /// Whether calls should be held for measuring: there were no idle moments for a while, much
+    /// data was sent, and the best plan or a changed path is unknown.
+    pub(super) fn is_busy(&self, now: u64, envelope: &Envelope, rates: &Rates) -> bool {
+        // Two members have only one schedule; only another path or another codec can help them.
+        let depends = envelope.view().size() > 2 || self.asked_for_codecs;
+        let has_no_plan = |survey: &Survey| depends && !survey.knows_the_ports();
+        let is_unknown = self.has_choice(envelope) && rates.survey().is_some_and(has_no_plan);
+        let is_worth_it = || envelope.backend().traffic().sent_bytes >= BUSY_BYTES;
+        (is_unknown || rates.is_wished()) && now >= self.pause_from && is_worth_it()
+    }
+
+    /// Whether these operations took so much longer than predicted that the links should be
+    /// measured again. Each has its bytes and its duration.
+    pub(super) fn are_late(
+        &mut self,
+        now: u64,
+        envelope: &Envelope,
+        links: &LinkMap,
+        served: &[(u64, Duration)],
+    ) -> bool {
+        if self.change.is_some()
+            || served.is_empty()
+            || !self.has_choice(envelope)
+            || envelope.view().size() < 3
+        {
+            return false;
+        }
+        // The forecast is by bandwidth alone, from the slope between two large sizes: operations
+        // overlap, and the time that they wait for each other is not due to the links.
+        let order = members(envelope.view());
+        let [(small, small_us), (large, large_us)] =
+            forecasts_us(&order, links, &envelope.plan(), [GIB, 2 * GIB])[..]
+        else {
+            return false;
+        };
+        let us_of_a_byte = (large_us - small_us) / (large - small) as f64;
+        let is_late = |(bytes, took): &&(u64, Duration)| {
+            let us = *bytes as f64 * us_of_a_byte;
+            self.watch.note(now, us, took.as_secs_f64() * 1e6)
+        };
+        let late = served.iter().filter(|(bytes, _)| *bytes >= Watch::BYTES_MIN).find(is_late);
+        if let Some((bytes, took)) = late {
+            let forecast_us = *bytes as f64 * us_of_a_byte;
+            trace::info!(
+                bytes,
+                ?took,
+                forecast_us,
+                "operations take longer than foretold; measures the links again"
+            );
+        }
+        late.is_some()
+    }
+
+    /// Searches once when all ports are measured, and once when all paths are. Returns the plan to
+    /// be proposed.
+    pub(super) fn find(
+        &mut self,
+        envelope: &Envelope,
+        rates: &Rates,
+        links: &LinkMap,
+    ) -> Option<Plan> {
+        let survey = rates.survey().filter(|_| self.looked < Looked::AtThePaths)?;
+        let known = match (survey.is_good_for_a_plan(), survey.is_over()) {
+            (_, true) => Looked::AtThePaths,
+            (true, false) => Looked::AtThePorts,
+            (false, false) => return None,
+        };
+        if known <= self.looked || !self.has_choice(envelope) {
+            return None;
+        }
+        self.looked = known;
+        let has_stations = !survey.stations().is_empty();
+        self.better_plan(envelope, links).or_else(|| {
+            // If a medium turned out to be shared, the present plan's promise is wrong even if the
+            // plan remains the best one; then the same plan with a new reason is proposed.
+            let is_wrong = known == Looked::AtThePaths && has_stations && can_be_revised(envelope);
+            let best = is_wrong.then(|| {
+                let (order, links) = (members(envelope.view()), data_links(envelope, links));
+                best_plan(&order, &links, has_gloo(envelope))
+            });
+            best.filter(|best| best.reason != envelope.plan().reason)
+        })
+    }
+
+    /// Whether another plan, or at least other codecs, can be chosen.
+    fn has_choice(&self, envelope: &Envelope) -> bool {
+        envelope.view().size() > 2 && can_be_revised(envelope) || self.asked_for_codecs
+    }
+
+    /// A better plan, or the present one with better codecs.
+    fn better_plan(&self, envelope: &Envelope, links: &LinkMap) -> Option<Plan> {
+        let (order, links) = (members(envelope.view()), data_links(envelope, links));
+        let present = envelope.plan();
+        let other = if can_be_revised(envelope) {
+            better_plan(&order, &links, &present, has_gloo(envelope))
+        } else {
+            None
+        };
+        other.or_else(|| {
+            self.asked_for_codecs.then(|| with_better_codecs(&order, &links, &present))?
+        })
+    }
+
+    /// Begins a change of the plan: to this one, or to one that is found while calls are held.
+    /// Returns the step that makes all members hold their calls; `None` if a proposer has used the
+    /// largest revision in its plan.
+    pub(super) fn hold(
+        &mut self,
+        now: u64,
+        envelope: &Envelope,
+        rates: &Rates,
+        plan: Option<Plan>,
+    ) -> Option<PlanStep> {
+        let revision = self.revision.checked_add(1)?;
+        self.revision = revision;
+        let revising = Revising::new(revision, envelope.view().size());
+        let hold = revising.hold();
+        trace::debug!(revision, known = plan.is_some(), "calls are held for another plan");
+        self.pause_from = now + PAUSES_APART_MS;
+        let (until, until_at_most) = (now + PAUSE_MS, now + DRAIN_MS);
+        let signs = Signs::of(envelope, rates);
+        self.change = Some(Change { revising, plan, until, until_at_most, signs });
+        Some(hold)
+    }
+
+    /// Once all members hold: the step that switches to the plan, if it is known or if the time for
+    /// measuring is over.
+    pub(super) fn decide(
+        &mut self,
+        now: u64,
+        envelope: &Envelope,
+        rates: &Rates,
+        links: &LinkMap,
+    ) -> Option<PlanStep> {
+        let signs = Signs::of(envelope, rates);
+        let change = self.change.as_mut().filter(|change| change.revising.is_held())?;
+        if std::mem::replace(&mut change.signs, signs) != signs {
+            change.until = now + PAUSE_MS;
+        }
+        if signs.under_way == 0 {
+            change.until_at_most = change.until_at_most.min(now + MEASURING_MS);
+        }
+        let is_over = now >= change.until.min(change.until_at_most);
+        let is_unknown =
+            rates.survey().is_some_and(|survey| !survey.is_good_for_a_plan()) || rates.is_wished();
+        if change.plan.is_none() && !is_over && is_unknown {
+            return None;
+        }
+        let known = change.plan.take();
+        let plan = known.or_else(|| self.better_plan(envelope, links));
+        if plan.is_some() {
+            self.watch.was_right();
+        }
+        Some(self.change.as_mut()?.revising.decide(plan))
+    }
+
+    /// A member holds its calls.
+    pub(super) fn on_held(&mut self, from: Rank, revision: u32, next: Option<Vec<OpId>>) {
+        if let Some(change) = &mut self.change {
+            change.revising.on_held(from, revision, next);
+        }
+    }
+
+    /// A member goes by the plan of this revision.
+    pub(super) fn on_switched(&mut self, from: Rank, revision: u32) {
+        if let Some(change) = &mut self.change {
+            change.revising.on_switched(from, revision);
+        }
+        self.change.take_if(|change| change.revising.is_over());
+    }
+
+    /// The open steps, for a member whose link was down.
+    pub(super) fn open_steps(&self) -> Vec<PlanStep> {
+        self.change.as_ref().map_or_else(Vec::new, |change| change.revising.replay())
+    }
+
+    /// The predicted durations of calls.
+    pub(super) fn forecasts(&self) -> &[Forecast] {
+        &self.forecasts
+    }
+
+    /// Updates them from the present link map.
+    pub(super) fn renew_forecasts(&mut self, envelope: &Envelope, links: &LinkMap) {
+        let takes = |us: f64| Duration::from_secs_f64(us / 1e6);
+        let order = members(envelope.view());
+        let forecasts = forecasts_us(&order, links, &envelope.plan(), FORECAST_BYTES);
+        self.forecasts =
+            forecasts.into_iter().map(|(bytes, us)| Forecast { bytes, takes: takes(us) }).collect();
+    }
+}
+
+/// The link map without the pairs that have no data link in this View.
+fn data_links(envelope: &Envelope, links: &LinkMap) -> LinkMap {
+    let view = envelope.view();
+    let order = members(view);
+    links.without(view.apart.iter().map(|(a, b)| (order[a.index()], order[b.index()])))
+}
+
+/// Whether the View may use any plan. With Gloo alone, plans follow the ranks.
+fn can_be_revised(envelope: &Envelope) -> bool {
+    envelope.view().runs(EngineKind::Native)
+}
+
+/// Whether plans may use Gloo.
+fn has_gloo(envelope: &Envelope) -> bool {
+    envelope.view().runs(EngineKind::Gloo)
+}

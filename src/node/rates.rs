@@ -1,0 +1,318 @@
+//! The measurement of the rates of the View's paths: which path is due, and what was measured.
+
+use super::coding_speed;
+use super::data_link::{Bursts, Traffic};
+use crate::identity::MemberId;
+use crate::os::InterfaceKind;
+use crate::protocol::{Manner, Rank, RateStep, Turn, View};
+use crate::topology::{LinkMap, Pair, Port, Probe, Survey};
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// Total duration of reductions after which a known path is measured again. A burst takes half a
+/// second at most, so this costs a sixtieth of the time.
+const SPARE_AFTER: Duration = Duration::from_secs(30);
+/// Minimum interval between two wishes for one pair; earlier ones are ignored.
+const WISHES_APART_MS: u64 = 1_000;
+/// Highest reported rate. Above it the rate depends on processors more than on wires, and varies at
+/// random.
+const KBPS_MAX: u32 = 8_000_000;
+
+/// Measurement of the paths of the installed View.
+#[derive(Default)]
+pub(super) struct Rates {
+    bursts: BTreeMap<Rank, Bursts>,
+    traffic: Traffic,
+    /// On rank 0 only.
+    survey: Option<Survey>,
+    /// How often all paths were measured again in this View.
+    surveys: u32,
+    /// How often a path was measured again within that survey.
+    again: BTreeMap<Pair, u32>,
+    /// When a member last wished for a measurement of a path, in milliseconds.
+    wished: BTreeMap<Pair, u64>,
+    /// A member wished for a measurement that is not done yet.
+    is_wished: bool,
+    /// The turn of the last rate of a path.
+    seen_in: BTreeMap<Pair, Turn>,
+    /// The peers that this node was asked to measure, in which turn, and how.
+    asked: BTreeMap<Rank, (Turn, Manner)>,
+    /// All members have been told which ports share a medium.
+    stations_told: bool,
+    /// Total duration of the reductions since the last spare burst.
+    served: Duration,
+}
+
+/// A rate of a path, as a member reports it.
+pub(super) struct Rated {
+    pub(super) pair: Pair,
+    pub(super) port: Port,
+    pub(super) kbps: u32,
+    pub(super) turn: Turn,
+    pub(super) manner: Manner,
+}
+
+/// What a reported rate means for the search for a plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct News {
+    /// A known rate has risen: another plan may be better.
+    pub(super) has_risen: bool,
+    /// The rate was waited for.
+    pub(super) was_awaited: bool,
+}
+
+impl Rates {
+    // The bursts of this node.
+
+    /// Counts the frames that the operations of this node send, which disturb bursts.
+    pub(super) fn traffic(&self) -> Traffic {
+        self.traffic.clone()
+    }
+
+    /// Uses these bursts to measure the data link with a peer.
+    pub(super) fn measure_over(&mut self, peer: Rank, bursts: Bursts) {
+        self.bursts.insert(peer, bursts);
+    }
+
+    /// The bursts over the data link with a peer.
+    pub(super) fn bursts_to(&self, peer: Rank) -> Option<&Bursts> {
+        self.bursts.get(&peer)
+    }
+
+    /// Rank 0 asks for a measurement of the path to this peer.
+    pub(super) fn ask(&mut self, to: Rank, turn: Turn, manner: Manner) {
+        self.asked.insert(to, (turn, manner));
+    }
+
+    /// Whether this node's burst to the peer runs together with one in the other direction.
+    pub(super) fn is_exchange(&self, peer: Rank) -> bool {
+        self.asked.get(&peer).is_some_and(|(_, manner)| *manner == Manner::Together)
+    }
+
+    /// The report of the rate of this node's path to a peer, as it was asked for.
+    pub(super) fn report(&self, to: Rank, port: Port, kbps: u32) -> RateStep {
+        let (turn, manner) = self.asked.get(&to).copied().unwrap_or_default();
+        rated(to, port, kbps.min(KBPS_MAX), turn, manner)
+    }
+
+    /// The reports of the rates of this node's paths, for a member that was not there when they
+    /// were sent.
+    pub(super) fn reports(&self, me: Rank, view: &View, links: &LinkMap) -> Vec<RateStep> {
+        let order = members(view);
+        let known = |peer: Rank| {
+            let path = links.path(order[me.index()], order[peer.index()])?;
+            let here = self.seen_in.get(&(me, peer));
+            let (turn, manner) =
+                here.map_or((Turn::default(), Manner::Before), |turn| (*turn, Manner::Alone));
+            Some(rated(peer, path.port, path.rate_kbps?.get(), turn, manner))
+        };
+        view.ranks().filter_map(known).collect()
+    }
+
+    // The survey, on rank 0.
+
+    pub(super) fn survey(&self) -> Option<&Survey> {
+        self.survey.as_ref()
+    }
+
+    /// Whether the data links with so many peers stand.
+    pub(super) fn has_links_with(&self, peers: usize) -> bool {
+        self.bursts.len() >= peers
+    }
+
+    /// Starts the survey with the rates known from earlier Views, if it has not started.
+    pub(super) fn begin_survey(&mut self, view: &View, links: &LinkMap) {
+        if self.survey.is_some() {
+            return;
+        }
+        let order = members(view);
+        let known = |(from, to): Pair| {
+            links.path(order[from.index()], order[to.index()])?.rate_kbps.map(NonZeroU32::get)
+        };
+        let mut survey = Survey::new(view.size(), known).without(&view.apart);
+        for (rank, from) in view.ranks().zip(&order) {
+            let shares =
+                |to: &MemberId| links.path(*from, *to).is_some_and(|path| path.port.cell.is_some());
+            if order.iter().any(shares) {
+                survey.is_radio(rank);
+            }
+        }
+        self.survey = Some(survey);
+    }
+
+    /// Discards all rates of the View's paths, and measures them again.
+    pub(super) fn survey_anew(&mut self, view: &View, links: &mut LinkMap) {
+        self.surveys = self.surveys.saturating_add(1);
+        links.forget_rates(&members(view));
+        self.again.clear();
+        self.survey = Some(Survey::new(view.size(), |_| None).without(&view.apart));
+        self.stations_told = false;
+    }
+
+    /// Whether a member reported a changed path that is not measured yet.
+    pub(super) fn is_wished(&self) -> bool {
+        self.is_wished && self.survey.as_ref().is_some_and(|survey| !survey.is_over())
+    }
+
+    /// A member wishes for a measurement of a path. Returns whether it will be done.
+    pub(super) fn wish(&mut self, now: u64, pair: Pair) -> bool {
+        let lately = self.wished.get(&pair).is_some_and(|at| now < at + WISHES_APART_MS);
+        if !lately {
+            self.wished.insert(pair, now);
+            self.measure_again(pair);
+        }
+        !lately
+    }
+
+    /// Measures a path again in both directions, because it has changed.
+    fn measure_again(&mut self, (from, to): Pair) {
+        for pair in [(from, to), (to, from)] {
+            let again = self.again.entry(pair).or_default();
+            *again = again.saturating_add(1);
+            if let Some(survey) = &mut self.survey {
+                survey.again(pair);
+            }
+        }
+        self.is_wished = true;
+        self.stations_told = false;
+    }
+
+    /// Calls are held: no operation interrupts bursts from now on.
+    pub(super) fn calls_are_held(&mut self, now: u64) {
+        if let Some(survey) = &mut self.survey {
+            survey.is_undisturbed(now);
+        }
+    }
+
+    /// Adds the duration of reductions.
+    pub(super) fn note_served(&mut self, took: Duration) {
+        self.served = self.served.saturating_add(took);
+    }
+
+    /// The next path to be measured, with its turn. With `may_spare` this may be a path whose rate
+    /// is known, if [`SPARE_AFTER`] has passed.
+    pub(super) fn next(
+        &mut self,
+        now: u64,
+        is_quiet: bool,
+        may_spare: bool,
+    ) -> Option<(Probe, Turn)> {
+        let survey = self.survey.as_mut()?;
+        survey.tick(now);
+        let probe = if is_quiet { survey.begin(now) } else { None };
+        let probe = probe.or_else(|| {
+            let is_time = is_quiet && may_spare && self.served >= SPARE_AFTER;
+            let spare = if is_time { survey.begin_spare(now) } else { None }?;
+            self.served = Duration::ZERO;
+            Some(spare)
+        })?;
+        // Both directions of a pair have the same count.
+        let (Probe::Alone(pair) | Probe::Together(pair) | Probe::Spare(pair)) = probe;
+        Some((probe, self.turn_of(pair)))
+    }
+
+    /// The turn of the path's current measurement.
+    fn turn_of(&self, pair: Pair) -> Turn {
+        Turn { survey: self.surveys, path: self.again.get(&pair).copied().unwrap_or(0) }
+    }
+
+    // What members report.
+
+    /// The rate of a path, measured together with the other direction. Returns whether it was
+    /// waited for.
+    pub(super) fn on_rate_together(&mut self, now: u64, pair: Pair, kbps: u32) -> bool {
+        self.survey.as_mut().is_some_and(|survey| survey.on_rate_together(now, pair, kbps))
+    }
+
+    /// The rate of a path, for the link map too. `None` if it does not count. `leads` on rank 0.
+    pub(super) fn on_rate(
+        &mut self,
+        now: u64,
+        leads: bool,
+        view: &View,
+        links: &mut LinkMap,
+        rated: Rated,
+    ) -> Option<News> {
+        let Rated { pair, port, kbps, turn, manner } = rated;
+        let (from, to) = (view.member(pair.0)?.id, view.member(pair.1)?.id);
+        // Rank 0 counts the surveys itself, and accepts no higher number from others.
+        let survey = if leads { turn.survey.min(self.surveys) } else { turn.survey };
+        if survey > self.surveys {
+            self.surveys = survey;
+            links.forget_rates(&members(view));
+        }
+        if leads && turn < self.turn_of(pair) {
+            // Requested before the path changed.
+            return None;
+        }
+        if let Some(kbps) = NonZeroU32::new(kbps) {
+            // A burst may show too low a rate, never too high a one. So a repeated measurement in
+            // the same turn, or a spare one, can only raise the rate of a port. Any other
+            // measurement replaces the rate, because that is in doubt.
+            let again = manner == Manner::Spare || self.seen_in.insert(pair, turn) == Some(turn);
+            let before = links
+                .path(from, to)
+                .filter(|path| again && path.port.number == port.number)
+                .and_then(|path| path.rate_kbps);
+            links.rate(from, to, port, before.map_or(kbps, |before| before.max(kbps)));
+        }
+        let Some(survey) = &mut self.survey else { return Some(News::default()) };
+        if !is_measured(port) {
+            survey.leave(pair);
+        }
+        if port.cell.is_some() {
+            survey.is_radio(pair.0);
+        }
+        let was_awaited = survey.on_rate(now, pair, kbps) && kbps > 0;
+        let has_risen = survey.has_risen();
+        self.stations_told &= !has_risen;
+        Some(News { has_risen, was_awaited })
+    }
+
+    /// Which ports share a medium, once everything is measured; for all members, and only once.
+    pub(super) fn take_stations(&mut self, view: &View, links: &LinkMap) -> Vec<RateStep> {
+        let is_known = self.survey.as_ref().is_some_and(Survey::is_over);
+        if !is_known || std::mem::replace(&mut self.stations_told, true) {
+            return Vec::new();
+        }
+        self.stations(view, links)
+    }
+
+    /// The same for a member that was not there when all others were told.
+    pub(super) fn told_stations(&self, view: &View, links: &LinkMap) -> Vec<RateStep> {
+        if self.stations_told { self.stations(view, links) } else { Vec::new() }
+    }
+
+    fn stations(&self, view: &View, links: &LinkMap) -> Vec<RateStep> {
+        let order = members(view);
+        let stations = self.survey().map_or_else(Vec::new, Survey::stations);
+        let shared = stations.into_iter().filter_map(|((rank, partner), cell)| {
+            let number = links.path(order[rank.index()], order[partner.index()])?.port.number;
+            Some(RateStep::Shared { rank, number, cell })
+        });
+        shared.collect()
+    }
+}
+
+fn rated(to: Rank, port: Port, kbps: u32, turn: Turn, manner: Manner) -> RateStep {
+    let (kind, number, coding) = (port.kind, port.number, coding_speed::known());
+    RateStep::Rated { to, kind, number, kbps, turn, coding, manner }
+}
+
+/// Whether paths through this port are measured: loopback is not limited by a wire, and the medium
+/// below a tunnel is unknown.
+pub(super) fn is_measured(port: Port) -> bool {
+    matches!(
+        port.kind,
+        InterfaceKind::Ethernet
+            | InterfaceKind::Wifi
+            | InterfaceKind::Thunderbolt
+            | InterfaceKind::Bridge
+    )
+}
+
+/// The members of the View, in rank order.
+pub(super) fn members(view: &View) -> Vec<MemberId> {
+    view.members.iter().map(|member| member.id).collect()
+}

@@ -1,0 +1,258 @@
+//! What a node tells its program: sessions, status, events and counters.
+
+use super::told::Told;
+use crate::discovery::InterfaceReport;
+use crate::election::Notice;
+use crate::identity::{MemberId, Name, NodeId};
+use crate::link::Refusal;
+use crate::protocol::{EngineChoice, OpId, Rank, View};
+use crate::report::{Counters, Event, Peer, State, Status, Waiting, Who};
+use crate::session::{Envelope, Meter};
+use crate::trace;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Warn about missing ranks when an operation has waited this long for them.
+const WAITING_WARN: Duration = Duration::from_secs(10);
+
+/// Number of names kept, also of nodes that are gone.
+const NAMES_MAX: usize = 256;
+
+/// Number of addresses kept at which a dial was refused.
+const REFUSALS_MAX: usize = 64;
+
+/// The reports of one node, and what it remembers for them.
+pub(super) struct Reporter {
+    told: Told,
+    me: (NodeId, Name),
+    /// A View with fewer members is not shown to callers.
+    min_members: usize,
+    names: BTreeMap<NodeId, Name>,
+    counters: Counters,
+    /// Where this node's dials were refused.
+    refusals: BTreeMap<SocketAddr, Refusal>,
+    /// The last report of discovery on each interface.
+    interfaces: Vec<InterfaceReport>,
+    /// The operation that waits for other ranks, since when, and whether a warning was given.
+    waiting: Option<(OpId, Instant, bool)>,
+}
+
+impl Reporter {
+    pub(super) fn new(told: Told, me: (NodeId, Name), min_members: usize) -> Reporter {
+        Reporter {
+            told,
+            me,
+            min_members,
+            names: BTreeMap::new(),
+            counters: Counters::default(),
+            refusals: BTreeMap::new(),
+            interfaces: Vec::new(),
+            waiting: None,
+        }
+    }
+
+    // Sessions.
+
+    pub(super) fn min_members(&self) -> usize {
+        self.min_members
+    }
+
+    /// Shows the installed View to callers.
+    pub(super) fn show(&self, envelope: Option<&Arc<Envelope>>) {
+        let enough = |envelope: &&Arc<Envelope>| envelope.view().size() >= self.min_members;
+        self.told.views.send_replace(envelope.filter(enough).cloned());
+    }
+
+    pub(super) fn meter(&self) -> &Arc<Meter> {
+        &self.told.meter
+    }
+
+    /// Counts a View that is installed, whose operations nobody waits for yet.
+    pub(super) fn count_view(&mut self) {
+        self.counters.views += 1;
+        self.waiting = None;
+    }
+
+    /// The session of a View is over.
+    pub(super) fn leave(&mut self, envelope: &Envelope) {
+        self.told.meter.leave();
+        self.counters.committed += envelope.committed();
+    }
+
+    /// Tells callers that the node is closed.
+    pub(super) fn close(&self) {
+        self.told.meter.leave();
+        self.told.views.send_replace(None);
+        self.told.status.send_modify(|status| {
+            status.state = State::Closed;
+            status.view = None;
+        });
+    }
+
+    // Status.
+
+    pub(super) fn publish(&self, status: Status) {
+        self.told.status.send_if_modified(|old| {
+            let changed = *old != status;
+            *old = status;
+            changed
+        });
+    }
+
+    /// Discovery's report on each interface.
+    pub(super) fn set_interfaces(&mut self, interfaces: Vec<InterfaceReport>) {
+        self.interfaces = interfaces;
+    }
+
+    pub(super) fn interfaces(&self) -> &[InterfaceReport] {
+        &self.interfaces
+    }
+
+    /// Records the operation that waits for other ranks. Warns once when it has waited for
+    /// [`WAITING_WARN`].
+    pub(super) fn watch_waiting(&mut self, waiting: Option<(OpId, Vec<Rank>)>, now: Instant) {
+        self.waiting = match (waiting, self.waiting) {
+            (Some((op, ranks)), Some((known, since, warned))) if known == op => {
+                let late = now.duration_since(since) >= WAITING_WARN;
+                if late && !warned {
+                    trace::warn!(%op, ?ranks, "an operation waits for ranks that have not called \
+                        it");
+                }
+                Some((op, since, warned || late))
+            }
+            (Some((op, _)), _) => Some((op, now, false)),
+            (None, _) => None,
+        };
+    }
+
+    /// The operation that waits for other ranks.
+    pub(super) fn waiting(&self, envelope: &Envelope) -> Option<Waiting> {
+        let (op, since, _) = self.waiting?;
+        let (_, ranks) = envelope.waiting_for().filter(|(now, _)| *now == op)?;
+        let ranks = ranks.into_iter().filter_map(|rank| peer_at(envelope.view(), rank)).collect();
+        Some(Waiting { op, ranks, since: since.elapsed() })
+    }
+
+    // Counters.
+
+    /// The counters that the caller is to increase.
+    pub(super) fn count(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    /// The counters, with those of the present session.
+    pub(super) fn counters(&self, envelope: Option<&Envelope>) -> Counters {
+        let committed = self.counters.committed + envelope.map_or(0, Envelope::committed);
+        Counters { committed, ..self.counters }
+    }
+
+    /// Counts a refused connection.
+    pub(super) fn count_refusal(&mut self, refusal: Refusal) {
+        match refusal {
+            Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
+            Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => {
+                self.counters.overloads += 1;
+            }
+            Refusal::DuplicateIdentity
+            | Refusal::UnknownView
+            | Refusal::OtherPartition
+            | Refusal::SelfDial
+            | Refusal::Closed
+            | Refusal::Io(_) => {}
+            _ => self.counters.strangers += 1,
+        }
+    }
+
+    /// What a dial of this address came to: a refusal, or a link.
+    pub(super) fn dialled(&mut self, to: SocketAddr, refusal: Option<Refusal>) {
+        match refusal {
+            None => _ = self.refusals.remove(&to),
+            Some(refusal)
+                if self.refusals.len() < REFUSALS_MAX || self.refusals.contains_key(&to) =>
+            {
+                self.refusals.insert(to, refusal);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Where this node's dials were refused.
+    pub(super) fn refusals(&self) -> impl Iterator<Item = (SocketAddr, Refusal)> {
+        self.refusals.iter().map(|(to, refusal)| (*to, *refusal))
+    }
+
+    /// The keys have changed: other dials are refused now.
+    pub(super) fn forget_refusals(&mut self) {
+        self.refusals.clear();
+    }
+
+    // Events.
+
+    /// Sends an event. Without subscribers it is lost, and a slow subscriber loses the oldest
+    /// events.
+    pub(super) fn tell(&self, event: Event) {
+        trace::debug!(%event, "happened");
+        let _ = self.told.happened.send(event);
+    }
+
+    pub(super) fn tell_notice(&self, notice: Notice) {
+        let who = |id: MemberId| self.who(id.node);
+        self.tell(match notice {
+            Notice::Joined(id) => Event::Joined(who(id)),
+            Notice::Merged(ids) => Event::Merged(ids.into_iter().map(who).collect()),
+            Notice::Left(id) => Event::Left(who(id)),
+            Notice::Lost(id, why) => Event::Lost { peer: who(id), why },
+            Notice::Quarantined(node, ms) => {
+                Event::Quarantined { peer: self.who(node), lasts: Duration::from_millis(ms) }
+            }
+            Notice::Woke => Event::Woke,
+            Notice::Twin(node) => Event::Duplicate(self.who(node)),
+            Notice::OneWay(id) => Event::OneWay(who(id)),
+        });
+    }
+
+    pub(super) fn tell_installed(&self, view: &View) {
+        let members = view.ranks().filter_map(|rank| peer_at(view, rank)).collect();
+        self.tell(Event::Installed { view: view.id(), members, in_sync: view.in_sync() });
+    }
+
+    /// The links with a member take another path, over this interface.
+    pub(super) fn tell_path(&self, member: MemberId, interface: String) {
+        trace::info!(peer = %member, interface, "the links with a member take another path");
+        self.tell(Event::PathChanged { peer: self.who(member.node), interface });
+    }
+
+    // Names.
+
+    pub(super) fn who(&self, node: NodeId) -> Who {
+        Who { node, name: self.name_of(node) }
+    }
+
+    pub(super) fn learn_name(&mut self, node: NodeId, name: Name) {
+        if self.names.len() >= NAMES_MAX && !self.names.contains_key(&node) {
+            // Any one: names are for people, and a home has fewer nodes.
+            self.names.pop_first();
+        }
+        self.names.insert(node, name);
+    }
+
+    /// The name of a node, if it is known.
+    pub(super) fn name_of(&self, node: NodeId) -> Option<Name> {
+        if node == self.me.0 { Some(self.me.1.clone()) } else { self.names.get(&node).cloned() }
+    }
+}
+
+/// Why calls of the View run on this engine, with the names of members.
+pub fn engine_reason(view: &View, engine: EngineChoice) -> String {
+    engine.why.sentence(|rank| {
+        peer_at(view, rank).map_or_else(|| format!("rank {rank}"), |peer| peer.to_string())
+    })
+}
+
+/// A member as errors and reports name it.
+pub fn peer_at(view: &View, rank: Rank) -> Option<Peer> {
+    view.member(rank).map(|m| Peer { rank, name: m.name.clone(), node: m.id.node })
+}
