@@ -8,7 +8,6 @@ mod arithmetic;
 mod backend;
 mod board;
 mod digest;
-mod early_ops;
 mod finite;
 mod fold;
 #[cfg(test)]
@@ -16,12 +15,15 @@ pub(crate) mod golden;
 mod input;
 mod lanes;
 mod ledger;
+mod links;
 mod native;
 mod outgoing;
 mod reference;
 mod retired;
 mod revising;
 mod schedule;
+#[cfg(test)]
+pub(crate) mod suite;
 mod threads;
 
 pub use arithmetic::Arithmetic;
@@ -34,8 +36,6 @@ pub use board::{Board, ViewBoard};
 #[cfg(feature = "gloo")]
 pub use digest::DIGEST_BLOCK_BYTES;
 pub use digest::{Digest, digest_of};
-#[cfg(any(feature = "gloo", test, fuzzing))]
-pub use early_ops::{EARLY_OPS_MAX, EarlyOps};
 pub use finite::all_finite;
 #[cfg(feature = "gloo")]
 pub use fold::fold_pair;
@@ -48,7 +48,11 @@ pub use lanes::Lanes;
 #[cfg(test)]
 pub(crate) use ledger::LedgerBounds;
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
-#[cfg(test)]
+#[cfg(any(feature = "gloo", test, fuzzing))]
+pub use links::{Carried, CurrentLink, EARLY_OPS_MAX, EarlyData, Generation, LinkUser, attach};
+#[cfg(feature = "gloo")]
+pub use links::{LinkEnd, LinkParty};
+#[cfg(any(feature = "gloo", test))]
 pub use native::NativeBackend;
 pub use native::NativeEngine;
 pub use outgoing::Outgoing;

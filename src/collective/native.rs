@@ -52,8 +52,6 @@ use super::threads::Threads;
 use crate::memory::Pool;
 use crate::protocol::{EngineKind, Rank, Seeded, View};
 use std::sync::Arc;
-#[cfg(test)]
-use std::time::Duration;
 
 /// potluck's own engine.
 #[derive(Clone, Debug, Default)]
@@ -80,24 +78,10 @@ impl NativeEngine {
         NativeBackend::new(me, view.size(), pool, threads, self.seeded)
     }
 
-    /// The number of running threads of all its backends.
+    /// The threads of all its backends.
     #[cfg(test)]
-    pub fn threads(&self) -> usize {
-        self.threads.running()
-    }
-
-    /// The number of threads that ended by a panic. Anything but 0 is a bug, here or in a job's
-    /// `done`.
-    #[cfg(test)]
-    pub fn panics(&self) -> usize {
-        self.threads.panics()
-    }
-
-    /// Waits until the threads of all its backends have ended. Returns the number of threads that
-    /// still run after `timeout`.
-    #[cfg(test)]
-    pub fn wait_for_threads(&self, timeout: Duration) -> usize {
-        self.threads.wait(timeout)
+    pub fn threads(&self) -> &Arc<Threads> {
+        &self.threads
     }
 }
 

@@ -12,7 +12,9 @@ use super::p2p::Endpoint;
 use super::rails::Rails;
 use super::task::Task;
 use super::turnout::Turnout;
-use crate::collective::{Backend, Board, Done, Engine, Finished, Input, Job, Threads, Traffic};
+use crate::collective::{
+    Backend, Board, Done, Engine, Finished, Input, Job, LinkParty, LinkUser, Threads, Traffic,
+};
 use crate::link::DataLink;
 use crate::memory::{Pool, Staging};
 use crate::protocol::{EngineFault, EngineKind, OPS_IN_FLIGHT_MAX, OpId, Rank, View};
@@ -20,8 +22,6 @@ use crate::trace;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-#[cfg(test)]
-use std::time::Duration;
 
 /// The engine: opens a Gloo backend per View.
 #[derive(Clone, Debug, Default)]
@@ -95,30 +95,15 @@ impl GlooEngine {
         GlooEngine { pool, threads: Arc::default() }
     }
 
-    /// The number of running threads of all its backends.
-    #[cfg(test)]
-    pub fn threads(&self) -> usize {
-        self.threads.running()
+    /// The backend of one View.
+    pub(super) fn backend(&self, view: &View, me: Rank, board: Arc<dyn Board>) -> GlooBackend {
+        GlooBackend::new(me, view.size(), board, self.pool.clone(), &self.threads)
     }
 
-    /// The stack of its next threads, see [`Threads::set_stack_bytes`].
+    /// The threads of all its backends.
     #[cfg(test)]
-    pub fn set_stack_bytes(&self, bytes: usize) {
-        self.threads.set_stack_bytes(bytes);
-    }
-
-    /// The number of threads that ended in a panic; anything but 0 is a bug, here or in a job's
-    /// `done`.
-    #[cfg(test)]
-    pub fn panics(&self) -> usize {
-        self.threads.panics()
-    }
-
-    /// Waits until the threads of all its backends have ended; returns the number of those still
-    /// running after `timeout`.
-    #[cfg(test)]
-    pub fn wait_for_threads(&self, timeout: Duration) -> usize {
-        self.threads.wait(timeout)
+    pub fn threads(&self) -> &Arc<Threads> {
+        &self.threads
     }
 }
 
@@ -132,7 +117,7 @@ impl Engine for GlooEngine {
     }
 
     fn open(&self, view: &Arc<View>, me: Rank, board: Arc<dyn Board>) -> Arc<dyn Backend> {
-        Arc::new(GlooBackend::new(me, view.size(), board, self.pool.clone(), &self.threads))
+        Arc::new(self.backend(view, me, board))
     }
 }
 
@@ -162,6 +147,11 @@ impl GlooBackend {
         // If no thread can be started, `ending` is dropped with the closure, which ends all jobs.
         core.threads.spawn("potluck-gloo".to_string(), move || ending.0.connect());
         GlooBackend { core }
+    }
+
+    /// The state that the threads of its links share, and their count.
+    pub fn party(&self) -> LinkParty<'_, impl LinkUser> {
+        (self.core.endpoint.core(), &self.core.threads)
     }
 }
 

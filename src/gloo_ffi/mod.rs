@@ -39,8 +39,6 @@ mod exception;
 #[cfg(feature = "gloo")]
 mod folding;
 #[cfg(feature = "gloo")]
-mod fork;
-#[cfg(feature = "gloo")]
 mod noticeboard;
 #[cfg(feature = "gloo")]
 mod overlay;
@@ -50,6 +48,8 @@ mod p2p;
 mod pair;
 #[cfg(feature = "gloo")]
 mod rails;
+#[cfg(feature = "gloo")]
+mod shared_link;
 #[cfg(any(feature = "gloo", test))]
 mod tally;
 #[cfg(any(feature = "gloo", test))]

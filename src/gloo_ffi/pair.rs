@@ -5,9 +5,9 @@
 //! credits, cancellations and retirements go to both engines. The phase in the header tells their
 //! frames apart: Gloo exchanges messages, the native engine chunks.
 
-use super::backend::GlooEngine;
-use super::fork::fork;
-use crate::collective::{Backend, Board, Engine, Input, Job, NativeEngine, Traffic};
+use super::backend::{GlooBackend, GlooEngine};
+use super::shared_link::attach_both;
+use crate::collective::{Backend, Board, Engine, Input, Job, NativeBackend, NativeEngine, Traffic};
 use crate::link::{DataHeader, DataLink, Phase};
 use crate::memory::Pool;
 use crate::protocol::{Enclosed, EngineKind, OpId, Rank, View};
@@ -22,8 +22,8 @@ pub struct GlooOrNative {
 
 /// The backends of both engines in one View.
 struct Pair {
-    gloo: Arc<dyn Backend>,
-    native: Arc<dyn Backend>,
+    gloo: GlooBackend,
+    native: NativeBackend,
 }
 
 impl GlooOrNative {
@@ -43,17 +43,17 @@ impl Engine for GlooOrNative {
     }
 
     fn open(&self, view: &Arc<View>, me: Rank, board: Arc<dyn Board>) -> Arc<dyn Backend> {
-        let gloo = self.gloo.open(view, me, Arc::clone(&board));
+        let gloo = self.gloo.backend(view, me, board);
         if !view.runs(EngineKind::Native) {
-            return gloo;
+            return Arc::new(gloo);
         }
-        Arc::new(Pair { gloo, native: self.native.open(view, me, board) })
+        Arc::new(Pair { gloo, native: self.native.backend(view, me) })
     }
 }
 
 impl Pair {
     fn both(&self) -> [&dyn Backend; 2] {
-        [self.gloo.as_ref(), self.native.as_ref()]
+        [&self.gloo, &self.native]
     }
 
     fn sum(&self, traffic: impl Fn(&dyn Backend) -> Traffic) -> Traffic {
@@ -63,9 +63,7 @@ impl Pair {
 
 impl Backend for Pair {
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
-        let [messages, chunks] = fork(link, is_message);
-        self.gloo.attach(peer, messages);
-        self.native.attach(peer, chunks);
+        attach_both(self.gloo.party(), self.native.party(), is_message, peer, link);
     }
 
     fn start(&self, job: Job) {

@@ -65,7 +65,7 @@ pub use terms::Terms;
 #[cfg(all(test, potluck_threads))]
 pub use testing::control_link_of;
 #[cfg(test)]
-pub use testing::{Ends, control_link, held, memory, sealed_tcp, streams, tcp};
+pub use testing::{Ends, control_link, held, memory, narrow, sealed_tcp, streams, tcp};
 pub use transport::{
     DataHeader, DataLink, DataReceiver, DataSender, Listener, Net, Phase, Shutdown, Stream,
 };

@@ -42,6 +42,11 @@ pub fn memory() -> Ends {
     data_pair()
 }
 
+/// A data link in memory with at most four frames in flight per direction.
+pub fn narrow() -> Ends {
+    Cable::pair(&Arc::new(Cable::of(4)))
+}
+
 /// A data link in memory whose cable is cut: frames do not arrive.
 pub fn held() -> Ends {
     let cable = Arc::new(Cable::new());

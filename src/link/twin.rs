@@ -62,6 +62,7 @@ struct Lane {
 
 struct LaneState {
     frames: VecDeque<([u8; DataHeader::BYTES], Vec<u8>)>,
+    frames_max: usize,
     bytes: usize,
     passage: Passage,
     /// The sender was dropped: queued frames still arrive.
@@ -72,7 +73,12 @@ struct LaneState {
 
 impl Cable {
     pub(super) fn new() -> Cable {
-        Cable { lanes: [Lane::new(), Lane::new()] }
+        Cable::of(WINDOW_FRAMES)
+    }
+
+    /// A link with so many frames in flight in each direction.
+    pub(super) fn of(frames_max: usize) -> Cable {
+        Cable { lanes: [Lane::new(frames_max), Lane::new(frames_max)] }
     }
 
     /// The two ends. Call it once.
@@ -173,7 +179,7 @@ impl Shutdown for Cable {
 impl LaneState {
     fn has_room(&self, bytes: usize) -> bool {
         self.frames.is_empty()
-            || (self.bytes + bytes <= WINDOW_BYTES && self.frames.len() < WINDOW_FRAMES)
+            || (self.bytes + bytes <= WINDOW_BYTES && self.frames.len() < self.frames_max)
     }
 
     fn has_news(&self) -> bool {
@@ -182,9 +188,10 @@ impl LaneState {
 }
 
 impl Lane {
-    fn new() -> Lane {
+    fn new(frames_max: usize) -> Lane {
         let state = LaneState {
             frames: VecDeque::new(),
+            frames_max,
             bytes: 0,
             passage: Passage::Open,
             finished: false,

@@ -17,19 +17,21 @@
 
 use super::super::backend::{Backend, Job, Traffic};
 use super::super::input::Input;
+#[cfg(test)]
+use super::super::links::LinkEnd;
+use super::super::links::{Carried, Generation, LinkParty, LinkUser, attach};
 use super::super::schedule::Itinerary;
 use super::super::threads::Threads;
 use super::op::Active;
-use super::outbox::{Generation, Outbox};
+use super::outbox::Outbox;
 use super::run::{Landing, Parcel, Progress, Run, Untaken, lock};
 use super::table::{Early, Place, Refused, Routed, Table};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::memory::{Block, OutOfMemory, Pool};
-use crate::os::{AtomicU64, Mutex};
+use crate::os::Mutex;
 use crate::protocol::{Enclosed, EngineFault, OpId, Rank, Seeded};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The native engine's backend for one View. Dropping it closes it.
 pub struct NativeBackend {
@@ -38,27 +40,18 @@ pub struct NativeBackend {
 
 /// The state that the threads share. The threads do not own the backend itself, so dropping the
 /// backend ends them.
-struct Core {
+pub struct Core {
     me: Rank,
     outboxes: Vec<Outbox>,
     table: Mutex<Table>,
     pool: Pool,
     threads: Arc<Threads>,
-    generations: AtomicU64,
-    /// Traffic by rank.
-    carried: Vec<Carried>,
+    carried: Carried,
     seeded: Seeded,
 }
 
 /// A peer sent a frame outside the schedule.
 struct Violation;
-
-/// Traffic in bytes with one peer, over all its links and with descriptors.
-#[derive(Default)]
-struct Carried {
-    sent: AtomicU64,
-    received: AtomicU64,
-}
 
 impl NativeBackend {
     /// Creates the backend of rank `me` among `size` ranks.
@@ -76,8 +69,7 @@ impl NativeBackend {
             table: Mutex::default(),
             pool,
             threads,
-            generations: AtomicU64::new(0),
-            carried: std::iter::repeat_with(Carried::default).take(size).collect(),
+            carried: Carried::new(size),
             seeded,
         };
         NativeBackend { core: Arc::new(core) }
@@ -95,23 +87,20 @@ impl NativeBackend {
     pub(crate) fn attach_without_threads(
         &self,
         peer: Rank,
-        shutdown: Arc<dyn Shutdown>,
-    ) -> Option<LinkEnd> {
-        let generation = self.core.connect(peer, shutdown)?;
-        Some(LinkEnd::new(&self.core, peer, generation))
+        shutdown: &Arc<dyn Shutdown>,
+    ) -> Option<[LinkEnd<Core>; 2]> {
+        LinkEnd::connect(&self.core, peer, shutdown)
+    }
+
+    /// The state that the threads of its links share, and their count.
+    pub(crate) fn party(&self) -> LinkParty<'_, impl LinkUser> {
+        (&self.core, &self.core.threads)
     }
 }
 
 impl Backend for NativeBackend {
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
-        let (sender, receiver, shutdown) = link.split();
-        let core = &self.core;
-        let Some(generation) = core.connect(peer, shutdown) else { return };
-        let (tx, rx) = (LinkEnd::new(core, peer, generation), LinkEnd::new(core, peer, generation));
-        // If the system cannot create a thread, the closure and its `LinkEnd` are dropped, which
-        // ends the link.
-        core.threads.spawn(format!("potluck-tx-{peer}"), move || tx.send_all(sender));
-        core.threads.spawn(format!("potluck-rx-{peer}"), move || rx.receive_all(receiver));
+        attach(self.party(), peer, link);
     }
 
     fn start(&self, job: Job) {
@@ -152,11 +141,11 @@ impl Backend for NativeBackend {
     }
 
     fn traffic(&self) -> Traffic {
-        self.core.carried.iter().fold(Traffic::default(), |sum, carried| sum.and(carried.traffic()))
+        self.core.carried.all()
     }
 
     fn traffic_with(&self, peer: Rank) -> Traffic {
-        self.core.carried.get(peer.index()).map(Carried::traffic).unwrap_or_default()
+        self.core.carried.with(peer)
     }
 
     fn close(&self) {
@@ -170,30 +159,70 @@ impl Drop for NativeBackend {
     }
 }
 
-impl Carried {
-    fn traffic(&self) -> Traffic {
-        Traffic {
-            sent_bytes: self.sent.load(Ordering::Relaxed),
-            received_bytes: self.received.load(Ordering::Relaxed),
+impl LinkUser for Core {
+    /// The frames that follow from a received one; empty between two frames.
+    type Scratch = Vec<Parcel>;
+
+    fn generation(&self, peer: Rank) -> Option<Generation> {
+        self.outboxes.get(peer.index())?.generation()
+    }
+
+    fn connect(&self, peer: Rank, end: &Arc<dyn Shutdown>) -> Option<Generation> {
+        self.outboxes.get(peer.index()).filter(|_| peer != self.me)?.connect(end)
+    }
+
+    fn lose(&self, peer: Rank, generation: Generation, fault: EngineFault) {
+        if !self.outboxes[peer.index()].disconnect(generation) {
+            return;
         }
+        let active = lock(&self.table).active();
+        for active in active.iter().filter(|active| active.run().needs(peer)) {
+            self.fail(active, fault);
+        }
+    }
+
+    fn send_all(&self, peer: Rank, generation: Generation, mut sender: Box<dyn DataSender>) {
+        while let Some(frame) = self.outboxes[peer.index()].next(generation) {
+            if sender.send(&frame.parcel.header, frame.parcel.payload.bytes()).is_err() {
+                return;
+            }
+            self.has_sent(&frame.of, &frame.parcel);
+        }
+    }
+
+    /// A payload with a place in an unfinished result is received straight into that place, any
+    /// other payload into a block.
+    fn receive(
+        &self,
+        from: Rank,
+        generation: Generation,
+        header: &DataHeader,
+        receiver: &mut dyn DataReceiver,
+        out: &mut Vec<Parcel>,
+    ) -> io::Result<()> {
+        let len = header.len as usize;
+        if let Some((active, mut landing)) = self.place(from, header) {
+            receiver.payload(landing.bytes_mut())?;
+            let progress = active.run().land_frame(landing, out);
+            self.go_on(&active, progress, out);
+        } else {
+            match self.pool.block(len) {
+                Ok(mut block) => {
+                    receiver.payload(block.bytes_mut())?;
+                    self.route(from, Some(generation), header, block, out);
+                }
+                Err(lack) => {
+                    receiver.skip(len)?;
+                    self.lacks(from, Some(generation), header, lack);
+                }
+            }
+        }
+        self.carried.received(from, header.len);
+        Ok(())
     }
 }
 
 impl Core {
-    /// Starts to use a link, in place of an earlier one; `None` if there is no such peer or the
-    /// backend is closed, and then the link has ended.
-    fn connect(&self, peer: Rank, shutdown: Arc<dyn Shutdown>) -> Option<Generation> {
-        let Some(outbox) = self.outboxes.get(peer.index()).filter(|_| peer != self.me) else {
-            shutdown.shutdown();
-            return None;
-        };
-        if let Some(former) = outbox.generation() {
-            self.lose(peer, former, EngineFault::LinkLost(peer));
-        }
-        let generation = self.generations.fetch_add(1, Ordering::Relaxed);
-        outbox.connect(generation, shutdown).then_some(generation)
-    }
-
     fn start(&self, job: Job) {
         let Job { op, call, plan, sync_root, model, done } = job;
         let size = self.outboxes.len();
@@ -306,54 +335,18 @@ impl Core {
         match self.pool.block(len) {
             Ok(mut block) => {
                 block.bytes_mut().copy_from_slice(&enclosed.bytes);
-                self.receive(from, outbox.generation(), &header, block, &mut Vec::new());
+                self.route(from, outbox.generation(), &header, block, &mut Vec::new());
             }
             Err(lack) => self.lacks(from, outbox.generation(), &header, lack),
         }
-        self.carried[from.index()].received.fetch_add(len as u64, Ordering::Relaxed);
+        self.carried.received(from, header.len);
     }
 
     fn has_sent(&self, active: &Arc<Active>, parcel: &Parcel) {
-        self.carried[parcel.to.index()]
-            .sent
-            .fetch_add(parcel.payload.bytes().len() as u64, Ordering::Relaxed);
+        self.carried.sent(parcel.to, parcel.header.len);
         if active.run().sent(parcel) == Progress::Complete {
             self.complete(active);
         }
-    }
-
-    /// Takes the next frame of a link. A payload with a place in an unfinished result is received
-    /// straight into that place, any other payload into a block.
-    ///
-    /// # Errors
-    /// The link is over.
-    fn take_frame(
-        &self,
-        from: Rank,
-        generation: Generation,
-        link: &mut dyn DataReceiver,
-        out: &mut Vec<Parcel>,
-    ) -> io::Result<()> {
-        let header = link.header()?;
-        let len = header.len as usize;
-        if let Some((active, mut landing)) = self.place(from, &header) {
-            link.payload(landing.bytes_mut())?;
-            let progress = active.run().land_frame(landing, out);
-            self.go_on(&active, progress, out);
-        } else {
-            match self.pool.block(len) {
-                Ok(mut block) => {
-                    link.payload(block.bytes_mut())?;
-                    self.receive(from, Some(generation), &header, block, out);
-                }
-                Err(lack) => {
-                    link.skip(len)?;
-                    self.lacks(from, Some(generation), &header, lack);
-                }
-            }
-        }
-        self.carried[from.index()].received.fetch_add(u64::from(header.len), Ordering::Relaxed);
-        Ok(())
     }
 
     /// There is no memory for a frame: its operation fails, and nothing else.
@@ -385,7 +378,7 @@ impl Core {
     }
 
     /// Handles a frame from `from`, received over the link `generation` or with a descriptor.
-    fn receive(
+    fn route(
         &self,
         from: Rank,
         generation: Option<Generation>,
@@ -488,17 +481,6 @@ impl Core {
         true
     }
 
-    /// Ends a link once, and fails the operations that still need it.
-    fn lose(&self, peer: Rank, generation: Generation, fault: EngineFault) {
-        if !self.outboxes[peer.index()].disconnect(generation) {
-            return;
-        }
-        let active = lock(&self.table).active();
-        for active in active.iter().filter(|active| active.run().needs(peer)) {
-            self.fail(active, fault);
-        }
-    }
-
     fn retire(&self, op: OpId) {
         let active = lock(&self.table).retire(op);
         if let Some(active) = active {
@@ -528,33 +510,28 @@ impl Core {
     }
 }
 
-/// A thread's handle on its link. Dropping it, for any reason, ends the link.
-pub(crate) struct LinkEnd {
-    core: Arc<Core>,
-    peer: Rank,
-    generation: Generation,
-}
-
-impl LinkEnd {
+#[cfg(test)]
+impl LinkEnd<Core> {
     /// Moves all frames that can be moved without waiting, for a simulation without threads, whose
     /// links never block: `WouldBlock` from the receiver means that no whole frame is there.
     /// Returns false once the link is over.
-    #[cfg(test)]
     pub(crate) fn turn(
         &self,
         sender: &mut dyn DataSender,
         receiver: &mut dyn DataReceiver,
     ) -> bool {
-        let outbox = &self.core.outboxes[self.peer.index()];
+        let outbox = &self.user.outboxes[self.peer.index()];
         while let Some(frame) = outbox.try_next(self.generation) {
             if sender.send(&frame.parcel.header, frame.parcel.payload.bytes()).is_err() {
                 return false;
             }
-            self.core.has_sent(&frame.of, &frame.parcel);
+            self.user.has_sent(&frame.of, &frame.parcel);
         }
         let mut out = Vec::new();
         loop {
-            match self.core.take_frame(self.peer, self.generation, receiver, &mut out) {
+            let taken =
+                receiver.header().and_then(|header| self.receive(&header, receiver, &mut out));
+            match taken {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return outbox.generation() == Some(self.generation);
@@ -562,32 +539,5 @@ impl LinkEnd {
                 Err(_) => return false,
             }
         }
-    }
-
-    fn new(core: &Arc<Core>, peer: Rank, generation: Generation) -> LinkEnd {
-        LinkEnd { core: Arc::clone(core), peer, generation }
-    }
-
-    fn send_all(&self, mut sender: Box<dyn DataSender>) {
-        while let Some(frame) = self.core.outboxes[self.peer.index()].next(self.generation) {
-            if sender.send(&frame.parcel.header, frame.parcel.payload.bytes()).is_err() {
-                return;
-            }
-            self.core.has_sent(&frame.of, &frame.parcel);
-        }
-    }
-
-    fn receive_all(&self, mut receiver: Box<dyn DataReceiver>) {
-        let mut out = Vec::new();
-        // The loop ends with the link; dropping this `LinkEnd` reports the loss.
-        while self.core.take_frame(self.peer, self.generation, receiver.as_mut(), &mut out).is_ok()
-        {
-        }
-    }
-}
-
-impl Drop for LinkEnd {
-    fn drop(&mut self) {
-        self.core.lose(self.peer, self.generation, EngineFault::LinkLost(self.peer));
     }
 }

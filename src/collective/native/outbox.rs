@@ -4,7 +4,7 @@
 //! a result. A schedule sends every chunk a fixed number of times, and the ledger bounds the number
 //! of operations. When an operation ends, its frames are removed.
 
-use super::super::early_ops::EARLY_OPS_MAX;
+use super::super::links::{CurrentLink, EARLY_OPS_MAX, Generation};
 use super::op::Active;
 use super::run::{Parcel, lock};
 use crate::link::Shutdown;
@@ -37,9 +37,6 @@ pub struct Frame {
     pub parcel: Parcel,
 }
 
-/// Identifies one link among the successive links to a peer.
-pub type Generation = u64;
-
 /// The send queue of one peer.
 #[derive(Default)]
 pub struct Outbox {
@@ -51,8 +48,9 @@ pub struct Outbox {
 struct State {
     queue: VecDeque<Frame>,
     eager: Eager,
-    line: Option<(Generation, Arc<dyn Shutdown>)>,
-    closed: bool,
+    link: CurrentLink,
+    /// The number of threads that wait for a frame.
+    waiting: usize,
 }
 
 /// The data sent to a peer before its credit.
@@ -109,7 +107,10 @@ impl Outbox {
             let len = state.queue.len();
             state.queue.try_reserve(1).map_err(|_| OutOfMemory::of::<Frame>(len + 1))?;
             state.queue.push_back(frame);
-            self.changed.notify_all();
+            // To notify takes a system call, even if no thread waits.
+            if state.waiting > 0 {
+                self.changed.notify_all();
+            }
         }
         Ok(())
     }
@@ -142,13 +143,15 @@ impl Outbox {
     pub fn next(&self, generation: Generation) -> Option<Frame> {
         let mut state = lock(&self.state);
         loop {
-            if state.line.as_ref().is_none_or(|line| line.0 != generation) {
+            if state.link.generation() != Some(generation) {
                 return None;
             }
             if let Some(frame) = state.queue.pop_front() {
                 return Some(frame);
             }
+            state.waiting += 1;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
     }
 
@@ -164,46 +167,33 @@ impl Outbox {
     #[cfg(test)]
     pub fn try_next(&self, generation: Generation) -> Option<Frame> {
         let mut state = lock(&self.state);
-        state.line.as_ref().filter(|line| line.0 == generation)?;
+        state.link.generation().filter(|used| *used == generation)?;
         state.queue.pop_front()
     }
 
-    /// Starts to use a link. If the outbox is closed or has a link, shuts the new one down instead
-    /// and returns `false`.
-    pub fn connect(&self, generation: Generation, link: Arc<dyn Shutdown>) -> bool {
-        let mut state = lock(&self.state);
-        let free = !state.closed && state.line.is_none();
-        if free {
-            state.line = Some((generation, link));
-        } else {
-            drop(state);
-            link.shutdown();
-        }
-        free
+    /// Starts to use a link; `None` if the outbox is closed or has one.
+    pub fn connect(&self, link: &Arc<dyn Shutdown>) -> Option<Generation> {
+        lock(&self.state).link.connect(link)
     }
 
     /// The generation of the link in use.
     pub fn generation(&self) -> Option<Generation> {
-        lock(&self.state).line.as_ref().map(|line| line.0)
+        lock(&self.state).link.generation()
     }
 
     /// Shuts the link `generation` down if it is in use; returns whether it was.
     pub fn disconnect(&self, generation: Generation) -> bool {
-        let line = lock(&self.state).line.take_if(|line| line.0 == generation);
+        let link = lock(&self.state).link.disconnect(generation);
         self.changed.notify_all();
-        line.inspect(|line| line.1.shutdown()).is_some()
+        link.inspect(|link| link.shutdown()).is_some()
     }
 
     /// Shuts the link in use down and accepts no other.
     pub fn close(&self) {
-        let line = {
-            let mut state = lock(&self.state);
-            state.closed = true;
-            state.line.take()
-        };
+        let link = lock(&self.state).link.close();
         self.changed.notify_all();
-        if let Some(line) = line {
-            line.1.shutdown();
+        if let Some(link) = link {
+            link.shutdown();
         }
     }
 }

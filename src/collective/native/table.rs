@@ -1,23 +1,22 @@
 //! The operations that a backend knows: those in flight, those with early data that have not been
 //! started here, and those that are over.
 
-use super::super::early_ops::EarlyOps;
+use super::super::links::EarlyData;
 use super::super::retired::Retired;
 use super::op::Active;
 use super::outbox::{EARLY_BYTES_MAX, EARLY_FRAMES_MAX, Spent};
 use crate::link::DataHeader;
 use crate::memory::{Block, OutOfMemory};
-use crate::protocol::{MEMBERS_MAX, OpId, Rank};
+use crate::protocol::{OpId, Rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The operations of one backend.
-#[derive(Default)]
 pub struct Table {
     entries: BTreeMap<OpId, Entry>,
     retired: Retired,
-    /// By peer: the data held for operations that have not been started here.
-    early: [Kept; MEMBERS_MAX],
+    /// Counts the data held for operations that have not been started here.
+    early: EarlyData,
     closed: bool,
 }
 
@@ -27,14 +26,6 @@ enum Entry {
     Active(Arc<Active>),
     /// Failed here; later frames for it are dropped.
     Failed,
-}
-
-/// The early data of one peer, counted against its bounds.
-#[derive(Default)]
-struct Kept {
-    ops: EarlyOps,
-    frames: usize,
-    bytes: usize,
 }
 
 /// Frames with their senders.
@@ -79,6 +70,17 @@ pub enum Refused {
     Closed,
     /// The operation is over, or has been started before.
     Over,
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table {
+            entries: BTreeMap::new(),
+            retired: Retired::default(),
+            early: EarlyData::new(EARLY_FRAMES_MAX, EARLY_BYTES_MAX),
+            closed: false,
+        }
+    }
 }
 
 impl Table {
@@ -126,7 +128,6 @@ impl Table {
             Some(Entry::Early(_)) | None => {}
         }
         let Some(early) = self.early_of(from, op) else { return Place::Overrun };
-        early.spent.entry(from).or_default();
         early.lack = Some(lack);
         Place::Nowhere
     }
@@ -188,35 +189,30 @@ impl Table {
     }
 
     fn keep(&mut self, from: Rank, header: &DataHeader, block: Block) -> Routed {
-        let kept = &self.early[from.index()];
-        if kept.frames >= EARLY_FRAMES_MAX || kept.bytes + block.len() > EARLY_BYTES_MAX {
-            return Routed::Overrun;
-        }
-        let Some(early) = self.early_of(from, header.op) else { return Routed::Overrun };
         let len = block.len();
-        if !early.spent.entry(from).or_default().add(len) {
-            return Routed::Overrun;
+        let is_kept = self.early.keep(from, len)
+            && self.early_of(from, header.op).is_some_and(|early| {
+                let fits = early.spent.entry(from).or_default().add(len);
+                if fits {
+                    early.frames.push((from, *header, block));
+                }
+                fits
+            });
+        if is_kept {
+            return Routed::Taken;
         }
-        early.frames.push((from, *header, block));
-        let kept = &mut self.early[from.index()];
-        kept.frames += 1;
-        kept.bytes += len;
-        Routed::Taken
+        self.early.give_back(from, len);
+        Routed::Overrun
     }
 
     /// The early data of `op`, which is not in flight, for one more frame of `from`. `None` if
     /// `from` has too many operations there.
     fn early_of(&mut self, from: Rank, op: OpId) -> Option<&mut Early> {
-        let ops = &mut self.early[from.index()].ops;
-        if !ops.has_room(op) {
+        if !self.early.note(from, op) {
             return None;
         }
         let entry = self.entries.entry(op).or_insert_with(|| Entry::Early(Early::default()));
-        let Entry::Early(early) = entry else { return None };
-        if !early.spent.contains_key(&from) {
-            ops.add(op);
-        }
-        Some(early)
+        if let Entry::Early(early) = entry { Some(early) } else { None }
     }
 
     /// Removes and returns the early data of `op`; nothing if `op` is in flight.
@@ -225,12 +221,8 @@ impl Table {
             return Early::default();
         }
         let Some(Entry::Early(early)) = self.entries.remove(&op) else { return Early::default() };
-        early.spent.keys().for_each(|peer| self.early[peer.index()].ops.remove(op));
-        for (from, _, block) in &early.frames {
-            let kept = &mut self.early[from.index()];
-            kept.frames -= 1;
-            kept.bytes -= block.len();
-        }
+        self.early.forget(op);
+        early.frames.iter().for_each(|(from, _, block)| self.early.give_back(*from, block.len()));
         early
     }
 }
@@ -239,7 +231,7 @@ impl Table {
 mod tests {
     use super::super::outbox::EAGER_OP_BYTES;
     use super::*;
-    use crate::collective::early_ops::EARLY_OPS_MAX;
+    use crate::collective::links::EARLY_OPS_MAX;
     use crate::link::Phase;
     use crate::memory::Pool;
     use crate::protocol::{Lane, PARTS_MAX};

@@ -6,12 +6,11 @@
 //! program, since there is room for every frame that a peer may send.
 
 use super::matching::Way;
-use super::outbox::Generation;
 use super::registered::{Direction, Registered, flow_of};
 use super::state::{Frame, Landing, Offence, Posted, Received, State};
 use super::stream::{EAGER_OP_BYTES, RegionId, Span};
-use crate::collective::{Threads, Traffic};
-use crate::link::{DataLink, DataReceiver, Phase};
+use crate::collective::{Carried, Generation, LinkUser, Threads, Traffic, attach};
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::memory::{Block, OutOfMemory, Pool};
 use crate::protocol::{EngineFault, OpId, Rank};
 use std::io;
@@ -30,6 +29,7 @@ struct Owner(Arc<Core>);
 /// The state that threads and regions share.
 pub struct Core {
     state: Mutex<State>,
+    carried: Carried,
     pool: Pool,
     threads: Arc<Threads>,
 }
@@ -38,28 +38,15 @@ impl Endpoint {
     /// Creates the endpoint of rank `me` among `size` ranks. Received data that is not read
     /// straight to its destination goes to blocks of `pool`.
     pub fn new(me: Rank, size: usize, pool: Pool, threads: Arc<Threads>) -> Endpoint {
-        let core = Core { state: Mutex::new(State::new(me, size)), pool, threads };
+        let (state, carried) = (Mutex::new(State::new(me, size)), Carried::new(size));
+        let core = Core { state, carried, pool, threads };
         Endpoint(Arc::new(Owner(Arc::new(core))))
     }
 
     /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one;
     /// operations that need the earlier one fail with [`EngineFault::LinkLost`].
     pub fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
-        let (sender, receiver, end) = link.split();
-        let core = self.core();
-        let former = core.lock().generation(peer);
-        if let Some(former) = former {
-            core.lose(peer, former, EngineFault::LinkLost(peer));
-        }
-        let Some(generation) = core.lock().connect(peer, sender, &end) else {
-            end.shutdown();
-            return;
-        };
-        let (tx, rx) = (LinkEnd::new(core, peer, generation), LinkEnd::new(core, peer, generation));
-        // If the system cannot create a thread, the closure and its `LinkEnd` are dropped, which
-        // ends the link.
-        core.threads.spawn(format!("potluck-tx-{peer}"), move || tx.send_all());
-        core.threads.spawn(format!("potluck-rx-{peer}"), move || rx.receive_all(receiver));
+        attach((self.core(), &self.core().threads), peer, link);
     }
 
     /// `op` exchanges messages from now on. Messages that arrived before were kept. Has no effect
@@ -104,13 +91,13 @@ impl Endpoint {
 
     /// The traffic of the links so far.
     pub fn traffic(&self) -> Traffic {
-        self.core().lock().traffic()
+        self.core().carried.all()
     }
 
     /// The part of the traffic with `peer`.
     #[cfg(feature = "gloo")]
     pub fn traffic_with(&self, peer: Rank) -> Traffic {
-        self.core().lock().traffic_with(peer)
+        self.core().carried.with(peer)
     }
 
     /// The number of known operations, and the bytes of messages without a posted receive.
@@ -119,7 +106,8 @@ impl Endpoint {
         self.core().lock().kept()
     }
 
-    pub(super) fn core(&self) -> &Arc<Core> {
+    /// The state that the threads of its links share.
+    pub fn core(&self) -> &Arc<Core> {
         &self.0.0
     }
 }
@@ -213,6 +201,7 @@ impl Core {
         let Some(written) = frame.write() else {
             return self.lose(peer, generation, EngineFault::LinkLost(peer));
         };
+        self.carried.sent(peer, written.payload_bytes());
         let done = self.lock().written(peer, written);
         notify(done.sender);
         notify(done.waiters);
@@ -230,44 +219,6 @@ impl Core {
         }
     }
 
-    /// Handles the next frame of a link. Small payloads are read before their destination is known;
-    /// large ones are read straight to it.
-    ///
-    /// # Errors
-    /// The link is over.
-    fn receive(
-        &self,
-        from: Rank,
-        generation: Generation,
-        receiver: &mut dyn DataReceiver,
-    ) -> io::Result<()> {
-        let header = receiver.header()?;
-        let len = header.len as usize;
-        let is_large = header.phase == Phase::Message && len > EAGER_OP_BYTES;
-        let read = if is_large { None } else { Some(self.read(receiver, len)?) };
-        let place = {
-            let mut state = self.lock();
-            if state.generation(from) != Some(generation) {
-                return Err(io::ErrorKind::NotConnected.into());
-            }
-            match read {
-                None => state.expect(from, &header),
-                Some(Ok(block)) => state.receive(from, &header, block),
-                Some(Err(lack)) => state.lacks(from, &header, lack),
-            }
-        };
-        match place {
-            Ok(Some(landing)) => self.received(landing.write(receiver)?),
-            Ok(None) if is_large => receiver.skip(len)?,
-            Ok(None) => {}
-            Err(Offence) => {
-                self.lose(from, generation, EngineFault::Protocol(from));
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-        }
-        Ok(())
-    }
-
     /// Reads a payload into a block; drops it if there is no memory for that.
     fn read(
         &self,
@@ -282,18 +233,10 @@ impl Core {
         Ok(Ok(block))
     }
 
-    /// Ends a link once, and fails the operations that need it.
-    fn lose(&self, peer: Rank, generation: Generation, fault: EngineFault) {
-        let line = self.lock().lose(peer, generation, fault);
-        if let Some(line) = line {
-            line.end.shutdown();
-        }
-    }
-
     fn close(&self) {
-        let lines = self.lock().close();
-        for line in lines {
-            line.end.shutdown();
+        let unused = self.lock().close();
+        for (end, _half) in unused {
+            end.shutdown();
         }
     }
 
@@ -302,46 +245,79 @@ impl Core {
     }
 }
 
-fn notify(whom: Option<Arc<Condvar>>) {
-    if let Some(changed) = whom {
-        changed.notify_all();
-    }
-}
+impl LinkUser for Core {
+    type Scratch = ();
 
-/// A thread's handle on its link. Dropping it, for any reason, ends the link.
-struct LinkEnd {
-    core: Arc<Core>,
-    peer: Rank,
-    generation: Generation,
-}
-
-impl LinkEnd {
-    fn new(core: &Arc<Core>, peer: Rank, generation: Generation) -> LinkEnd {
-        LinkEnd { core: Arc::clone(core), peer, generation }
+    fn generation(&self, peer: Rank) -> Option<Generation> {
+        self.lock().generation(peer)
     }
 
-    fn send_all(&self) {
-        let mut state = self.core.lock();
-        while state.generation(self.peer) == Some(self.generation) {
-            if let Some(frame) = state.take(self.peer) {
+    fn connect(&self, peer: Rank, end: &Arc<dyn Shutdown>) -> Option<Generation> {
+        self.lock().connect(peer, end)
+    }
+
+    fn lose(&self, peer: Rank, generation: Generation, fault: EngineFault) {
+        let unused = self.lock().lose(peer, generation, fault);
+        if let Some((end, _half)) = unused {
+            end.shutdown();
+        }
+    }
+
+    fn send_all(&self, peer: Rank, generation: Generation, sender: Box<dyn DataSender>) {
+        let mut state = self.lock();
+        state.bring(peer, generation, sender);
+        while state.generation(peer) == Some(generation) {
+            if let Some(frame) = state.take(peer) {
                 drop(state);
-                self.core.write(self.peer, frame);
-                state = self.core.lock();
+                self.write(peer, frame);
+                state = self.lock();
             } else {
-                let changed = state.sender(self.peer);
+                let changed = state.sender(peer);
                 state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
 
-    fn receive_all(&self, mut receiver: Box<dyn DataReceiver>) {
-        // The loop ends with the link; dropping this `LinkEnd` reports the loss.
-        while self.core.receive(self.peer, self.generation, receiver.as_mut()).is_ok() {}
+    /// Small payloads are read before their destination is known; large ones are read straight to
+    /// it.
+    fn receive(
+        &self,
+        from: Rank,
+        generation: Generation,
+        header: &DataHeader,
+        receiver: &mut dyn DataReceiver,
+        (): &mut (),
+    ) -> io::Result<()> {
+        let len = header.len as usize;
+        let is_large = header.phase == Phase::Message && len > EAGER_OP_BYTES;
+        let read = if is_large { None } else { Some(self.read(receiver, len)?) };
+        let place = {
+            let mut state = self.lock();
+            if state.generation(from) != Some(generation) {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
+            self.carried.received(from, header.len);
+            match read {
+                None => state.expect(from, header),
+                Some(Ok(block)) => state.receive(from, header, block),
+                Some(Err(lack)) => state.lacks(from, header, lack),
+            }
+        };
+        match place {
+            Ok(Some(landing)) => self.received(landing.write(receiver)?),
+            Ok(None) if is_large => receiver.skip(len)?,
+            Ok(None) => {}
+            Err(Offence) => {
+                self.lose(from, generation, EngineFault::Protocol(from));
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+        Ok(())
     }
 }
 
-impl Drop for LinkEnd {
-    fn drop(&mut self) {
-        self.core.lose(self.peer, self.generation, EngineFault::LinkLost(self.peer));
+fn notify(whom: Option<Arc<Condvar>>) {
+    if let Some(changed) = whom {
+        changed.notify_all();
     }
 }

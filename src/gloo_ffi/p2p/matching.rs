@@ -15,7 +15,7 @@ use super::stream::{
     Arrival, Departure, EAGER_PART_BYTES, EAGER_PART_MESSAGES_MAX, Inward, Misfit, Outward,
     Payload, Posting, RegionId, Span,
 };
-use crate::collective::{EARLY_OPS_MAX, EarlyOps, Retired};
+use crate::collective::{EARLY_OPS_MAX, EarlyData, Retired};
 use crate::protocol::{EngineFault, MEMBERS_MAX, OpId, PARTS_MAX, Rank};
 use std::collections::BTreeMap;
 
@@ -36,19 +36,10 @@ pub struct Matching {
     size: usize,
     ops: BTreeMap<OpId, Op>,
     retired: Retired,
-    /// Early data by peer.
-    early: [Early; MEMBERS_MAX],
+    early: EarlyData,
     /// By peer: the fault that ended the last link, while there is no new one.
     lost: [Option<EngineFault>; MEMBERS_MAX],
     closed: bool,
-}
-
-/// Counts of one peer's data that arrived before it was asked for.
-#[derive(Default)]
-struct Early {
-    ops: EarlyOps,
-    messages: usize,
-    bytes: usize,
 }
 
 /// The messages of one operation.
@@ -67,8 +58,8 @@ struct Op {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// Not begun here; one bit for each rank that has sent a frame for it.
-    Early(u16),
+    /// Not begun here.
+    Early,
     Begun,
     Failed(EngineFault),
 }
@@ -92,7 +83,7 @@ impl Matching {
             size: size.min(MEMBERS_MAX),
             ops: BTreeMap::new(),
             retired: Retired::default(),
-            early: Default::default(),
+            early: EarlyData::new(EARLY_MESSAGES_MAX, EARLY_BYTES_MAX),
             lost: [None; MEMBERS_MAX],
             closed: false,
         }
@@ -103,10 +94,10 @@ impl Matching {
         if self.closed || self.retired.contains(op) {
             return;
         }
-        let entry = self.ops.entry(op).or_insert_with(|| Op::new(Standing::Early(0)));
-        if let Standing::Early(from) = entry.standing {
+        let entry = self.ops.entry(op).or_insert_with(|| Op::new(Standing::Early));
+        if entry.standing == Standing::Early {
             entry.standing = Standing::Begun;
-            self.no_longer_early(op, from);
+            self.early.forget(op);
         }
     }
 
@@ -115,25 +106,19 @@ impl Matching {
         if self.closed || self.retired.contains(op) {
             return false;
         }
-        let entry = self.ops.entry(op).or_insert_with(|| Op::new(Standing::Early(0)));
-        let early = match entry.standing {
-            Standing::Failed(_) => return false,
-            Standing::Early(from) => from,
-            Standing::Begun => 0,
-        };
+        let entry = self.ops.entry(op).or_insert_with(|| Op::new(Standing::Early));
+        if matches!(entry.standing, Standing::Failed(_)) {
+            return false;
+        }
         let before = std::mem::replace(entry, Op::new(Standing::Failed(fault)));
-        self.give_room_back(&before);
-        self.no_longer_early(op, early);
+        self.give_room_back(op, &before);
         true
     }
 
     /// Forgets `op`, which is over.
     pub fn retire(&mut self, op: OpId) {
         if let Some(before) = self.ops.remove(&op) {
-            self.give_room_back(&before);
-            if let Standing::Early(from) = before.standing {
-                self.no_longer_early(op, from);
-            }
+            self.give_room_back(op, &before);
         }
         self.retired.insert(op);
     }
@@ -157,7 +142,7 @@ impl Matching {
     pub fn fault(&self, op: OpId) -> Option<EngineFault> {
         match self.ops.get(&op)?.standing {
             Standing::Failed(fault) => Some(fault),
-            Standing::Early(_) | Standing::Begun => None,
+            Standing::Early | Standing::Begun => None,
         }
     }
 
@@ -168,7 +153,7 @@ impl Matching {
             _ if self.closed => Err(EngineFault::Closed),
             Some(Standing::Begun) => Ok(()),
             None if self.retired.contains(op) => Err(EngineFault::Cancelled),
-            Some(Standing::Early(_)) | None => Err(EngineFault::Unfit),
+            Some(Standing::Early) | None => Err(EngineFault::Unfit),
         }
     }
 
@@ -216,7 +201,7 @@ impl Matching {
         let posting = inward.post(span);
         op.open[from.peer.index()] += usize::from(posting.is_ok());
         if let Some(len) = here {
-            self.early[from.peer.index()].give_back(len);
+            self.early.give_back(from.peer, len);
         }
         Ok(posting?)
     }
@@ -237,8 +222,8 @@ impl Matching {
         let inward = entry_of(&mut op.inward, from, Inward::of).ok_or(Misfit::Violation)?;
         let len = payload.len();
         let arrival = inward.arrive(left, payload)?;
-        if matches!(arrival, Arrival::Kept) {
-            self.early[from.peer.index()].take(len)?;
+        if matches!(arrival, Arrival::Kept) && !self.early.keep(from.peer, len) {
+            return Err(Misfit::Violation);
         }
         Ok(Some(arrival))
     }
@@ -286,7 +271,7 @@ impl Matching {
         for (id, op) in &mut self.ops {
             let concerned = match op.standing {
                 Standing::Begun => true,
-                Standing::Early(from) => from & bit(peer) != 0,
+                Standing::Early => self.early.has(peer, *id),
                 Standing::Failed(_) => false,
             };
             if concerned {
@@ -345,52 +330,23 @@ impl Matching {
         if peer >= self.size {
             return Err(Misfit::Violation);
         }
-        let new = match self.ops.get(&from.op).map(|op| op.standing) {
+        match self.ops.get(&from.op).map(|op| op.standing) {
             Some(Standing::Failed(_)) => return Ok(None),
-            Some(Standing::Begun) => false,
-            Some(Standing::Early(ranks)) => ranks & bit(from.peer) == 0,
-            None => true,
-        };
-        let ops = &mut self.early[peer].ops;
-        if new && !ops.has_room(from.op) {
-            return Err(Misfit::Violation);
+            Some(Standing::Begun) => {}
+            Some(Standing::Early) | None if self.early.note(from.peer, from.op) => {}
+            Some(Standing::Early) | None => return Err(Misfit::Violation),
         }
-        let op = self.ops.entry(from.op).or_insert_with(|| Op::new(Standing::Early(0)));
-        if let Standing::Early(ranks) = &mut op.standing
-            && new
-        {
-            *ranks |= bit(from.peer);
-            ops.add(from.op);
-        }
+        let op = self.ops.entry(from.op).or_insert_with(|| Op::new(Standing::Early));
         // A lost link may have left a gap before this message, so it cannot be matched.
         Ok(op.lost[peer].is_none().then_some(op))
     }
 
-    /// `op` has begun, failed or ended: it no longer counts among the early operations of these
-    /// ranks.
-    fn no_longer_early(&mut self, op: OpId, ranks: u16) {
-        let of_ranks =
-            self.early.iter_mut().enumerate().filter(|(peer, _)| ranks & (1 << peer) != 0);
-        of_ranks.for_each(|(_, early)| early.ops.remove(op));
-    }
-
-    /// Releases the early bytes of an operation that is dropped.
-    fn give_room_back(&mut self, op: &Op) {
+    /// An operation is dropped, with the early data in it.
+    fn give_room_back(&mut self, id: OpId, op: &Op) {
+        self.early.forget(id);
         for ((peer, _), inward) in &op.inward {
-            inward.stashed().for_each(|len| self.early[peer.index()].give_back(len));
+            inward.stashed().for_each(|len| self.early.give_back(*peer, len));
         }
-    }
-}
-
-impl Early {
-    fn take(&mut self, len: usize) -> Result<(), Misfit> {
-        (self.messages, self.bytes) = (self.messages + 1, self.bytes + len);
-        let fits = self.messages <= EARLY_MESSAGES_MAX && self.bytes <= EARLY_BYTES_MAX;
-        if fits { Ok(()) } else { Err(Misfit::Violation) }
-    }
-
-    fn give_back(&mut self, len: usize) {
-        (self.messages, self.bytes) = (self.messages - 1, self.bytes - len);
     }
 }
 
@@ -440,8 +396,4 @@ fn entry_of<T>(
         return None;
     }
     Some(flows.entry(key).or_insert_with(|| new(way.op)))
-}
-
-fn bit(rank: Rank) -> u16 {
-    1 << rank.index()
 }

@@ -9,18 +9,18 @@
 
 use super::matching::Way;
 use super::stream::{PIECE, Pace, Span, frames};
+use crate::collective::{CurrentLink, Generation};
 use crate::link::{DataHeader, DataSender, Phase, Shutdown};
 use crate::protocol::OpId;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
 
-/// Identifies one link among the successive links to a peer.
-pub type Generation = u64;
-
 /// The send queue of one peer.
 #[derive(Default)]
 pub struct Outbox {
-    line: Option<Line>,
+    link: CurrentLink,
+    /// The sending half of the link in use, while no thread is writing.
+    half: Option<Box<dyn DataSender>>,
     urgent: VecDeque<Item>,
     /// Credited messages, one queue per operation, the next in turn first; no queue is empty.
     bulk: VecDeque<VecDeque<Item>>,
@@ -28,14 +28,8 @@ pub struct Outbox {
     pub changed: Arc<Condvar>,
 }
 
-/// A link in use.
-pub struct Line {
-    generation: Generation,
-    /// Present while no thread is writing.
-    half: Option<Box<dyn DataSender>>,
-    /// Shuts the link down.
-    pub end: Arc<dyn Shutdown>,
-}
+/// A link that is no longer in use: the handle to shut it down, and its sending half.
+pub type Unused = (Arc<dyn Shutdown>, Option<Box<dyn DataSender>>);
 
 /// An entry of the queue.
 #[derive(Clone, Copy, Debug)]
@@ -100,17 +94,16 @@ impl Outbox {
                 None => self.bulk.push_back(VecDeque::from([item])),
             },
         }
-        let idle = self.line.as_ref().is_some_and(|line| line.half.is_some());
-        if free && idle && item.is_small() { Turn::Mine } else { Turn::Later }
+        if free && self.half.is_some() && item.is_small() { Turn::Mine } else { Turn::Later }
     }
 
     /// Takes the next frame and the sending half of the link, if both are available.
     pub fn next(&mut self) -> Option<Departing> {
-        let line = self.line.as_mut()?;
+        let generation = self.link.generation()?;
         let is_bulk = self.urgent.is_empty();
         let queue = if is_bulk { self.bulk.front_mut()? } else { &mut self.urgent };
         let item = queue.front_mut()?;
-        let half = line.half.take()?;
+        let half = self.half.take()?;
         let (header, bytes, last) = item.frame();
         if last {
             queue.pop_front();
@@ -118,28 +111,26 @@ impl Outbox {
         if is_bulk && let Some(queue) = self.bulk.pop_front().filter(|queue| !queue.is_empty()) {
             self.bulk.push_back(queue);
         }
-        Some(Departing { generation: line.generation, half, header, bytes, last })
+        Some(Departing { generation, half, header, bytes, last })
     }
 
-    /// Returns the sending half after a write. Hands it back to the caller if that link is over.
+    /// Brings the sending half of a link, a new one or after a write. Hands it back to the caller
+    /// if that link is over.
     pub fn give_back(
         &mut self,
         generation: Generation,
         half: Box<dyn DataSender>,
     ) -> Option<Box<dyn DataSender>> {
-        match &mut self.line {
-            Some(line) if line.generation == generation => {
-                line.half = Some(half);
-                None
-            }
-            _ => Some(half),
+        if self.link.generation() != Some(generation) {
+            return Some(half);
         }
+        self.half = Some(half);
+        None
     }
 
     /// Whether there is work for the sender thread.
     pub fn is_ready(&self) -> bool {
-        let idle = self.line.as_ref().is_some_and(|line| line.half.is_some());
-        idle && !(self.urgent.is_empty() && self.bulk.is_empty())
+        self.half.is_some() && !(self.urgent.is_empty() && self.bulk.is_empty())
     }
 
     /// Removes the messages and credits of an operation.
@@ -157,27 +148,33 @@ impl Outbox {
             .any(|(span, _)| concerned(&span))
     }
 
-    /// Starts to use a link. There must be none in use.
-    pub fn connect(
-        &mut self,
-        generation: Generation,
-        half: Box<dyn DataSender>,
-        end: Arc<dyn Shutdown>,
-    ) {
-        self.line = Some(Line { generation, half: Some(half), end });
+    /// Starts to use a link; `None` if one is in use, and after [`close`](Outbox::close).
+    pub fn connect(&mut self, end: &Arc<dyn Shutdown>) -> Option<Generation> {
+        self.link.connect(end)
     }
 
     /// The generation of the link in use.
     pub fn generation(&self) -> Option<Generation> {
-        self.line.as_ref().map(|line| line.generation)
+        self.link.generation()
     }
 
     /// Removes the link `generation`, if it is in use, and clears the queues.
-    pub fn disconnect(&mut self, generation: Generation) -> Option<Line> {
-        let line = self.line.take_if(|line| line.generation == generation)?;
+    pub fn disconnect(&mut self, generation: Generation) -> Option<Unused> {
+        let end = self.link.disconnect(generation)?;
+        Some(self.cleared(end))
+    }
+
+    /// Removes the link in use, clears the queues, and accepts no other link.
+    pub fn close(&mut self) -> Option<Unused> {
+        let end = self.link.close()?;
+        Some(self.cleared(end))
+    }
+
+    fn cleared(&mut self, end: Arc<dyn Shutdown>) -> Unused {
         self.urgent.clear();
         self.bulk.clear();
-        Some(line)
+        self.changed.notify_all();
+        (end, self.half.take())
     }
 }
 
@@ -217,10 +214,15 @@ mod tests {
     }
 
     fn connected() -> Outbox {
-        let (half, _receiver, end) = memory().0.split();
         let mut outbox = Outbox::default();
-        outbox.connect(1, half, end);
+        assert_eq!(connect(&mut outbox), Some(1));
         outbox
+    }
+
+    fn connect(outbox: &mut Outbox) -> Option<Generation> {
+        let (half, _receiver, end) = memory().0.split();
+        let generation = outbox.connect(&end)?;
+        outbox.give_back(generation, half).is_none().then_some(generation)
     }
 
     /// Writes the next frame; returns its flow, its phase, and how many frames follow.
@@ -319,12 +321,12 @@ mod tests {
         assert!(outbox.disconnect(2).is_none(), "another link");
         assert!(outbox.disconnect(1).is_some() && outbox.disconnect(1).is_none());
         assert!(!outbox.has(|_| true));
-        let (half, _receiver, end) = memory().0.split();
-        outbox.connect(2, half, end);
+        assert_eq!(connect(&mut outbox), Some(2));
         assert!(
             outbox.give_back(departing.generation, departing.half).is_some(),
             "it belongs to the old link"
         );
-        assert_eq!(outbox.generation(), Some(2));
+        assert!(outbox.generation() == Some(2) && connect(&mut outbox).is_none());
+        assert!(outbox.close().is_some() && connect(&mut outbox).is_none(), "closed");
     }
 }

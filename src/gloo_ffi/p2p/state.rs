@@ -4,12 +4,12 @@
 
 use super::matching::{Matching, Refusal, Way};
 use super::memory::Hold;
-use super::outbox::{Departing, Generation, Item, Line, Outbox, Turn};
+use super::outbox::{Departing, Item, Outbox, Turn, Unused};
 use super::registered::{Direction, Landed, Registered};
 use super::stream::{
     Arrival, Departure, Misfit, Pace, Payload, Piece, Posting, RegionId, Span, frames,
 };
-use crate::collective::Traffic;
+use crate::collective::Generation;
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
 use crate::memory::{Block, OutOfMemory};
 use crate::protocol::{EngineFault, OpId, Rank};
@@ -26,11 +26,7 @@ pub struct State {
     /// Operations that some peers may not have begun; their waits have no timeout.
     patient: BTreeSet<OpId>,
     regions_made: u64,
-    links_made: Generation,
-    /// Traffic by rank.
-    traffic: Vec<Traffic>,
     me: Rank,
-    closed: bool,
 }
 
 /// A frame to write, with a hold on its bytes.
@@ -89,10 +85,7 @@ impl State {
             regions: BTreeMap::new(),
             patient: BTreeSet::new(),
             regions_made: 0,
-            links_made: 0,
-            traffic: vec![Traffic::default(); size],
             me,
-            closed: false,
         }
     }
 
@@ -146,17 +139,6 @@ impl State {
         self.matching.moved(op)
     }
 
-    /// The traffic of all links so far.
-    pub fn traffic(&self) -> Traffic {
-        self.traffic.iter().fold(Traffic::default(), |sum, with| sum.and(*with))
-    }
-
-    /// The part of the traffic with `peer`.
-    #[cfg(feature = "gloo")]
-    pub fn traffic_with(&self, peer: Rank) -> Traffic {
-        self.traffic.get(peer.index()).copied().unwrap_or_default()
-    }
-
     /// The number of known operations, and the bytes of messages without a posted receive.
     #[cfg(any(test, fuzzing))]
     pub fn kept(&self) -> (usize, usize) {
@@ -170,34 +152,35 @@ impl State {
 
     /// Starts to use a link, unless one is in use, there is no such peer, or the endpoint is
     /// closed.
-    pub fn connect(
-        &mut self,
-        peer: Rank,
-        half: Box<dyn DataSender>,
-        end: &Arc<dyn Shutdown>,
-    ) -> Option<Generation> {
-        let usable = !self.closed && peer != self.me && self.generation(peer).is_none();
-        let outbox = self.outboxes.get_mut(peer.index()).filter(|_| usable)?;
-        self.links_made += 1;
-        outbox.connect(self.links_made, half, Arc::clone(end));
+    pub fn connect(&mut self, peer: Rank, end: &Arc<dyn Shutdown>) -> Option<Generation> {
+        let outbox = self.outboxes.get_mut(peer.index()).filter(|_| peer != self.me)?;
+        let generation = outbox.connect(end)?;
         self.matching.connect(peer);
-        Some(self.links_made)
+        Some(generation)
+    }
+
+    /// Brings the sending half of a link in use.
+    pub fn bring(&mut self, peer: Rank, generation: Generation, half: Box<dyn DataSender>) {
+        self.outboxes[peer.index()].give_back(generation, half);
     }
 
     /// Removes a link that is in use and returns it, to be shut down. Fails the operations that
     /// need it.
-    pub fn lose(&mut self, peer: Rank, generation: Generation, fault: EngineFault) -> Option<Line> {
-        let line = self.outboxes[peer.index()].disconnect(generation)?;
-        self.outboxes[peer.index()].changed.notify_all();
+    pub fn lose(
+        &mut self,
+        peer: Rank,
+        generation: Generation,
+        fault: EngineFault,
+    ) -> Option<Unused> {
+        let unused = self.outboxes[peer.index()].disconnect(generation)?;
         for op in self.matching.lose(peer, fault) {
             self.fail(op, fault);
         }
-        Some(line)
+        Some(unused)
     }
 
     /// Fails everything. Returns the links, to be shut down.
-    pub fn close(&mut self) -> Vec<Line> {
-        self.closed = true;
+    pub fn close(&mut self) -> Vec<Unused> {
         for op in self.matching.close() {
             self.stop(op);
         }
@@ -206,11 +189,7 @@ impl State {
             .values()
             .filter_map(Registered::waiters)
             .for_each(|changed| changed.notify_all());
-        let end = |outbox: &mut Outbox| {
-            outbox.changed.notify_all();
-            outbox.disconnect(outbox.generation()?)
-        };
-        self.outboxes.iter_mut().filter_map(end).collect()
+        self.outboxes.iter_mut().filter_map(Outbox::close).collect()
     }
 
     /// Adds a region.
@@ -273,7 +252,6 @@ impl State {
         header: &DataHeader,
         block: Block,
     ) -> Result<Option<Landing>, Offence> {
-        self.traffic[from.index()].received_bytes += block.len() as u64;
         let way = Way { op: header.op, peer: from, flow: header.flow };
         match header.phase {
             Phase::Message => self.arrive(way, header.chunk as usize, Payload::Here(block)),
@@ -291,7 +269,6 @@ impl State {
         header: &DataHeader,
         lack: OutOfMemory,
     ) -> Result<Option<Landing>, Offence> {
-        self.traffic[from.index()].received_bytes += u64::from(header.len);
         let way = Way { op: header.op, peer: from, flow: header.flow };
         if self.matching.wants(way).map_err(|_| Offence)? {
             self.fail(header.op, lack.into());
@@ -302,7 +279,6 @@ impl State {
     /// Finds the place of a large piece that is still to be read. Without one the caller reads the
     /// payload and drops it.
     pub fn expect(&mut self, from: Rank, header: &DataHeader) -> Result<Option<Landing>, Offence> {
-        self.traffic[from.index()].received_bytes += u64::from(header.len);
         let way = Way { op: header.op, peer: from, flow: header.flow };
         self.arrive(way, header.chunk as usize, Payload::Coming(header.len as usize))
     }
@@ -329,7 +305,6 @@ impl State {
     /// Records a written frame. Returns the threads to notify.
     pub fn written(&mut self, peer: Rank, Written(departing): Written) -> Notices {
         let op = departing.header.op;
-        self.traffic[peer.index()].sent_bytes += u64::from(departing.header.len);
         self.matching.note_moved(op);
         let outbox = &mut self.outboxes[peer.index()];
         outbox.give_back(departing.generation, departing.half);
@@ -471,6 +446,13 @@ impl Frame {
             .map_or(&[][..], |(hold, span)| hold.bytes(span.offset, span.len));
         departing.half.send(&departing.header, bytes).ok()?;
         Some(Written(departing))
+    }
+}
+
+impl Written {
+    /// The length of its payload.
+    pub fn payload_bytes(&self) -> u32 {
+        self.0.header.len
     }
 }
 

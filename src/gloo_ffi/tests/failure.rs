@@ -1,19 +1,18 @@
 //! Operations cancelled half way, broken links, boards without all entries, and closing.
 
-use super::super::backend::GlooEngine;
-use super::group::{Cables, Chance, Group, PATIENCE, TestBoard, bytes, op, plan};
-use crate::collective::{Backend, Board, Input};
-use crate::memory::{DType, Pool, bytes_of};
-use crate::protocol::{
-    Call, CodecId, EngineFault, Kind, Mode, OpId, Plan, Rank, ReduceOp, Schedule,
-};
+use super::door::{DOOR, TestBoard, with_boards};
+use crate::collective::Board;
+use crate::collective::suite::{self, Chance, Group, bytes, f32_call, op};
+use crate::link::{Ends, memory, sealed_tcp};
+use crate::memory::{DType, bytes_of};
+use crate::protocol::{Call, CodecId, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, Schedule};
 use std::sync::Arc;
 use std::time::Duration;
 
 const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
 
-fn f32_call(kind: Kind, count: usize) -> Call {
-    Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
+fn plan(schedule: Schedule) -> Arc<Plan> {
+    suite::plan(256 * 1024, schedule)
 }
 
 fn start_all(group: &Group, op: OpId, call: Call, plan: &Arc<Plan>) {
@@ -24,23 +23,20 @@ fn start_all(group: &Group, op: OpId, call: Call, plan: &Arc<Plan>) {
 fn assert_sums(group: &Group, op: OpId, count: usize, plan: &Arc<Plan>) {
     start_all(group, op, f32_call(SUM, count), plan);
     group.ranks().for_each(|me| group.credit_from(op, me));
-    for _ in group.ranks() {
-        let (rank, of, result) = group.outcome();
-        assert_eq!(of, op);
-        let finished = result.unwrap_or_else(|fault| panic!("{op} on rank {rank}: {fault}"));
+    for finished in group.results(op) {
         assert!(bytes(&finished) == bytes_of(&vec![group.backends.len() as f32; count]));
     }
-    group.backends.iter().for_each(|backend| backend.retire(op));
+    group.retire(op);
 }
 
 #[test]
 fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
     let mut chance = Chance(1);
     println!("seed {}", chance.0);
-    for cables in [Cables::Memory, Cables::SealedTcp] {
-        let group = Group::new(3, cables);
+    for ends in [memory as fn() -> Ends, sealed_tcp] {
+        let group = DOOR.linked(3, ends);
         assert_sums(&group, op(0, 0), 10, &plan(Schedule::GlooRing));
-        let threads = group.engine.threads();
+        let threads = group.running();
         for round in 0..50 {
             let plan = plan(if round % 2 == 0 { Schedule::GlooRing } else { Schedule::GlooBcube });
             let count = [1, 1000, 300_000][chance.below(3) as usize];
@@ -65,15 +61,15 @@ fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
                 assert_eq!((of, result.err()), (given_up, Some(EngineFault::Cancelled)));
             }
             if chance.below(2) == 0 {
-                group.backends.iter().for_each(|backend| backend.retire(given_up));
+                group.retire(given_up);
             }
             assert_sums(&group, op(2, round), count, &plan);
         }
         // Cancelled operations unwind while the next one begins, so a member has a few threads, but
         // not one for each of fifty operations.
-        let now = group.engine.threads();
+        let now = group.running();
         assert!(now <= threads + 5 * group.backends.len(), "{threads} became {now}");
-        assert_eq!(group.engine.panics(), 0);
+        assert_eq!(group.panics(), 0);
     }
 }
 
@@ -81,14 +77,14 @@ fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
 fn an_operation_given_up_at_any_moment_ends_once_everywhere() {
     let mut chance = Chance(2);
     println!("seed {}", chance.0);
-    let (group, plan) = (Group::new(3, Cables::Memory), plan(Schedule::GlooRing));
+    let (group, plan) = (DOOR.group(3), plan(Schedule::GlooRing));
     for round in 0..50 {
         let given_up = op(1, round);
         start_all(&group, given_up, f32_call(SUM, 200_000), &plan);
         group.ranks().for_each(|me| group.credit_from(given_up, me));
         // Cancel at a random point of its progress.
         (0..chance.below(2000)).for_each(|_| std::hint::spin_loop());
-        group.backends.iter().for_each(|backend| backend.cancel(given_up));
+        group.cancel(given_up);
         for _ in 0..3 {
             let (rank, of, result) = group.outcome();
             assert_eq!(of, given_up);
@@ -105,7 +101,7 @@ fn an_operation_given_up_at_any_moment_ends_once_everywhere() {
 /// The machine has no thread left for a while. Once it has, each operation gets one.
 #[test]
 fn a_thread_that_could_not_be_started_is_missed_and_started_later() {
-    let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
+    let (group, plan) = (DOOR.group(2), plan(Schedule::GlooRing));
     assert_sums(&group, op(0, 0), 10, &plan);
     let start = |me: Rank, op: OpId| {
         group.start(me, op, f32_call(SUM, 10), None, &plan, bytes_of(&[1f32; 10]));
@@ -114,9 +110,9 @@ fn a_thread_that_could_not_be_started_is_missed_and_started_later() {
     // The first thread of rank 0 waits in this one for rank 1.
     start(Rank(0), op(1, 0));
     // More address space than a process has.
-    group.engine.set_stack_bytes(1 << 60);
+    group.threads[0].set_stack_bytes(1 << 60);
     start(Rank(0), op(1, 1));
-    group.engine.set_stack_bytes(0);
+    group.threads[0].set_stack_bytes(0);
     // Two threads are missing now, and both are started.
     start(Rank(0), op(1, 2));
     start(Rank(1), op(1, 2));
@@ -130,14 +126,14 @@ fn a_thread_that_could_not_be_started_is_missed_and_started_later() {
     }
     [op(1, 0), op(1, 1)].into_iter().for_each(|op| start(Rank(1), op));
     (0..4).for_each(|_| assert!(group.outcome().2.is_ok()));
-    assert_eq!(group.engine.panics(), 0);
+    assert_eq!(group.panics(), 0);
 }
 
 #[test]
 fn what_was_given_up_before_it_began_holds_nothing_up() {
-    let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
+    let (group, plan) = (DOOR.group(2), plan(Schedule::GlooRing));
     group.start(Rank(1), op(1, 0), f32_call(SUM, 1), None, &plan, &[0; 4]);
-    group.backends.iter().for_each(|backend| backend.cancel(op(1, 0)));
+    group.cancel(op(1, 0));
     assert_eq!(group.outcome().2.err(), Some(EngineFault::Cancelled));
     assert_sums(&group, op(0, 0), 1000, &plan);
     group.start(Rank(0), op(1, 0), f32_call(SUM, 1), None, &plan, &[0; 4]);
@@ -147,11 +143,7 @@ fn what_was_given_up_before_it_began_holds_nothing_up() {
 #[test]
 fn a_link_that_breaks_fails_what_waits_for_it_by_name() {
     let plan = plan(Schedule::GlooRing);
-    let engine = GlooEngine::new(Pool::new());
-    let group = Group::of(&engine, 2, &TestBoard::shared(2));
-    let (left, right) = Cables::Memory.pair();
-    group.backends[0].attach(Rank(1), left);
-    group.backends[1].attach(Rank(0), right);
+    let group = DOOR.group(2);
     assert_sums(&group, op(0, 0), 1000, &plan);
     // Rank 1 does not call, so rank 0 waits for it inside Gloo.
     group.start(Rank(0), op(0, 1), f32_call(SUM, 1000), None, &plan, bytes_of(&[1f32; 1000]));
@@ -162,7 +154,7 @@ fn a_link_that_breaks_fails_what_waits_for_it_by_name() {
 
 #[test]
 fn an_odd_message_is_nobodys_fault_until_its_sender_has_said_what_it_calls() {
-    let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooExchange));
+    let (group, plan) = (DOOR.group(2), plan(Schedule::GlooExchange));
     let differ = |op| {
         for (me, count) in [(Rank(0), 1000), (Rank(1), 2000)] {
             group.start(me, op, f32_call(SUM, count), None, &plan, bytes_of(&vec![1f32; count]));
@@ -171,7 +163,7 @@ fn an_odd_message_is_nobodys_fault_until_its_sender_has_said_what_it_calls() {
     // The calls differ: the descriptors show it, and the operation is given up.
     differ(op(0, 0));
     assert!(group.outcomes.recv_timeout(Duration::from_millis(100)).is_err(), "told too early");
-    group.backends.iter().for_each(|backend| backend.cancel(op(0, 0)));
+    group.cancel(op(0, 0));
     let faults = [group.outcome(), group.outcome()].map(|(_, _, result)| result.err());
     assert_eq!(faults, [Some(EngineFault::Cancelled); 2]);
     // The descriptors are alike, but one rank does not send what its descriptor says.
@@ -179,39 +171,25 @@ fn an_odd_message_is_nobodys_fault_until_its_sender_has_said_what_it_calls() {
     group.ranks().for_each(|me| group.credit_from(op(0, 1), me));
     let (rank, _, result) = group.outcome();
     assert_eq!(result.err(), Some(EngineFault::Protocol(Rank(1 - rank.0))));
-    group.backends.iter().for_each(|backend| backend.cancel(op(0, 1)));
+    group.cancel(op(0, 1));
     assert!(group.outcome().2.is_err());
     assert_sums(&group, op(0, 2), 1000, &plan);
 }
 
 #[test]
 fn a_board_that_never_fills_is_left_when_the_backend_closes() {
-    let engine = GlooEngine::new(Pool::new());
-    let boards = TestBoard::shared(2);
     // Rank 1 never connects.
-    let view = Arc::new(crate::protocol::view_of(2));
-    let backend = crate::collective::Engine::open(
-        &engine,
-        &view,
-        Rank(0),
-        Arc::clone(&boards[0]) as Arc<dyn Board>,
-    );
-    let (report, outcomes) = std::sync::mpsc::channel();
-    backend.start(job(op(0, 0), &report));
-    backend.close();
-    assert_eq!(outcomes.recv_timeout(PATIENCE).expect("told in time"), Some(EngineFault::Closed));
-    backend.start(job(op(0, 1), &report));
-    assert_eq!(outcomes.recv_timeout(PATIENCE).expect("told in time"), Some(EngineFault::Closed));
-    assert_eq!((engine.wait_for_threads(PATIENCE), engine.panics()), (0, 0));
-}
-
-fn job(op: OpId, report: &std::sync::mpsc::Sender<Option<EngineFault>>) -> crate::collective::Job {
-    let report = report.clone();
-    let done = Box::new(move |result: Result<_, EngineFault>| {
-        report.send(result.err()).expect("somebody listens");
-    });
-    let (call, plan) = (f32_call(Kind::Barrier, 0), plan(Schedule::GlooRing));
-    crate::collective::Job { op, call, plan, sync_root: None, model: None, done }
+    let group = with_boards(&TestBoard::shared(2), 1);
+    let start = |number| {
+        let (call, plan) = (f32_call(Kind::Barrier, 0), plan(Schedule::GlooRing));
+        group.begin(Rank(0), op(0, number), call, None, &plan, None);
+    };
+    start(0);
+    group.backends[0].close();
+    assert_eq!(group.outcome().2.err(), Some(EngineFault::Closed));
+    start(1);
+    assert_eq!(group.outcome().2.err(), Some(EngineFault::Closed));
+    assert!(group.end().is_empty());
 }
 
 #[test]
@@ -223,10 +201,9 @@ fn members_that_cannot_be_connected_fail_every_operation() {
         ("a board that takes nothing", |boards| boards[0].refuse()),
     ];
     for (what, spoil) in spoiled {
-        let engine = GlooEngine::new(Pool::new());
         let boards = TestBoard::shared(2);
         spoil(&boards);
-        let group = Group::of(&engine, 2, &boards);
+        let group = with_boards(&boards, 2);
         for number in 0..3 {
             group.start(
                 Rank(0),
@@ -238,14 +215,13 @@ fn members_that_cannot_be_connected_fail_every_operation() {
             );
             assert_eq!(group.outcome().2.err(), Some(EngineFault::Gloo), "{what}");
         }
-        group.backends.iter().for_each(|backend| backend.close());
-        assert_eq!((engine.wait_for_threads(PATIENCE), engine.panics()), (0, 0), "{what}");
+        assert!(group.end().is_empty(), "{what}");
     }
 }
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let (group, ring) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
+    let (group, ring) = (DOOR.group(2), plan(Schedule::GlooRing));
     let bytes = Call { dtype: DType::U8, ..f32_call(Kind::AllReduce(ReduceOp::Mean), 1) };
     let coded = Call { codec: CodecId::Bf16, ..f32_call(Kind::AllGather, 1) };
     let huge = f32_call(SUM, usize::MAX / 2);
@@ -266,84 +242,17 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_job_may_end_before_it_is_fed() {
-    let end: [fn(&dyn Backend); 3] =
-        [|b| b.cancel(op(0, 0)), |b| b.retire(op(0, 0)), |b| b.close()];
-    for end in end {
-        let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
-        let (report, outcomes) = std::sync::mpsc::channel();
-        let call = f32_call(SUM, 1000);
-        group.backends[0].start(crate::collective::Job { call, plan, ..job(op(0, 0), &report) });
-        end(group.backends[0].as_ref());
-        assert!(outcomes.recv_timeout(PATIENCE).expect("told in time").is_some());
-        let input = Arc::new(vec![1f32; 1000]);
-        group.backends[0].feed(op(0, 0), &Input::lent(&input));
-        assert_eq!(Arc::strong_count(&input), 1, "it is fed to nobody");
-        drop(report);
-        assert!(outcomes.iter().next().is_none(), "done is called once");
-    }
-}
-
-#[test]
-fn every_job_is_told_once_that_the_backend_has_closed() {
-    let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
-    // Each rank waits for the other one, which calls other operations.
-    for number in 0..20 {
-        group.start(
-            Rank(0),
-            op(0, number),
-            f32_call(SUM, 1000),
-            None,
-            &plan,
-            bytes_of(&[1f32; 1000]),
-        );
-        group.start(
-            Rank(1),
-            op(1, number),
-            f32_call(SUM, 1000),
-            None,
-            &plan,
-            bytes_of(&[1f32; 1000]),
-        );
-    }
-    group.backends.iter().for_each(|backend| backend.close());
-    group.backends.iter().for_each(|backend| backend.close());
-    group.start(Rank(0), op(0, 20), f32_call(SUM, 1), None, &plan, &[0; 4]);
-    let Group { engine, backends, outcomes, report, .. } = group;
-    drop((backends, report));
-    let mut told: Vec<(Rank, OpId)> = outcomes
-        .iter()
-        .map(|(rank, op, result)| {
-            // The other rank may have closed first, and with it the link.
-            assert!(
-                matches!(result, Err(EngineFault::Closed | EngineFault::LinkLost(_))),
-                "{result:?}"
-            );
-            (rank, op)
-        })
-        .collect();
-    told.sort_unstable();
-    let due = (0..=20)
-        .map(|number| (Rank(0), op(0, number)))
-        .chain((0..20).map(|number| (Rank(1), op(1, number))));
-    assert_eq!(told, due.collect::<Vec<_>>());
-    assert_eq!((engine.wait_for_threads(PATIENCE), engine.panics()), (0, 0));
-}
-
-#[test]
 fn two_hundred_backends_leave_nothing_behind() {
     let plan = plan(Schedule::GlooRing);
     let open_files = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let before = open_files();
     for round in 0..100 {
-        let group = Group::new(2, Cables::SealedTcp);
+        let group = DOOR.linked(2, sealed_tcp);
         // Close some groups before they are connected.
         if round % 4 != 0 {
             assert_sums(&group, op(0, 0), 1000, &plan);
         }
-        let engine = group.engine.clone();
-        drop(group);
-        assert_eq!((engine.wait_for_threads(PATIENCE), engine.panics()), (0, 0));
+        group.end();
     }
     // Other tests of this process have files open; a leak here would be of 200 and more.
     let grown = open_files().saturating_sub(before);

@@ -1,7 +1,8 @@
 //! Tests of the engine's promises, with all ranks in one process.
 
+mod door;
+mod encoded;
 mod failure;
-mod group;
 mod pair;
-mod result;
-mod scarce;
+
+crate::collective::suite::engine_suite!(door::DOOR);

@@ -1,10 +1,12 @@
 //! Gloo and the native engine in one View, over the same links.
 
-use super::group::{Cables, Chance, Group, PATIENCE, bytes, op, plan};
-use crate::collective::{EARLY_OPS_MAX, NativeEngine, Traffic, reference};
-use crate::memory::{DType, Pool, bytes_of};
+use super::door::both;
+use crate::collective::suite::{Chance, PATIENCE, bytes, f32_call, op, plan};
+use crate::collective::{EARLY_OPS_MAX, Traffic, reference};
+use crate::link::{DataHeader, Phase, memory, sealed_tcp, tcp};
+use crate::memory::{Pool, bytes_of};
 use crate::protocol::{
-    Call, CodecId, EngineFault, Kind, Mode, OpId, Plan, Rank, ReduceOp, Schedule, Tree, TreeShare,
+    Call, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, Schedule, Tree, TreeShare,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +25,7 @@ fn plans(size: usize) -> Vec<Arc<Plan>> {
         Schedule::GlooExchange,
         Schedule::Ring { order: ring },
     ];
-    schedules.into_iter().map(plan).collect()
+    schedules.into_iter().map(|schedule| plan(256 * 1024, schedule)).collect()
 }
 
 /// Waits until `so` holds.
@@ -36,13 +38,7 @@ fn until(so: impl Fn() -> bool) {
 }
 
 fn sum(count: usize) -> Call {
-    Call {
-        kind: Kind::AllReduce(ReduceOp::Sum),
-        dtype: DType::F32,
-        count: count as u64,
-        codec: CodecId::None,
-        mode: Mode::PerOp,
-    }
+    f32_call(Kind::AllReduce(ReduceOp::Sum), count)
 }
 
 fn inputs(size: usize, count: usize, chance: &mut Chance) -> Vec<Vec<f32>> {
@@ -54,10 +50,9 @@ fn inputs(size: usize, count: usize, chance: &mut Chance) -> Vec<Vec<f32>> {
 fn calls_of_both_run_beside_each_other_and_are_exact() {
     let mut chance = Chance(7);
     println!("seed {}", chance.0);
-    for cables in [Cables::Memory, Cables::Tcp, Cables::SealedTcp] {
+    for ends in [memory, tcp, sealed_tcp] {
         for size in [3, 4] {
-            let (native, plans) = (NativeEngine::new(Pool::new()), plans(size));
-            let group = Group::of_both(&native, size, cables);
+            let (group, plans) = (both(size).linked(ends), plans(size));
             for round in 0..12 {
                 let call_of = |number: usize| op(round, number as u64);
                 let mut expected: BTreeMap<OpId, Vec<f32>> = BTreeMap::new();
@@ -90,12 +85,10 @@ fn calls_of_both_run_beside_each_other_and_are_exact() {
                         .unwrap_or_else(|fault| panic!("{of} on rank {rank} of {size}: {fault}"));
                     assert!(
                         bytes(&finished) == bytes_of(&expected[&of]),
-                        "{of} on rank {rank} of {size}, {cables:?}"
+                        "{of} on rank {rank} of {size}"
                     );
                 }
-                expected
-                    .keys()
-                    .for_each(|of| group.backends.iter().for_each(|backend| backend.retire(*of)));
+                expected.keys().for_each(|of| group.retire(*of));
             }
             // A writer counts a frame after writing it; the peer may have received it by then, and
             // the call may be over.
@@ -106,12 +99,7 @@ fn calls_of_both_run_beside_each_other_and_are_exact() {
                     .fold(Traffic::default(), |sum, backend| sum.and(backend.traffic()))
             };
             until(|| traffic().sent_bytes > 0 && traffic().sent_bytes == traffic().received_bytes);
-            group.backends.iter().for_each(|backend| backend.close());
-            assert_eq!(
-                (group.engine.wait_for_threads(PATIENCE), native.wait_for_threads(PATIENCE)),
-                (0, 0)
-            );
-            assert_eq!((group.engine.panics(), native.panics()), (0, 0));
+            group.end();
         }
     }
 }
@@ -121,8 +109,8 @@ fn calls_of_both_run_beside_each_other_and_are_exact() {
 fn a_call_given_up_of_one_leaves_the_others_alone() {
     let mut chance = Chance(8);
     println!("seed {}", chance.0);
-    let (native, size) = (NativeEngine::new(Pool::new()), 3);
-    let (group, plans) = (Group::of_both(&native, size, Cables::SealedTcp), plans(size));
+    let size = 3;
+    let (group, plans) = (both(size).linked(sealed_tcp), plans(size));
     // More operations than either engine keeps of those it knows only from peers.
     for round in 0..3 * EARLY_OPS_MAX as u64 {
         let [given_up, whole] = [op(1, round), op(2, round)];
@@ -141,7 +129,7 @@ fn a_call_given_up_of_one_leaves_the_others_alone() {
                 group.backends[me.index()].cancel(given_up);
             }
         }
-        group.backends.iter().for_each(|backend| backend.cancel(given_up));
+        group.cancel(given_up);
         let expected = reference(&even.fold_order(size, count, 4), ReduceOp::Sum, &contributions);
         for _ in 0..2 + size {
             match group.outcome() {
@@ -155,18 +143,14 @@ fn a_call_given_up_of_one_leaves_the_others_alone() {
                 }
             }
         }
-        [given_up, whole]
-            .iter()
-            .for_each(|of| group.backends.iter().for_each(|backend| backend.retire(*of)));
+        [given_up, whole].into_iter().for_each(|of| group.retire(of));
     }
-    drop(group.backends);
-    assert_eq!(native.wait_for_threads(PATIENCE), 0);
+    group.end();
 }
 
 #[test]
 fn the_end_of_a_member_is_told_by_both() {
-    let (native, size) = (NativeEngine::new(Pool::new()), 3);
-    let (group, plans) = (Group::of_both(&native, size, Cables::Tcp), plans(size));
+    let (group, plans) = (both(3).linked(tcp), plans(3));
     let input = vec![1f32; 300_000];
     for (number, plan) in plans.iter().take(2).enumerate() {
         for me in [Rank(0), Rank(1)] {
@@ -184,5 +168,34 @@ fn the_end_of_a_member_is_told_by_both() {
             result.err()
         );
         failed += 1;
+    }
+}
+
+/// A frame that breaks the rules of one engine costs its sender the link, and with it what waits
+/// at the other one.
+#[test]
+fn a_violation_at_one_ends_the_link_of_both() {
+    for (guilty, phase) in [(0, Phase::Posted), (1, Phase::Gather)] {
+        let (group, plans) = (both(3), plans(3));
+        let (near, far) = memory();
+        group.backends[0].attach(Rank(1), near);
+        let (mut sender, mut receiver, _end) = far.split();
+        // Each rank sends to all others.
+        for (number, plan) in [(0, &plans[4]), (1, &plans[1])] {
+            let input = [1f32; 1000];
+            group.start(Rank(0), op(0, number), sum(1000), None, plan, bytes_of(&input));
+            group.backends[0].credit(op(0, number), Rank(1));
+        }
+        // Gloo's first message shows that it waits for the answer.
+        let mut next = || receiver.recv(&Pool::new()).expect("a frame").0.phase;
+        while next() != Phase::Message {}
+        let header = DataHeader { op: op(0, guilty), flow: 9, chunk: 9, phase, len: 4 };
+        sender.send(&header, &[0; 4]).expect("sent");
+        let faults = [group.outcome(), group.outcome()].map(|(_, of, result)| (of, result.err()));
+        let fault_of =
+            |number| faults.iter().find(|(of, _)| *of == op(0, number)).expect("one for each").1;
+        assert_eq!(fault_of(guilty), Some(EngineFault::Protocol(Rank(1))));
+        assert_eq!(fault_of(1 - guilty), Some(EngineFault::LinkLost(Rank(1))));
+        assert!(group.end().is_empty());
     }
 }

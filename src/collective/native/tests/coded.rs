@@ -1,9 +1,10 @@
 //! Reductions with a codec.
 
-use super::group::{Chance, Group, bytes, finished_digest, op};
+use super::door::DOOR;
 use crate::collective::arithmetic::Arithmetic;
 use crate::collective::reference::reference;
 use crate::collective::schedule::{Itinerary, Route};
+use crate::collective::suite::{Chance, bytes, digest, op};
 use crate::compression::{Codec, codec, codec_of_sums};
 use crate::memory::{DType, bytes_of, elements_of};
 use crate::protocol::{
@@ -163,7 +164,7 @@ fn every_codec_adds_what_was_decoded_and_gives_everybody_the_same() {
     println!("seed {}", chance.0);
     let mut number = 0;
     for size in 1..=5 {
-        let group = Group::new(size);
+        let group = DOOR.group(size);
         for plan in plans(size, &mut chance) {
             let ops = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max, ReduceOp::Prod];
             let adds = |op: ReduceOp| matches!(op, ReduceOp::Sum | ReduceOp::Mean);
@@ -177,16 +178,21 @@ fn every_codec_adds_what_was_decoded_and_gives_everybody_the_same() {
                     let expected =
                         if count == 0 { Vec::new() } else { expected(&call, &plan, &inputs) };
                     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-                    for finished in
-                        group.run(super::group::op(0, number), call, None, &plan, &raw, &mut chance)
-                    {
+                    for finished in group.run(
+                        crate::collective::suite::op(0, number),
+                        call,
+                        None,
+                        &plan,
+                        &raw,
+                        &mut chance,
+                    ) {
                         let got = bytes(&finished);
                         assert!(
                             got == bytes_of(&expected),
                             "{call} of {size}, {:?}",
                             plan.classes[1].schedule
                         );
-                        assert_eq!(finished.digest, finished_digest(&got));
+                        assert_eq!(finished.digest, digest(&got));
                     }
                     number += 1;
                 }
@@ -230,7 +236,7 @@ fn the_sum_of_eight_is_as_near_as_the_codec_says_and_as_short() {
     .into_iter()
     .enumerate()
     {
-        let group = Group::new(size);
+        let group = DOOR.group(size);
         let sent =
             || group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum::<u64>();
         let results = group.run(
@@ -270,7 +276,7 @@ fn sums_of_the_largest_are_exact_and_short() {
     let exact: Vec<f32> =
         (0..count).map(|i| sent.iter().map(|part| part[i]).sum::<f32>() + 0.0).collect();
     let ring = plan(256 * 1024, Schedule::Ring { order: (0..size as u8).map(Rank).collect() });
-    let group = Group::new(size);
+    let group = DOOR.group(size);
     let results =
         group.run(op(0, 0), call(id, ReduceOp::Sum, count), None, &ring, &raw, &mut chance);
     assert!(results.iter().all(|result| bytes(result) == bytes_of(&exact)));

@@ -2,25 +2,19 @@
 
 use super::super::NativeEngine;
 use super::super::outbox::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES};
-use super::group::{
-    Chance, End, EndReceiver, EndSender, Group, Outcome, PATIENCE, board, bytes, job, link_pair,
-    op, plan,
-};
+use super::door::{DOOR, board};
 use crate::collective::backend::{Backend, Engine};
 use crate::collective::input::Input;
-use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
+use crate::collective::suite::{Chance, Outcome, PATIENCE, bytes, f32_call, job, op, plan};
+use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown, memory};
 use crate::memory::{DType, Pool, bytes_of};
 use crate::protocol::{
-    Call, CodecId, EngineFault, Kind, Mode, OpId, Plan, Rank, ReduceOp, Schedule, view_of,
+    Call, CodecId, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, Schedule, view_of,
 };
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
-
-fn f32_call(kind: Kind, count: usize) -> Call {
-    Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
-}
 
 /// Rank 0 of a View; the test plays its peers.
 struct Alone {
@@ -35,8 +29,8 @@ struct Alone {
 type At = (u32, u32, Phase);
 
 struct Peer {
-    sender: EndSender,
-    receiver: EndReceiver,
+    sender: Box<dyn DataSender>,
+    receiver: Box<dyn DataReceiver>,
     shutdown: Arc<dyn Shutdown>,
 }
 
@@ -54,10 +48,9 @@ impl Alone {
     }
 
     fn connect(&self, rank: Rank) -> Peer {
-        // Wide enough that the single-threaded test never blocks itself.
-        let (ours, theirs): (End, End) = link_pair(10_000);
-        self.backend.attach(rank, Box::new(ours));
-        let (sender, receiver, shutdown) = theirs.halves();
+        let (ours, theirs) = memory();
+        self.backend.attach(rank, ours);
+        let (sender, receiver, shutdown) = theirs.split();
         Peer { sender, receiver, shutdown }
     }
 
@@ -99,7 +92,7 @@ fn lanes_may_be_started_in_different_orders() {
     let mut chance = Chance(11);
     println!("seed {}", chance.0);
     for schedule in [Schedule::OneShot, Schedule::Ring { order: vec![Rank(1), Rank(0), Rank(2)] }] {
-        let (group, plan) = (Group::new(3), plan(16 * 1024, schedule));
+        let (group, plan) = (DOOR.group(3), plan(16 * 1024, schedule));
         let (a, b, call) = (op(1, 0), op(2, 0), f32_call(SUM, 300_000));
         let input = vec![1.0f32; 300_000];
         // Ranks 0 and 1 call a, then b. Rank 2 calls b, awaits it, and only then calls a.
@@ -114,8 +107,7 @@ fn lanes_may_be_started_in_different_orders() {
         begin(1, b);
         let all_end = |of: OpId| {
             for _ in 0..3 {
-                let (_, op, result) =
-                    group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+                let (_, op, result) = group.outcome();
                 assert_eq!(op, of);
                 assert!(bytes(&result.expect("a sum")) == bytes_of(&vec![3.0f32; 300_000]));
             }
@@ -331,7 +323,10 @@ fn whatever_a_peer_sends_no_thread_panics_and_every_job_ends() {
         }
         alone.peers[0].shutdown.shutdown();
         assert_eq!(alone.outcome().0, op(0, 0));
-        assert_eq!((alone.engine.wait_for_threads(PATIENCE), alone.engine.panics()), (0, 0));
+        assert_eq!(
+            (alone.engine.threads().wait(PATIENCE), alone.engine.threads().panics()),
+            (0, 0)
+        );
     }
 }
 
@@ -365,7 +360,7 @@ fn a_link_that_breaks_fails_what_needs_it_and_a_new_one_serves_what_comes_later(
 #[test]
 fn a_rank_that_dies_in_the_middle_hangs_nobody() {
     for schedule in [Schedule::OneShot, Schedule::Ring { order: (0..4).map(Rank).collect() }] {
-        let (group, plan) = (Group::new(4), plan(4096, schedule));
+        let (group, plan) = (DOOR.group(4), plan(4096, schedule));
         let input = vec![0; 400_000];
         for me in group.ranks() {
             group.start(me, op(0, 0), f32_call(SUM, 100_000), None, &plan, &input);
@@ -376,8 +371,7 @@ fn a_rank_that_dies_in_the_middle_hangs_nobody() {
         // or from the ledger. The test cancels in place of the ledger.
         let (mut failed, mut ended) = (0, 0);
         while ended < 4 {
-            let (rank, _, result) =
-                group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+            let (rank, _, result) = group.outcome();
             ended += 1;
             if let Err(fault) = result {
                 failed += 1;
@@ -388,35 +382,11 @@ fn a_rank_that_dies_in_the_middle_hangs_nobody() {
                     ),
                     "{rank}: {fault}"
                 );
-                group.backends.iter().for_each(|backend| backend.cancel(op(0, 0)));
+                group.cancel(op(0, 0));
             }
         }
         println!("{failed} of 4 failed");
     }
-}
-
-#[test]
-fn every_job_is_told_once_that_the_backend_has_closed() {
-    let alone = Alone::new(2);
-    let plan = plan(1024, Schedule::OneShot);
-    for number in 0..20 {
-        alone.start(op(0, number), f32_call(SUM, 1000), &plan);
-    }
-    alone.backend.close();
-    alone.backend.close();
-    alone.start(op(0, 20), f32_call(SUM, 1), &plan);
-    let Alone { engine, backend, outcomes, report, .. } = alone;
-    drop((backend, report));
-    let mut told: Vec<OpId> = outcomes
-        .iter()
-        .map(|(_, op, result)| {
-            assert_eq!(result.err(), Some(EngineFault::Closed));
-            op
-        })
-        .collect();
-    told.sort_unstable();
-    assert_eq!(told, (0..=20).map(|number| op(0, number)).collect::<Vec<_>>());
-    assert_eq!(engine.wait_for_threads(PATIENCE), 0);
 }
 
 #[test]
@@ -480,7 +450,7 @@ fn a_backend_may_be_dropped_on_one_of_its_own_threads() {
     drop(backend);
     held[0].send(op(0, 0), (0, 0, Phase::Reduce), &[0; 4]);
     assert!(outcomes.recv_timeout(PATIENCE).expect("an outcome in time").2.is_ok());
-    assert_eq!(engine.wait_for_threads(PATIENCE), 0);
+    assert_eq!(engine.threads().wait(PATIENCE), 0);
 }
 
 #[cfg(target_os = "linux")]
@@ -496,16 +466,16 @@ fn many_backends_leave_no_thread_behind() {
     let mut seen = 0;
     for round in 0..200 {
         let backend = engine.open(&view, Rank(0), board(Rank(0)));
-        let (ours, theirs) = link_pair(4);
-        backend.attach(Rank(15), Box::new(ours));
-        seen = seen.max(engine.threads());
+        let (ours, theirs) = memory();
+        backend.attach(Rank(15), ours);
+        seen = seen.max(engine.threads().running());
         if round % 2 == 0 {
             drop(theirs);
             backend.close();
         }
     }
     assert!(seen >= 2);
-    assert_eq!(engine.wait_for_threads(PATIENCE), 0);
+    assert_eq!(engine.threads().wait(PATIENCE), 0);
     // The system needs a moment to remove a thread whose body has ended.
     let deadline = std::time::Instant::now() + PATIENCE;
     while named() > 0 && std::time::Instant::now() < deadline {

@@ -3,25 +3,22 @@
 
 use super::super::NativeEngine;
 use super::super::run::lock;
-use super::group::{Chance, End, Group, PATIENCE, board, bytes, job, link_pair, op, plan};
+use super::door::{DOOR, board};
 use crate::collective::backend::{Engine, Finished, Job};
 use crate::collective::input::Input;
-use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
-use crate::memory::{Block, DType, Pool, bytes_of};
-use crate::os::Mutex;
-use crate::protocol::{
-    Call, CodecId, EngineFault, Kind, Mode, OpId, Plan, Rank, ReduceOp, Schedule, view_of,
+use crate::collective::suite::{Chance, Outcome, PATIENCE, bytes, f32_call, job, op, plan};
+use crate::link::{
+    DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown, memory, narrow,
 };
+use crate::memory::{Block, Pool, bytes_of};
+use crate::os::Mutex;
+use crate::protocol::{Call, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, Schedule, view_of};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
-
-fn f32_call(kind: Kind, count: usize) -> Call {
-    Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
-}
 
 fn ring(size: usize) -> Arc<Plan> {
     plan(4096, Schedule::Ring { order: (0..size as u8).map(Rank).collect() })
@@ -109,9 +106,9 @@ fn traded(mut finished: Finished) -> Vec<f32> {
 fn of_what_is_lent_nothing_is_copied() {
     for size in 2..=5 {
         let logs: Vec<Log> = std::iter::repeat_with(Log::default).take(size).collect();
-        let group = Group::with_links(size, |me, end| {
-            Box::new(Spy(Box::new(end), logs[me.index()].clone()))
-        });
+        let spied =
+            |me: Rank, link| -> Box<dyn DataLink> { Box::new(Spy(link, logs[me.index()].clone())) };
+        let group = DOOR.apart(size).linked_as(narrow, spied);
         let (op, call, plan) = (op(0, 0), f32_call(SUM, 20_011), ring(size));
         let inputs: Vec<Arc<Vec<f32>>> =
             (0..size).map(|me| Arc::new(vec![me as f32; 20_011])).collect();
@@ -125,8 +122,7 @@ fn of_what_is_lent_nothing_is_copied() {
             group.backends[me.index()].feed(op, &Input::lent(&inputs[me.index()]));
         }
         for _ in 0..size {
-            let (me, _, result) =
-                group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+            let (me, _, result) = group.outcome();
             let result = traded(result.expect("a sum"));
             assert!(result.iter().all(|x| *x == (0..size).sum::<usize>() as f32));
             let (input, output) = (place(bytes_of(&inputs[me.index()])), place(bytes_of(&result)));
@@ -172,7 +168,7 @@ fn of_what_is_lent_nothing_is_copied() {
 
 #[test]
 fn the_first_chunk_is_at_its_peer_before_the_last_is_asked_for() {
-    let group = Group::new(2);
+    let group = DOOR.group(2);
     let (op, call) = (op(0, 0), f32_call(SUM, 10_000));
     for plan in [ring(2), plan(4096, Schedule::OneShot)] {
         // Each plan uses another operation number.
@@ -202,7 +198,7 @@ fn the_first_chunk_is_at_its_peer_before_the_last_is_asked_for() {
         group.credit_from(op, Rank(0));
         group.backends[1].feed(op, &Input::Borrowed(bytes_of(&input)));
         for _ in 0..2 {
-            let (_, _, result) = group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+            let (_, _, result) = group.outcome();
             assert!(bytes(&result.expect("a sum")) == bytes_of(&vec![2.0f32; 10_000]));
         }
     }
@@ -217,8 +213,8 @@ struct Slow {
     /// Receives the destination when the engine waits for a payload.
     asked: Receiver<Range<usize>>,
     allow: Sender<()>,
-    outcomes: Receiver<(Rank, OpId, Result<Finished, EngineFault>)>,
-    report: Sender<(Rank, OpId, Result<Finished, EngineFault>)>,
+    outcomes: Receiver<Outcome>,
+    report: Sender<Outcome>,
 }
 
 struct SlowReceiver {
@@ -228,12 +224,12 @@ struct SlowReceiver {
     fill: u8,
 }
 
-struct SlowLink(SlowReceiver, End);
+struct SlowLink(SlowReceiver, Box<dyn DataLink>);
 
 impl DataLink for SlowLink {
     fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
-        let (sender, _, shutdown) = self.1.halves();
-        (Box::new(sender), Box::new(self.0), shutdown)
+        let (sender, _, shutdown) = self.1.split();
+        (sender, Box::new(self.0), shutdown)
     }
 }
 
@@ -266,7 +262,7 @@ impl Slow {
         let backend = engine.open(&Arc::new(view_of(2)), Rank(0), board(Rank(0)));
         let ((frames, told), (asking, asked), (allow, allowed)) = (channel(), channel(), channel());
         let receiver = SlowReceiver { frames: told, asked: asking, allowed, fill: 0 };
-        backend.attach(Rank(1), Box::new(SlowLink(receiver, link_pair(10_000).0)));
+        backend.attach(Rank(1), Box::new(SlowLink(receiver, memory().0)));
         let (report, outcomes) = channel();
         Slow { backend, engine, pool, frames, asked, allow, outcomes, report }
     }
@@ -311,7 +307,7 @@ fn what_is_given_up_while_it_is_received_stays_until_that_is_over() {
         );
         slow.allow.send(()).expect("it waits");
         drop((slow.frames, slow.allow));
-        assert_eq!((slow.engine.wait_for_threads(PATIENCE), slow.engine.panics()), (0, 0));
+        assert_eq!((slow.engine.threads().wait(PATIENCE), slow.engine.threads().panics()), (0, 0));
         drop(slow.backend);
         assert!(slow.pool.idle_bytes() >= 8000, "it came back afterwards");
     }
@@ -355,7 +351,7 @@ fn nothing_is_written_to_a_result_that_is_handed_out() {
         assert!(places.iter().all(|place| within(place, &result)) && !within(&late, &result));
         slow.allow.send(()).expect("it waits");
         drop((slow.frames, slow.allow));
-        assert_eq!((slow.engine.wait_for_threads(PATIENCE), slow.engine.panics()), (0, 0));
+        assert_eq!((slow.engine.threads().wait(PATIENCE), slow.engine.threads().panics()), (0, 0));
         assert_eq!(bytes(&finished), before);
     }
 }
@@ -375,29 +371,21 @@ fn a_chunk_that_comes_twice_at_once_is_written_by_the_first() {
     assert_eq!(slow.outcome().err(), Some(EngineFault::Protocol(Rank(1))));
 }
 
+/// As for every other end, in the suite of all engines.
 #[test]
-fn a_job_may_end_before_it_is_fed() {
-    let end: [fn(&Slow); 4] = [
-        |slow| slow.backend.cancel(op(0, 0)),
-        |slow| slow.backend.retire(op(0, 0)),
-        |slow| slow.backend.close(),
-        |slow| slow.send(op(0, 0), 5, Phase::Gather, (0, 0)),
-    ];
-    for end in end {
-        let slow = Slow::new();
-        slow.begin(op(0, 0), f32_call(SUM, 2000), &ring(2), None);
-        slow.allow.send(()).expect("nobody waits yet");
-        end(&slow);
-        assert!(slow.outcome().is_err());
-        let input = Arc::new(vec![1.0f32; 2000]);
-        slow.backend.feed(op(0, 0), &Input::lent(&input));
-        slow.backend.feed(op(7, 7), &Input::lent(&input));
-        assert_eq!(Arc::strong_count(&input), 1, "it is fed to nobody");
-        assert_eq!(slow.backend.traffic().sent_bytes, 0);
-        slow.backend.close();
-        drop((slow.report, slow.frames, slow.allow));
-        assert!(slow.outcomes.iter().next().is_none(), "done is called once");
-    }
+fn a_violation_may_end_a_job_before_it_is_fed() {
+    let slow = Slow::new();
+    slow.begin(op(0, 0), f32_call(SUM, 2000), &ring(2), None);
+    slow.allow.send(()).expect("nobody waits yet");
+    slow.send(op(0, 0), 5, Phase::Gather, (0, 0));
+    assert!(slow.outcome().is_err());
+    let input = Arc::new(vec![1.0f32; 2000]);
+    slow.backend.feed(op(0, 0), &Input::lent(&input));
+    assert_eq!(Arc::strong_count(&input), 1, "it is fed to nobody");
+    assert_eq!(slow.backend.traffic().sent_bytes, 0);
+    slow.backend.close();
+    drop((slow.report, slow.frames, slow.allow));
+    assert!(slow.outcomes.iter().next().is_none(), "done is called once");
 }
 
 #[test]
@@ -431,7 +419,7 @@ fn starts_feeds_credits_and_ends_in_any_order() {
         let mut chance = Chance(seed);
         println!("seed {seed}");
         let size = 2 + chance.below(4) as usize;
-        let group = Group::new(size);
+        let group = DOOR.group(size);
         let counts: Vec<usize> = (0..12).map(|_| chance.below(30_000) as usize).collect();
         let plans: Vec<Arc<Plan>> = counts
             .iter()
@@ -484,8 +472,7 @@ fn starts_feeds_credits_and_ends_in_any_order() {
             }
         }
         for _ in 0..size * counts.len() {
-            let (me, of, result) =
-                group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+            let (me, of, result) = group.outcome();
             let n = of.number as usize;
             match result {
                 Ok(finished) => {

@@ -1,12 +1,10 @@
 //! Results that differ by rank: each rank gets its own, bit for bit, under every kind of plan.
 
-use super::group::{Chance, Group, bytes, op, plan};
+use super::door::{DOOR, trees};
 use crate::collective::reference::reference;
-use crate::memory::{DType, Element, bytes_of};
-use crate::protocol::{
-    AutoCodecs, Call, CodecId, Kind, Mode, Plan, PlanClass, Rank, ReduceOp, Schedule, Tree,
-    TreeShare, ring_segment,
-};
+use crate::collective::suite::{Chance, Group, bytes, f32_call, op, plan};
+use crate::memory::{Element, bytes_of};
+use crate::protocol::{AutoCodecs, Kind, Plan, PlanClass, Rank, ReduceOp, Schedule, ring_segment};
 use std::sync::Arc;
 
 /// Plans: direct; a ring; a ring for reductions with direct copies; random trees.
@@ -35,50 +33,6 @@ fn plans(size: usize, chunk_bytes: u32, chance: &mut Chance) -> Vec<Arc<Plan>> {
     ]
 }
 
-/// Three random trees with unequal shares, one of them tiny.
-fn trees(size: usize, chance: &mut Chance) -> Vec<TreeShare> {
-    let first = 300_000 + chance.below(600_000) as u32;
-    let tree = |ppm, chance: &mut Chance| {
-        let order: Vec<Rank> = chance.shuffled((0..size as u8).map(Rank).collect());
-        let mut parents = vec![None; size];
-        for (place, rank) in order.iter().enumerate().skip(1) {
-            parents[rank.index()] = Some(order[chance.below(place as u64) as usize]);
-        }
-        TreeShare { tree: Tree { parents }, ppm }
-    };
-    [first, 999_999 - first, 1].map(|ppm| tree(ppm, chance)).into()
-}
-
-#[test]
-fn sums_over_trees_are_the_reference() {
-    let mut chance = Chance(15);
-    println!("seed {}", chance.0);
-    for size in [1, 2, 3, 4, 5, 8] {
-        let (group, mut number) = (Group::new(size), 0);
-        for len in [0, 1, 7, 1000, 65_537, 300_001] {
-            let plan = plan(4096, Schedule::Trees { trees: trees(size, &mut chance) });
-            for reduce in [ReduceOp::Sum, ReduceOp::Mean] {
-                let inputs: Vec<Vec<f32>> = (0..size).map(|_| numbers(len, &mut chance)).collect();
-                let results = results(
-                    &group,
-                    &mut number,
-                    Kind::AllReduce(reduce),
-                    len,
-                    &plan,
-                    &inputs,
-                    &mut chance,
-                );
-                let expected =
-                    reference(&plan.fold_order(size, len, f32::DTYPE.bytes()), reduce, &inputs);
-                assert!(
-                    results.iter().all(|result| result == bytes_of(&expected)),
-                    "{reduce} of {len} among {size}, {plan:?}"
-                );
-            }
-        }
-    }
-}
-
 /// Numbers whose sum depends on the order.
 fn numbers(count: usize, chance: &mut Chance) -> Vec<f32> {
     (0..count)
@@ -97,13 +51,7 @@ fn results(
     chance: &mut Chance,
 ) -> Vec<Vec<u8>> {
     *number += 1;
-    let call = Call {
-        kind,
-        dtype: DType::F32,
-        count: count as u64,
-        codec: CodecId::None,
-        mode: Mode::PerOp,
-    };
+    let call = f32_call(kind, count);
     let inputs: Vec<Vec<u8>> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
     group.run(op(0, *number), call, None, plan, &inputs, chance).iter().map(bytes).collect()
 }
@@ -117,7 +65,7 @@ fn everywhere(
     let mut chance = Chance(seed);
     println!("seed {seed}");
     for size in [1, 2, 3, 4, 5, 8] {
-        let (group, mut number) = (Group::new(size), 0);
+        let (group, mut number) = (DOOR.group(size), 0);
         for plan in plans(size, 1024, &mut chance) {
             for len in lens {
                 test(&group, &mut number, *len, &plan, &mut chance);

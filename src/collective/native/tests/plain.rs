@@ -3,10 +3,11 @@
 
 use super::super::run::lock;
 use super::coded::{call, expected, plan, some};
-use super::group::{Chance, End, Group, PATIENCE, bytes, finished_digest, op};
+use super::door::DOOR;
 use crate::collective::input::Input;
+use crate::collective::suite::{Chance, bytes, digest, op};
 use crate::compression::codec;
-use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown, narrow};
 use crate::memory::{bytes_of, elements_of};
 use crate::os::Mutex;
 use crate::protocol::{
@@ -64,28 +65,26 @@ fn sums_are_those_of_a_reference_and_the_same_everywhere() {
     println!("seed {}", chance.0);
     let mut number = 0;
     for size in [2, 3, 5] {
-        let group = Group::new(size);
+        let group = DOOR.group(size);
         for plan in plans(size) {
             assert!(plan.fits(size), "{plan:?}");
-            for (coarsest, op) in Coarsest::ALL
+            for (coarsest, reduce) in Coarsest::ALL
                 .into_iter()
                 .flat_map(|c| [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max].map(|op| (c, op)))
             {
                 for count in [1, 257, 5003] {
                     let inputs: Vec<_> = (0..size).map(|_| some(count, &mut chance)).collect();
-                    let call = call(CodecId::Auto(coarsest), op, count);
+                    let call = call(CodecId::Auto(coarsest), reduce, count);
                     let expected = expected(&call, &plan, &inputs);
                     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-                    for finished in
-                        group.run(super::group::op(0, number), call, None, &plan, &raw, &mut chance)
-                    {
+                    for finished in group.run(op(0, number), call, None, &plan, &raw, &mut chance) {
                         let got = bytes(&finished);
                         assert!(
                             got == bytes_of(&expected),
                             "{call} of {size}, {:?}",
                             plan.classes[1]
                         );
-                        assert_eq!(finished.digest, finished_digest(&got));
+                        assert_eq!(finished.digest, digest(&got));
                     }
                     number += 1;
                 }
@@ -99,7 +98,7 @@ fn sums_are_those_of_a_reference_and_the_same_everywhere() {
 fn what_is_handed_over_comes_to_the_same() {
     let mut chance = Chance(22);
     println!("seed {}", chance.0);
-    let (group, size, count) = (Group::new(5), 5, 5003);
+    let (group, size, count) = (DOOR.group(5), 5, 5003);
     for (number, plan) in (0..).zip(plans(size)) {
         let inputs: Vec<_> = (0..size).map(|_| some(count, &mut chance)).collect();
         let call = call(CodecId::Auto(Coarsest::Int8), ReduceOp::Sum, count);
@@ -111,21 +110,20 @@ fn what_is_handed_over_comes_to_the_same() {
             group.credit_from(op, me);
         }
         for _ in 0..size {
-            let (rank, _, result) =
-                group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+            let (rank, _, result) = group.outcome();
             assert!(
                 bytes(&result.expect("a sum")) == bytes_of(&expected(&call, &plan, &inputs)),
                 "rank {rank}, {plan:?}"
             );
         }
-        group.backends.iter().for_each(|backend| backend.retire(op));
+        group.retire(op);
     }
 }
 
 /// A value far below the codec's step size survives, after all larger values have cancelled out.
 #[test]
 fn what_is_not_encoded_is_exact() {
-    let (group, mut chance) = (Group::new(3), Chance(23));
+    let (group, mut chance) = (DOOR.group(3), Chance(23));
     let fine = 2f32.powi(-14);
     let inputs = [vec![-2.0; 1000], vec![1.0 + fine; 1000], vec![1.0f32; 1000]];
     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
@@ -176,9 +174,9 @@ impl DataSender for CountedSender {
 #[test]
 fn four_bytes_an_element_go_up_a_fast_way_and_those_of_the_codec_up_a_slow_one() {
     let (sent, mut chance, count) = (Sent::default(), Chance(24), 20_000);
-    let group = Group::with_links(4, |me, end: End| {
-        Box::new(Counted(Box::new(end), me, Arc::clone(&sent)))
-    });
+    let counted =
+        |me, link| -> Box<dyn DataLink> { Box::new(Counted(link, me, Arc::clone(&sent))) };
+    let group = DOOR.apart(4).linked_as(narrow, counted);
     // Ranks 3 and 2 under 1 under 0.
     let plan = plan_of(vec![tree(&[9, 0, 1, 1], 1_000_000)], &[0, 1, 3]);
     let raw: Vec<_> = (0..4).map(|_| bytes_of(&some(count, &mut chance)).to_vec()).collect();

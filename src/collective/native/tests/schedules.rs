@@ -1,9 +1,9 @@
 //! The native engine's threads, gates and outboxes in many of their orders (`make threads`).
 
 use super::super::backend::NativeBackend;
-use super::group::{PATIENCE, op, plan};
 use crate::collective::backend::{Backend, Finished, Job};
 use crate::collective::input::Input;
+use crate::collective::suite::{PATIENCE, op, plan};
 use crate::collective::threads::Threads;
 use crate::link::data_pair;
 use crate::memory::{DType, Pool, Staging, bytes_of};

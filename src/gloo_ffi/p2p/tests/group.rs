@@ -112,16 +112,3 @@ pub fn marked(len: usize, salt: u64) -> Vec<u8> {
     bytes.truncate(len);
     bytes
 }
-
-/// Splitmix64 (Steele, Lea, Flood 2014).
-pub struct Chance(pub u64);
-
-impl Chance {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}

@@ -2,7 +2,8 @@
 
 use super::super::endpoint::Endpoint;
 use super::super::stream::{EAGER_OP_BYTES, PIECE};
-use super::group::{A, B, Buffer, Chance, Group, LINKS, PATIENCE, marked, op};
+use super::group::{A, B, Buffer, Group, LINKS, PATIENCE, marked, op};
+use crate::collective::suite::Chance;
 use crate::gloo_ffi::p2p::registered::Direction;
 use crate::link::memory;
 use crate::protocol::{EngineFault, Rank};
