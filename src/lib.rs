@@ -110,7 +110,7 @@
 //! # Threads
 //!
 //! One for the control plane, one for the disk, two for each other member of a View, and on Gloo
-//! one for each operation in flight and up to six that help large ones with a codec; two more for
+//! one for each operation in flight and up to six that help large ones with a codec; one more for
 //! each other member in a View that keeps both engines ready. Any executor may poll the futures.
 //! They need no tokio runtime, and [`blocking`] needs no executor. The library prints nothing and
 //! installs nothing; it reports by `tracing`.
