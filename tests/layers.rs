@@ -104,6 +104,24 @@ fn src_keeps_the_layer_rule() {
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
+#[test]
+fn the_root_exports_at_most_forty_names() {
+    let lib = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let names = root_names(&tokens(&fs::read_to_string(lib).expect("readable source")));
+    assert!((1..=40).contains(&names), "{names} names: others belong into a module");
+}
+
+/// The number of names that `lib.rs` re-exports itself, without those in its modules.
+fn root_names(lib: &[Token]) -> usize {
+    let mut outside = lib.to_vec();
+    let is_module = |tokens: &[Token], i: usize| at(tokens, i, "mod") && at(tokens, i + 2, "{");
+    while let Some(start) = (0..outside.len()).find(|i| is_module(&outside, *i)) {
+        let end = closing(&outside, start + 2);
+        outside.drain(start..end);
+    }
+    uses(&outside).iter().filter(|u| u.passes_on).count()
+}
+
 fn read_folder(folder: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).expect("a readable folder") {
         let path = entry.expect("a readable entry").path();
@@ -217,10 +235,7 @@ impl Crate {
         let loose = self.files.keys().filter(|module| module.len() <= 1).count();
         let folders = self.files.values().filter(|file| file.name.matches('/').count() == 1);
         let doors = folders.filter(|file| file.name.ends_with("/mod.rs")).count();
-        let root: usize = self
-            .files
-            .get(&[][..])
-            .map_or(0, |lib| lib.uses.iter().filter(|u| u.passes_on).count());
+        let root = self.files.get(&[][..]).map_or(0, |lib| root_names(&lib.tokens));
         let circles = self.circles();
         format!(
             "{} layers, {} loose files in src/, {root} names at the root, {} circles of {} files",
@@ -741,6 +756,12 @@ fn a_re_export_counts_as_the_file_that_defines_it() {
         faults(&[&LINK[..], &[via_lib, ("plan.rs", user.as_str())]].concat()).len()
     };
     assert_eq!((with("Frame"), with("Session")), (0, 1));
+}
+
+#[test]
+fn names_in_modules_of_the_root_are_not_names_of_the_root() {
+    let lib = "pub use a::{B, C};\npub mod d { pub use a::{E, F}; }\nmod g;\npub use a::H;";
+    assert_eq!(root_names(&tokens(lib)), 3);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use group::Group;
 use indicatif::{ProgressBar, ProgressStyle};
 use network::Network;
 use phases::{Phase, Story};
-use potluck::EngineKind;
+use potluck::plan::EngineKind;
 use report::{PhaseReport, Report};
 use scratch::Scratch;
 use std::time::Duration;

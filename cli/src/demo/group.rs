@@ -3,7 +3,8 @@
 use super::peer::Peer;
 use super::scratch::Scratch;
 use anyhow::{Context, Result, ensure};
-use potluck::{ClusterKey, EngineKind};
+use potluck::keys::ClusterKey;
+use potluck::plan::EngineKind;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! One peer of the demo: a `potluck peer` process, controlled by JSON lines.
 
 use anyhow::{Context, Result, bail};
-use potluck::EngineKind;
+use potluck::plan::EngineKind;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;

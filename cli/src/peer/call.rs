@@ -8,7 +8,8 @@ use super::numbers::{
 };
 use super::report::{emit, ms};
 use super::scarce::Scarce;
-use potluck::{AllReduce, Coarsest, Codec, Context, Error, ReduceOp, bf16, f16};
+use potluck::calls::{AllReduce, Coarsest};
+use potluck::{Codec, Context, Error, ReduceOp, bf16, f16};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::task::Poll;
@@ -180,7 +181,7 @@ impl Calls<'_> {
         r: &Reduction,
         encoded: impl FnOnce(AllReduce<'_, T>) -> AllReduce<'_, T>,
     ) {
-        let rank = self.context.rank();
+        let rank = self.context.rank().index();
         let mut buffer: Vec<T> = input(r.input(), rank, r.len);
         let before = self.context.fold_order::<T>(r.len);
         // Another lane of the same View, used only to read counters while the call borrows the
@@ -225,7 +226,7 @@ impl Calls<'_> {
     }
 
     async fn all_reduce_owned<T: Number>(self, r: &Reduction) {
-        let rank = self.context.rank();
+        let rank = self.context.rank().index();
         let given: Vec<T> = input(r.input(), rank, r.len);
         let before = self.context.fold_order::<T>(r.len);
         let started = Instant::now();
@@ -246,7 +247,7 @@ impl Calls<'_> {
 
     /// Polls a few times, then drops or leaks the call.
     async fn lose(self, r: &Reduction, fate: Fate) {
-        let rank = self.context.rank();
+        let rank = self.context.rank().index();
         let mut buffer: Vec<f32> = input(r.input(), rank, r.len);
         let mut call = Box::pin(self.context.all_reduce(&mut buffer).op(r.op.reduce()));
         let mut over = None;
@@ -276,7 +277,7 @@ impl Calls<'_> {
 
     async fn broadcast<T: Number>(self, c: &Copying) {
         let from = Input::Seed(c.seed);
-        let rank = self.context.rank();
+        let rank = self.context.rank().index();
         let mut buffer: Vec<T> = input(from, rank, c.len);
         let started = Instant::now();
         let scarce = c.room.map(Scarce::leaving);
@@ -296,7 +297,7 @@ impl Calls<'_> {
     async fn all_gather<T: Number>(self, c: &Copying) {
         let from = Input::Seed(c.seed);
         let size = self.context.size();
-        let buffer: Vec<T> = input(from, self.context.rank(), c.len);
+        let buffer: Vec<T> = input(from, self.context.rank().index(), c.len);
         let started = Instant::now();
         let scarce = c.room.map(Scarce::leaving);
         let outcome = self.context.all_gather(&buffer).await;
@@ -321,7 +322,7 @@ impl Calls<'_> {
     }
 
     async fn reduce<T: Number>(self, r: &Reduction) {
-        let (rank, size, op) = (self.context.rank(), self.context.size(), r.op.reduce());
+        let (rank, size, op) = (self.context.rank().index(), self.context.size(), r.op.reduce());
         let given: Vec<T> = input(r.input(), rank, r.len);
         let mut buffer = given.clone();
         let started = Instant::now();
@@ -340,7 +341,7 @@ impl Calls<'_> {
 
     async fn reduce_scatter<T: Number>(self, r: &Reduction) {
         let op = r.op.reduce();
-        let buffer: Vec<T> = input(r.input(), self.context.rank(), r.len);
+        let buffer: Vec<T> = input(r.input(), self.context.rank().index(), r.len);
         let started = Instant::now();
         let scarce = r.room.map(Scarce::leaving);
         let outcome = self.context.reduce_scatter(&buffer).op(op).await;
@@ -354,7 +355,7 @@ impl Calls<'_> {
     }
 
     async fn gather<T: Number>(self, c: &Copying) {
-        let (rank, size) = (self.context.rank(), self.context.size());
+        let (rank, size) = (self.context.rank().index(), self.context.size());
         let buffer: Vec<T> = input(Input::Seed(c.seed), rank, c.len);
         let started = Instant::now();
         let scarce = c.room.map(Scarce::leaving);
@@ -368,7 +369,7 @@ impl Calls<'_> {
     }
 
     async fn scatter<T: Number>(self, c: &Copying) {
-        let (rank, size) = (self.context.rank(), self.context.size());
+        let (rank, size) = (self.context.rank().index(), self.context.size());
         let parts: Option<Vec<T>> = (rank == c.root).then(|| everybodys(c, size));
         let given: Vec<T> = input(Input::Seed(!c.seed), rank, c.len);
         let mut out = given.clone();
@@ -383,7 +384,7 @@ impl Calls<'_> {
     }
 
     async fn all_to_all<T: Number>(self, c: &Copying) {
-        let (rank, size) = (self.context.rank(), self.context.size());
+        let (rank, size) = (self.context.rank().index(), self.context.size());
         let row = |from: usize| -> Vec<T> { input(Input::Seed(c.seed), from, c.len * size) };
         let buffer = row(rank);
         let started = Instant::now();

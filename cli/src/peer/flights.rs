@@ -3,7 +3,8 @@
 use super::call::Calls;
 use super::numbers::{Input, input, is_part_of};
 use super::report::{emit, ms};
-use potluck::{Error, FoldOrder, ReduceOp};
+use potluck::plan::FoldOrder;
+use potluck::{Error, ReduceOp};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::VecDeque;
@@ -29,7 +30,7 @@ impl Calls<'_> {
     /// Reports for each call its completion time, its outcome, and the plan's revision at that
     /// time.
     pub(super) async fn flights(self, f: &Flights) {
-        let rank = self.context.rank();
+        let rank = self.context.rank().index();
         let given: Vec<f32> = input(Input::Seed(f.seed), rank, f.len);
         // The plan may change meanwhile: a result is correct if it is exact under any plan so far.
         let mut orders: Vec<FoldOrder> = Vec::new();

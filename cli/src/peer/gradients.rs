@@ -27,7 +27,7 @@ impl Gradients {
             sync = sync.compress(Codec::int8().with_feedback());
         }
         let (rank, size) = match sync.context().await {
-            Ok(context) => (context.rank(), context.size()),
+            Ok(context) => (context.rank().index(), context.size()),
             Err(error) => return emit(&super::report::error(&error)),
         };
         let of = |rank: usize, parameter: usize| -> Vec<f32> {

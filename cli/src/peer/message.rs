@@ -23,7 +23,7 @@ pub struct Message {
 
 impl Calls<'_> {
     pub(super) async fn send(self, m: &Message) {
-        let buffer: Vec<f32> = input(Input::Seed(m.seed), self.context.rank(), m.len);
+        let buffer: Vec<f32> = input(Input::Seed(m.seed), self.context.rank().index(), m.len);
         let started = Instant::now();
         let outcome = self.context.send(m.peer, m.tag, &buffer).await;
         emit(&done(
@@ -36,7 +36,7 @@ impl Calls<'_> {
     }
 
     pub(super) async fn recv(self, m: &Message) {
-        let given: Vec<f32> = input(Input::Seed(!m.seed), self.context.rank(), m.len);
+        let given: Vec<f32> = input(Input::Seed(!m.seed), self.context.rank().index(), m.len);
         let mut buffer = given.clone();
         let bytes = size_of_val(&given[..]) as f64;
         let mark =

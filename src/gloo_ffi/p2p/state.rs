@@ -9,10 +9,10 @@ use super::registered::{Direction, Landed, Registered};
 use super::stream::{
     Arrival, Departure, Misfit, Pace, Payload, Piece, Posting, RegionId, Span, frames,
 };
-use crate::collective::Traffic;
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
 use crate::memory::{Block, OutOfMemory};
 use crate::protocol::{EngineFault, OpId, Rank};
+use crate::report::Traffic;
 use crate::trace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -1,11 +1,12 @@
 //! Gloo and the native engine in one View, over the same links.
 
 use super::group::{Cables, Chance, Group, PATIENCE, bytes, op, plan};
-use crate::collective::{EARLY_OPS_MAX, NativeEngine, Traffic, reference};
+use crate::collective::{EARLY_OPS_MAX, NativeEngine, reference};
 use crate::memory::{DType, Pool, bytes_of};
 use crate::protocol::{
     Call, CodecId, EngineFault, Kind, Mode, OpId, Plan, Rank, ReduceOp, Schedule, Tree, TreeShare,
 };
+use crate::report::Traffic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;

@@ -9,7 +9,7 @@ use super::Node;
 use crate::election::Input;
 use crate::identity::{MemberId, NODES_MAX, Namespace, Newcomer, NodeId, Trust};
 use crate::link::{Hello, Refusal, Session};
-use crate::report::Who;
+use crate::report::NodeInfo;
 use crate::trace;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Node {
         }
         known.insert(node, name.as_str().to_owned());
         self.store.know(node, name.as_str().to_owned());
-        let peer = Who { node, name: Some(name) };
+        let peer = NodeInfo { node, name: Some(name) };
         self.announce_event(crate::report::Event::FirstMet { peer, namesake });
         Ok(())
     }

@@ -5,8 +5,8 @@ use crate::identity::NodeId;
 use crate::link::Refusal;
 use crate::protocol::{EngineChoice, MEMBERS_MAX, Plan, Rank, View};
 use crate::report::{
-    AloneOn, PathStatus, Peer, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus,
-    Waiting,
+    InterfaceFinding, PathStatus, Peer, PeerStatus, PlanShare, Quarantined, State, Status,
+    ViewStatus, Waiting,
 };
 use crate::session::Envelope;
 use crate::topology::loads_ppm;
@@ -135,9 +135,9 @@ impl Node {
         }
     }
 
-    fn alone_on(&self) -> Vec<AloneOn> {
+    fn alone_on(&self) -> Vec<InterfaceFinding> {
         let ours_are_seen = self.roster.sees_ours();
-        self.interfaces.iter().map(|report| AloneOn::of(report, ours_are_seen)).collect()
+        self.interfaces.iter().map(|report| InterfaceFinding::of(report, ours_are_seen)).collect()
     }
 
     fn has_twin(&self) -> bool {
@@ -192,8 +192,8 @@ impl Node {
             let works = path.is_some()
                 || sender.id != receiver.id && links.reachable_both_ways(sender.id, receiver.id);
             works.then(|| PathStatus {
-                from: from.index(),
-                to: to.index(),
+                from,
+                to,
                 kind: path.map(|path| path.port.kind),
                 medium: path.and_then(|path| path.port.cell),
                 rtt_us: path.map(|path| path.rtt_us),
@@ -256,10 +256,7 @@ impl Node {
 /// How the plan distributes a large buffer over the paths.
 fn shares(plan: &Plan, size: usize) -> Vec<PlanShare> {
     let loads = loads_ppm(&plan.class_for(LARGE_BYTES).schedule, size);
-    loads
-        .into_iter()
-        .map(|((from, to), ppm)| PlanShare { from: from.index(), to: to.index(), ppm })
-        .collect()
+    loads.into_iter().map(|((from, to), ppm)| PlanShare { from, to, ppm }).collect()
 }
 
 /// Why calls of the View run on this engine, with the names of members.

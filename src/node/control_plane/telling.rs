@@ -5,7 +5,7 @@ use super::report::peer_at;
 use crate::election::Notice;
 use crate::identity::{MemberId, Name, NodeId};
 use crate::protocol::View;
-use crate::report::{Event, Who};
+use crate::report::{Event, NodeInfo};
 use crate::trace;
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ impl Node {
         self.announce_event(Event::Installed { view: view.id(), members, in_sync: view.in_sync() });
     }
 
-    pub(super) fn who(&self, node: NodeId) -> Who {
-        Who { node, name: self.name_of(node) }
+    pub(super) fn who(&self, node: NodeId) -> NodeInfo {
+        NodeInfo { node, name: self.name_of(node) }
     }
 
     pub(super) fn learn_name(&mut self, node: NodeId, name: Name) {
