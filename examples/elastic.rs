@@ -66,7 +66,7 @@ async fn train_step(ctx: &mut Context, model: &mut Model) -> potluck::Result<()>
     let mut bytes = model.to_bytes();
     ctx.sync(model.step, &mut bytes).await?;
     model.take(&bytes);
-    let mut gradient = model.gradient(ctx.rank(), ctx.size());
+    let mut gradient = model.gradient(ctx.rank().index(), ctx.size());
     ctx.all_reduce(&mut gradient).mean().await?;
     // The model changes only after the call has committed on all members.
     model.apply(&gradient);

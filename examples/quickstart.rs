@@ -13,7 +13,7 @@ async fn main() -> Result<()> {
         _ => Cluster::join().await?,
     };
     let mut ctx = cluster.context().await?; // waits until there are two
-    let mut numbers = [1.0, 2.0, 3.0, ctx.rank() as f32];
+    let mut numbers = [1.0, 2.0, 3.0, ctx.rank().index() as f32];
     ctx.all_reduce(&mut numbers).await?;
     println!("rank {} of {}: {numbers:?}", ctx.rank(), ctx.size());
     cluster.leave().await;

@@ -26,23 +26,25 @@
 //!
 //! Build with `--release`.
 //!
-//! # Types by task
+//! # Names by task
 //!
-//! | task | types |
+//! | task | names |
 //! | --- | --- |
-//! | join with other settings | [`Builder`], [`Config`], [`Admission`], [`Trust`], [`Network`], [`Engine`] |
-//! | call | [`Context`], [`Step`] (several calls under one vote), [`ReduceOp`], [`Element`] |
+//! | join | [`Builder`], [`Config`], [`Admission`], [`Network`], [`EngineOffer`] |
+//! | call | [`Context`], [`Step`] (several calls, one vote), [`ReduceOp`], [`Element`], [`Rank`] |
 //! | train a model | [`GradientSync`], [`Codec`] |
-//! | handle failures | [`Error`](enum@Error), [`Cause`], [`Rejection`], [`Context::sync`] |
+//! | handle failures | [`Error`](enum@Error), [`Cause`], [`Context::sync`], [`calls::Rejection`] |
 //! | decide who continues in a cut network | [`Partition`] |
-//! | observe the group | [`Status`], [`Event`], [`Topology`], [`Plan`], [`Metrics`] |
-//! | look at the network without joining | [`look_around`], [`Surroundings`] |
-//! | manage keys | [`Keys`], [`ClusterKey`], [`NodeId`] |
-//! | let a machine in by a short code | [`Invitation`], [`join_by_code`], [`PairingCode`] |
+//! | observe the group | [`Status`], [`Event`], [`report::Topology`], [`report::Metrics`] |
+//! | see how data moves | [`plan::ViewPlan`], [`plan::FoldOrder`] |
+//! | look at the network without joining | [`look_around`], [`report::Surroundings`] |
+//! | manage keys and trust | [`keys::Keys`], [`keys::ClusterKey`], [`keys::Trust`], [`NodeId`] |
+//! | let a machine in by a short code | [`keys::Invitation`], [`keys::join_by_code`] |
 //! | call without async | [`blocking`] |
-//! | test a program in one process | [`Config::local`], [`reference_sum`] |
+//! | test a program in one process | [`Config::local`], [`plan::reference_sum`] |
 //!
-//! All other types are parts or results of these.
+//! The modules have the parts and results of these: [`calls`] the futures of a Context, [`keys`]
+//! keys and invitations, [`plan`] how data moves, [`report`] what a node says about its group.
 //!
 //! [`Builder`] and [`Config`] set what differs from [`Config::home`]. [`Config::loopback`] is for
 //! several processes on one machine, [`Config::local`] for several nodes in one process.
@@ -54,13 +56,13 @@
 //! - *The buffer* is written once, at the end, and only on `Ok`. On every error, and when a future
 //!   is dropped, it is as it was.
 //! - *The same bits* on every rank, and again for the same View, plan and inputs.
-//!   [`Context::fold_order`] gives the order of the additions, and [`reference_sum`] computes the
-//!   sum sequentially in that order.
+//!   [`Context::fold_order`] gives the order of the additions, and [`plan::reference_sum`] computes
+//!   the sum sequentially in that order.
 //! - *Disagreement is an error.* Ranks that call different things at one place of the program all
 //!   get [`Error::Mismatch`], which names two of them.
 //! - *A NaN or an infinity is a number like others*, unless a reduction is asked to
-//!   [`reject_non_finite`](AllReduce::reject_non_finite): then the operation is aborted for all
-//!   members.
+//!   [`reject_non_finite`](calls::AllReduce::reject_non_finite): then the operation is aborted for
+//!   all members.
 //! - *Several calls can count as one.* The calls of a [`Context::step`] are written together, or
 //!   not at all.
 //! - *Messages are calls of two.* [`Context::send`] and [`Context::recv`] promise to their two ends
@@ -69,8 +71,8 @@
 //!   and have not called, and [`Status::waiting`] names them. `deadline`, which every call has,
 //!   aborts the call for all members.
 //!
-//! A call with [`best_effort`](AllReduce::best_effort) keeps all of these promises but the first,
-//! because it is not voted on.
+//! A call with [`best_effort`](calls::AllReduce::best_effort) keeps all of these promises but the
+//! first, because it is not voted on.
 //!
 //! Futures may be dropped at any time. That aborts the operation for all members, unless this
 //! member has voted for its result already. Then the result is kept, also when the View changes,
@@ -147,7 +149,7 @@ mod os;
 mod pairing;
 mod protocol;
 mod relay;
-mod report;
+pub mod report;
 mod session;
 #[cfg(any(fuzzing, test))]
 mod sim;
@@ -159,43 +161,59 @@ mod wire;
 #[cfg(test)]
 extern crate self as potluck;
 
-// The public interface is:
+// The public interface: at the root the names that most programs need, all others in modules.
 pub use api::blocking;
 pub use api::{
-    Admission, AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Builder,
-    Cluster, Codec, Commit, Config, Context, Engine, EventStream, Gather, GradientStep,
-    GradientSync, Invitation, InvitationEvent, KeyBefore, Keys, Kinship, MachineIdentity,
-    Neighbour, Network, OtherKey, Owned, Paired, Receiving, Reduce, ReduceScatter, Scatter,
-    Sending, StatusStream, Step, StepReduction, StoredKey, Surroundings, Sync, Undecodable,
-    gloo_version, join_by_code, look_around,
+    Admission, Builder, Cluster, Codec, Config, Context, EngineOffer, EventStream, GradientSync,
+    Network, StatusStream, Step, gloo_version, look_around,
 };
-#[doc(hidden)]
-pub use collective::Arithmetic;
-pub use collective::{Traffic, reference as reference_sum};
-pub use discovery::{Activity, InterfaceReport, Skip};
 /// The 16-bit floats of the crate `half`, which are elements.
 pub use half::{bf16, f16};
-pub use identity::{
-    ClusterKey, CodeTextError, FileAction, IdentityProblem, Kept, KeyTextError, Name, Newcomer,
-    NodeId, NodeIdTextError, OnNew, PairingCode, Trust,
-};
+pub use identity::NodeId;
 pub use memory::{DType, Element};
-pub use os::InterfaceKind;
-pub use pairing::{InvitationEnd, PairingProblem};
-pub use protocol::{
-    Ballot, Call, Coarsest, CodecId, EngineFault, EngineKind, FeedbackProblem, FoldOrder,
-    FoldSegment, FoldTree, GradientProblem, Kind, Lane, Mode, OpId, Partition, Rank, ReduceOp,
-    Rejection, RosterProblem, ViewDigest, ViewId,
-};
-pub use report::{
-    AloneBecause, AloneOn, Cause, ConfigProblem, Counters, EdgeMetrics, Error, Event, Forecast,
-    KeptOut, LinkDirection, LinkPath, Loss, Metrics, Mismatched, OperationMetrics, PathStatus,
-    Peer, PeerStatus, Plan, PlanShare, Quarantined, Result, SizeClass, State, Status, Topology,
-    TopologyLink, ViewStatus, Waiting, Way, WeightedTree, Who,
-};
+pub use protocol::{Partition, Rank, ReduceOp};
+pub use report::error::{Cause, Error, Peer, Result};
+pub use report::events::Event;
+pub use report::status::Status;
 #[cfg(any(fuzzing, test))]
 #[doc(hidden)]
 pub use sim::fuzzing;
+
+/// The calls of a [`Context`]: their futures, what each rank called, and why a call is refused.
+pub mod calls {
+    pub use crate::api::{
+        AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Commit, Gather,
+        GradientStep, OwnedError, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync,
+        StepReduction, Undecodable,
+    };
+    pub use crate::protocol::{
+        Call, CallKind, CallMode, Coarsest, CodecId, EngineFault, FeedbackProblem, GradientProblem,
+        Lane, OpId, Rejection,
+    };
+    pub use crate::report::error::Mismatched;
+}
+
+/// Cluster keys, this machine's identity, which nodes are trusted, and invitations by a short code.
+pub mod keys {
+    pub use crate::api::{
+        Invitation, InvitationEvent, KeyBefore, Keys, MachineIdentity, OtherKey, Paired, StoredKey,
+        join_by_code,
+    };
+    pub use crate::identity::{
+        ClusterKey, CodeTextError, FileAction, FileContent, IdentityProblem, KeyTextError,
+        Newcomer, NewcomerPolicy, NodeIdTextError, PairingCode, Trust,
+    };
+    pub use crate::pairing::{InvitationEnd, PairingProblem};
+}
+
+/// How the members of a View move a buffer, and the order in which they add it.
+pub mod plan {
+    #[doc(hidden)]
+    pub use crate::collective::Arithmetic;
+    pub use crate::collective::reference as reference_sum;
+    pub use crate::protocol::{EngineKind, FoldOrder, FoldSegment, FoldTree};
+    pub use crate::report::plan::{Algorithm, SizeClass, ViewPlan, WeightedTree};
+}
 
 /// Compiles the README's programs.
 #[cfg(doctest)]

@@ -2,7 +2,9 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::blocking::{Cluster, Context, Wait};
-use potluck::{Builder, Cause, Config, Error, Owned, State, Topology};
+use potluck::calls::OwnedError;
+use potluck::report::{State, Topology};
+use potluck::{Builder, Cause, Config, Error};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,7 +35,7 @@ fn members<R: Send + 'static>(
 #[test]
 fn every_call_without_a_runtime() -> Result<()> {
     members("every-call", 3, |cluster, mut context| {
-        let rank = context.rank();
+        let rank = context.rank().index();
         let mut sum = vec![rank as f64; 70_000];
         context.all_reduce(&mut sum).wait()?;
         ensure!(sum == vec![3.0; 70_000], "all_reduce");
@@ -75,7 +77,7 @@ fn every_call_without_a_runtime() -> Result<()> {
         );
         let failed = context.all_reduce_owned(vec![1.0f32; rank]).wait();
         ensure!(
-            matches!(&failed, Err(Owned { error: Error::Mismatch(_), buffer }) if buffer.len() == rank),
+            matches!(&failed, Err(OwnedError { error: Error::Mismatch(_), buffer }) if buffer.len() == rank),
             "{failed:?}"
         );
         ensure!(
@@ -110,7 +112,7 @@ fn the_group_as_a_graph() -> Result<()> {
             "{topology:?}"
         );
         let ends: Vec<(usize, usize)> =
-            topology.links.iter().map(|link| (link.a, link.b)).collect();
+            topology.links.iter().map(|link| (link.a.index(), link.b.index())).collect();
         ensure!(ends == [(0, 1), (0, 2), (1, 2)], "{ends:?}");
         ensure!(
             topology.links.iter().all(|link| link.path.is_some() == (link.a == me || link.b == me)),

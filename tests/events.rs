@@ -1,7 +1,8 @@
 //! `Cluster::events`.
 
 use anyhow::{Context, Result, ensure};
-use potluck::{Builder, Cluster, Config, Event, EventStream, State};
+use potluck::report::State;
+use potluck::{Builder, Cluster, Config, Event, EventStream};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,7 +27,7 @@ async fn event(events: &mut EventStream, likes: impl Fn(&Event) -> bool) -> Resu
     found.with_context(|| format!("not among {passed:?}"))
 }
 
-fn named(who: &potluck::Who, name: &str) -> bool {
+fn named(who: &potluck::report::NodeInfo, name: &str) -> bool {
     who.name.as_ref().is_some_and(|n| n.as_str() == name)
 }
 

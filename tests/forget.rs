@@ -3,7 +3,7 @@
 //! under AddressSanitizer too.
 
 use anyhow::{Context as _, Result, ensure};
-use potluck::{Builder, Cluster, Config, Context, Engine, Error};
+use potluck::{Builder, Cluster, Config, Context, EngineOffer, Error};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
@@ -102,7 +102,7 @@ async fn a_dropped_call_is_over_for_both_and_its_buffer_untouched() -> Result<()
 async fn a_forgotten_call_ends_without_its_buffer() -> Result<()> {
     for engine in engines() {
         let (mut a, mut b) = pair("forget-forgotten", engine).await?;
-        let forgets = a.ctx.rank();
+        let forgets = a.ctx.rank().index();
         for call in CALLS {
             let what = || format!("{call:?} on {engine:?}");
             forget_half_way(&mut a.ctx, call, 1).await;
@@ -128,7 +128,7 @@ async fn a_forgotten_call_ends_without_its_buffer() -> Result<()> {
 async fn a_call_forgotten_while_its_data_moves_ends_without_its_buffer() -> Result<()> {
     for engine in engines() {
         let (mut a, mut b) = pair("forget-moving", engine).await?;
-        let forgets = a.ctx.rank();
+        let forgets = a.ctx.rank().index();
         for call in CALLS {
             let what = || format!("{call:?} on {engine:?}");
             let (mut other, parts) = (vec![2f32; LEN], vec![20f32; 2 * LEN]);
@@ -155,7 +155,7 @@ async fn a_call_forgotten_while_its_data_moves_ends_without_its_buffer() -> Resu
 async fn forget_half_way(ctx: &mut Context, call: Call, polls: usize) {
     let buffer = Box::into_raw(vec![1f32; LEN].into_boxed_slice());
     let parts = Box::into_raw(vec![10f32; 2 * LEN].into_boxed_slice());
-    let forgets = ctx.rank();
+    let forgets = ctx.rank().index();
     // SAFETY: the boxes were just given up, and nobody else knows the pointers.
     let mut under = call.begin(ctx, forgets, unsafe { &mut *buffer }, unsafe { &*parts });
     let reached = poll_some(&mut under, polls).await;
@@ -197,12 +197,12 @@ struct Node {
 }
 
 /// The engines of this build.
-fn engines() -> Vec<Engine> {
-    let gloo = potluck::gloo_version().map(|_| Engine::Gloo);
-    std::iter::once(Engine::Native).chain(gloo).collect()
+fn engines() -> Vec<EngineOffer> {
+    let gloo = potluck::gloo_version().map(|_| EngineOffer::Gloo);
+    std::iter::once(EngineOffer::Native).chain(gloo).collect()
 }
 
-async fn pair(namespace: &str, engine: Engine) -> Result<(Node, Node)> {
+async fn pair(namespace: &str, engine: EngineOffer) -> Result<(Node, Node)> {
     let namespace = format!("{namespace}-{engine:?}").to_lowercase();
     let join = || async {
         let cluster = Builder::new(Config::local())

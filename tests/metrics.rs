@@ -4,7 +4,7 @@ use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
 };
-use potluck::{Builder, Config, Engine};
+use potluck::{Builder, Config, EngineOffer};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -90,7 +90,7 @@ fn the_recorder_of_the_program_has_the_same_numbers() {
     metrics::set_global_recorder(book.clone()).map_err(drop).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let join = || Builder::new(Config::local()).open_lan("facade").min_members(2).engine(Engine::Native).join();
+        let join = || Builder::new(Config::local()).open_lan("facade").min_members(2).engine(EngineOffer::Native).join();
         let (one, two) = (join().await.unwrap(), join().await.unwrap());
         let (mut a, mut b) = (one.context().await.unwrap(), two.context().await.unwrap());
         for _ in 0..3 {

@@ -2,8 +2,9 @@
 
 #![cfg(target_os = "linux")]
 
+use potluck::Config;
 use potluck::blocking::{self, Wait};
-use potluck::{ClusterKey, Config};
+use potluck::keys::ClusterKey;
 use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt;
 use zeroize::Zeroize;

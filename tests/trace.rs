@@ -1,6 +1,6 @@
 //! The trace: one span per operation.
 
-use potluck::{Builder, Config, Engine};
+use potluck::{Builder, Config, EngineOffer};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ fn every_operation_is_a_span_with_its_outcome() {
             Builder::new(Config::local())
                 .open_lan("trace")
                 .min_members(2)
-                .engine(Engine::Native)
+                .engine(EngineOffer::Native)
                 .join()
         };
         let (one, two) = (join().await.unwrap(), join().await.unwrap());

@@ -1,7 +1,8 @@
 //! Views come and go without leaking threads, descriptors or memory.
 
 use anyhow::{Context as _, Result, ensure};
-use potluck::{Builder, Cluster, Config, Context, Engine, EngineKind};
+use potluck::plan::EngineKind;
+use potluck::{Builder, Cluster, Config, Context, EngineOffer};
 use potluck_harness::{Need, Resources, Suite};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -70,7 +71,7 @@ async fn come_and_go(engine: EngineKind) -> Result<()> {
 }
 
 async fn join(engine: EngineKind) -> Result<Cluster> {
-    let offered = if engine == EngineKind::Gloo { Engine::Gloo } else { Engine::Native };
+    let offered = if engine == EngineKind::Gloo { EngineOffer::Gloo } else { EngineOffer::Native };
     let namespace = format!("views-{}-{engine}", std::process::id() % 100_000);
     Ok(Builder::new(Config::local()).open_lan(namespace).engine(offered).stateless().join().await?)
 }

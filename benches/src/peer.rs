@@ -81,7 +81,7 @@ async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
 
 /// Checks a sum: the time of a wrong sum is meaningless.
 async fn check(ctx: &mut Context, bytes: usize) -> Result<()> {
-    let mut buffer = vec![(ctx.rank() + 1) as f32; bytes / 4];
+    let mut buffer = vec![(ctx.rank().index() + 1) as f32; bytes / 4];
     ctx.all_reduce(&mut buffer).await?;
     ensure_sum(ctx, &buffer, 0.0)
 }
@@ -89,7 +89,7 @@ async fn check(ctx: &mut Context, bytes: usize) -> Result<()> {
 /// Checks a sum of an owned buffer, as the timed calls make it. Afterwards the library's pool has
 /// memory for the next call.
 async fn check_owned(ctx: &mut Context, bytes: usize, codec: Option<&mut Codec>) -> Result<()> {
-    let buffer = vec![(ctx.rank() + 1) as f32; bytes / 4];
+    let buffer = vec![(ctx.rank().index() + 1) as f32; bytes / 4];
     // The tolerance for eight bits, rounded twice. For top-k no bound can be given.
     let near = if codec.is_some() { 0.01 } else { 0.0 };
     let sum = reduced(ctx, buffer, codec).await?;
@@ -161,7 +161,12 @@ fn known(cluster: &Cluster, ctx: &Context) -> String {
     let paths = view.iter().flat_map(|view| &view.paths);
     let paths: Vec<String> = paths
         .filter_map(|path| {
-            Some(format!("[{},{},{}]", place(path.from), place(path.to), path.rate_kbps?))
+            Some(format!(
+                "[{},{},{}]",
+                place(path.from.index()),
+                place(path.to.index()),
+                path.rate_kbps?
+            ))
         })
         .collect();
     let shared =
@@ -252,7 +257,7 @@ async fn crowd(cluster: Cluster, size: usize, born: f64, words: &[&str]) -> Resu
     let mut buffer = vec![0f32; bytes / 4];
     let mut is_over = false;
     while !is_over {
-        buffer.fill((ctx.rank() + 1) as f32);
+        buffer.fill((ctx.rank().index() + 1) as f32);
         // Rank 0 states in the first element, for all, whether another call follows.
         buffer[0] = if ctx.rank() == 0 && now_s() < until { 1.0 } else { 0.0 };
         let begin = Instant::now();

@@ -20,7 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub use member::Member;
 use network::Network;
 use phases::{Phase, Story};
-use potluck::EngineKind;
+use potluck::plan::EngineKind;
 use report::{PhaseReport, Report};
 use scratch::Scratch;
 use std::time::Duration;

@@ -7,7 +7,8 @@ use crate::output::Output;
 use crate::status_socket;
 use anyhow::Result;
 use clap::Args;
-use potluck::{Keys, NodeId};
+use potluck::NodeId;
+use potluck::keys::Keys;
 use serde_json::json;
 use std::str::FromStr;
 

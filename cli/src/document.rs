@@ -2,10 +2,12 @@
 //! fields are only added, never renamed or removed.
 
 use crate::graph_document::GraphDocument;
-use potluck::{
-    Activity, AloneBecause, AloneOn, InterfaceReport, Kinship, Neighbour, NodeId, Peer,
-    Quarantined, State, Status, StoredKey, ViewStatus,
+use potluck::keys::StoredKey;
+use potluck::report::{
+    Activity, InterfaceFinding, InterfaceReport, Kinship, Neighbour, NoLinkReason, Quarantined,
+    State, ViewStatus,
 };
+use potluck::{NodeId, Peer, Status};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -210,7 +212,7 @@ impl From<&InterfaceReport> for InterfaceDocument {
         };
         match &report.activity {
             Activity::Skipped(skip) => document.skipped = Some(skip.to_string()),
-            Activity::Active { addresses, queries, adverts, dropped } => {
+            Activity::Active { addresses, queries, adverts, dropped, .. } => {
                 document.addresses = addresses.iter().map(ToString::to_string).collect();
                 (document.queries, document.heard, document.dropped) =
                     (*queries, *adverts, *dropped);
@@ -328,7 +330,7 @@ fn member(peer: &Peer) -> MemberDocument {
     }
 }
 
-fn peer(peer: &potluck::PeerStatus) -> PeerDocument {
+fn peer(peer: &potluck::report::PeerStatus) -> PeerDocument {
     let name = peer.name.as_str().to_owned();
     let through = peer.through.iter().map(|who| hex(who.node)).collect();
     PeerDocument {
@@ -344,13 +346,13 @@ fn peer(peer: &potluck::PeerStatus) -> PeerDocument {
 fn alone(state: &State) -> Vec<AloneDocument> {
     let State::Alone { interfaces } = state else { return Vec::new() };
     let code = |why| match why {
-        AloneBecause::Skipped(_) => "skipped",
-        AloneBecause::NothingHeard => "nothing-heard",
-        AloneBecause::OnlyOthers => "only-others",
-        AloneBecause::NoLink => "no-link",
+        NoLinkReason::Skipped(_) => "skipped",
+        NoLinkReason::NothingHeard => "nothing-heard",
+        NoLinkReason::OnlyOthers => "only-others",
+        NoLinkReason::NotConnected => "no-link",
         _ => "other",
     };
-    let document = |on: &AloneOn| AloneDocument {
+    let document = |on: &InterfaceFinding| AloneDocument {
         interface: on.interface.clone(),
         sent: on.sent,
         heard: on.heard,

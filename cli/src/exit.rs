@@ -1,6 +1,8 @@
 //! The exit codes of the commands, and their mapping from errors.
 
-use potluck::{Cause, ConfigProblem, Error, IdentityProblem, PairingProblem};
+use potluck::keys::{IdentityProblem, PairingProblem};
+use potluck::report::ConfigProblem;
+use potluck::{Cause, Error};
 use std::fmt;
 use std::process::ExitCode;
 

@@ -2,7 +2,7 @@
 //! format is stable: fields are only added, never renamed or removed.
 
 use crate::document::hex;
-use potluck::{LinkDirection, LinkPath, Topology, TopologyLink};
+use potluck::report::{LinkDirection, LinkPath, Topology, TopologyLink};
 use serde::{Deserialize, Serialize};
 
 /// The members of a View and the links between them.
@@ -89,7 +89,7 @@ impl From<&Topology> for GraphDocument {
             rank: member.rank.index(),
             name: member.name.as_str().to_owned(),
             node: hex(member.node),
-            rate_bps: topology.port_bps(member.rank.index()),
+            rate_bps: topology.port_bps(member.rank),
         });
         let forecasts = topology.forecasts.iter().map(|forecast| GraphForecast {
             bytes: forecast.bytes,
@@ -97,11 +97,11 @@ impl From<&Topology> for GraphDocument {
         });
         GraphDocument {
             view: topology.view.to_string(),
-            me: topology.me,
+            me: topology.me.index(),
             engine: topology.engine.to_string(),
             plan: topology.plan.clone(),
             plan_revision: topology.plan_revision,
-            slowest: topology.slowest(),
+            slowest: topology.slowest().map(usize::from),
             members: members.collect(),
             links: topology.links.iter().map(GraphLink::from).collect(),
             forecasts: forecasts.collect(),
@@ -117,8 +117,8 @@ impl From<&TopologyLink> for GraphLink {
             remote: path.remote.to_string(),
         };
         GraphLink {
-            a: link.a,
-            b: link.b,
+            a: link.a.index(),
+            b: link.b.index(),
             there: GraphDirection::from(&link.there),
             back: GraphDirection::from(&link.back),
             path: link.path.as_ref().map(path),

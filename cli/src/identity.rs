@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::output::Output;
 use anyhow::Result;
 use clap::Args;
-use potluck::Keys;
+use potluck::keys::Keys;
 use serde_json::json;
 
 /// Show who this machine is: its node id, its files, and whether it has a cluster key

@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::output::Output;
 use anyhow::Result;
 use clap::Args;
-use potluck::{Invitation, InvitationEnd, InvitationEvent, Keys};
+use potluck::keys::{Invitation, InvitationEnd, InvitationEvent, Keys};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -121,7 +121,7 @@ fn document(event: &InvitationEvent) -> Value {
     match event {
         InvitationEvent::Joined { name, address, left } => json!({
             "event": "joined",
-            "name": name.as_ref().map(potluck::Name::as_str),
+            "name": name.as_ref().map(potluck::report::Name::as_str),
             "address": address,
             "left": left,
         }),

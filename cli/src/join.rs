@@ -6,8 +6,9 @@ use crate::output::Output;
 use crate::prompt;
 use anyhow::Result;
 use clap::Args;
-use potluck::{
-    ClusterKey, Error, IdentityProblem, KeyBefore, Keys, OtherKey, Paired, PairingCode, StoredKey,
+use potluck::Error;
+use potluck::keys::{
+    ClusterKey, IdentityProblem, KeyBefore, Keys, OtherKey, Paired, PairingCode, StoredKey,
     join_by_code,
 };
 use serde_json::json;
@@ -78,7 +79,8 @@ impl Join {
     }
 
     async fn by_code(&self, text: &str, output: &Output) -> Result<Exit> {
-        let bad = |why: potluck::CodeTextError| Stop::with(Exit::Key, "bad-code", why.to_string());
+        let bad =
+            |why: potluck::keys::CodeTextError| Stop::with(Exit::Key, "bad-code", why.to_string());
         let code = PairingCode::parse(text).map_err(bad)?;
         let mut config = self.place.config(&self.which);
         config.peers.extend(self.peer.clone());

@@ -6,7 +6,9 @@ use crate::exit::Exit;
 use crate::output::Output;
 use anyhow::Result;
 use clap::Args;
-use potluck::{ConfigProblem, Error, Keys, StoredKey};
+use potluck::Error;
+use potluck::keys::{Keys, StoredKey};
+use potluck::report::ConfigProblem;
 use serde_json::json;
 
 /// Say where the cluster key lies; with --show print it, for `potluck join` on another machine

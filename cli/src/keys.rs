@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::output::Output;
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use potluck::Keys;
+use potluck::keys::Keys;
 use serde_json::json;
 
 /// Change the cluster key while the cluster runs: `rotate`, then `finish`

@@ -6,7 +6,8 @@ use crate::exit::{Exit, Stop};
 use crate::output::Output;
 use anyhow::Result;
 use clap::Args;
-use potluck::{Keys, NodeId};
+use potluck::NodeId;
+use potluck::keys::Keys;
 use serde_json::json;
 use std::str::FromStr;
 

@@ -5,7 +5,8 @@
 
 use crate::document::StatusDocument;
 use anyhow::{Context, Result, bail, ensure};
-use potluck::{Cluster, Keys};
+use potluck::Cluster;
+use potluck::keys::Keys;
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};

@@ -8,10 +8,9 @@ use crate::status::LOOK;
 use crate::status_socket::StatusSocket;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use potluck::{
-    Cluster, Config, Event, EventStream, Keys, Kinship, Partition, State, Status, StatusStream,
-    Trust, look_around,
-};
+use potluck::keys::{Keys, Trust};
+use potluck::report::{Kinship, State};
+use potluck::{Cluster, Config, Event, EventStream, Partition, Status, StatusStream, look_around};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -24,8 +24,7 @@ impl Cluster {
     /// async runtime: the control plane runs its own on its own thread.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) or [`Error::Identity`](crate::Error::Identity), with
-    /// what to do about it.
+    /// Those of [`Cluster::join_with`]. Their texts say what to do.
     pub async fn join() -> Result<Cluster> {
         Cluster::join_with(Config::home()).await
     }
@@ -36,6 +35,11 @@ impl Cluster {
     }
 
     /// Joins with a configuration. See [`Cluster::join`].
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) if the configuration is invalid, there is no cluster
+    /// key, no free port or no discovery. [`Error::Identity`](crate::Error::Identity) if a key or
+    /// state file cannot be used.
     pub async fn join_with(config: Config) -> Result<Cluster> {
         config.check()?;
         let (min_members, trusted) =
@@ -137,6 +141,9 @@ impl StatusStream {
 
 impl Builder {
     /// Joins. See [`Cluster::join`].
+    ///
+    /// # Errors
+    /// Those of [`Cluster::join_with`].
     pub async fn join(self) -> Result<Cluster> {
         Cluster::join_with(self.config).await
     }

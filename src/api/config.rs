@@ -39,8 +39,8 @@ pub struct Config {
     /// TCP ports to try in order; if none is free, any port. Default: 47474 to 47489.
     pub ports: Vec<u16>,
     /// Which engine transfers and reduces the data. Default: `POTLUCK_ENGINE`, else
-    /// [`Engine::Auto`].
-    pub engine: Option<Engine>,
+    /// [`EngineOffer::Auto`].
+    pub engine: Option<EngineOffer>,
     /// Interfaces on which bulk data travels unencrypted between two nodes that both list theirs.
     /// Default: none.
     pub trusted_links: Vec<String>,
@@ -62,7 +62,7 @@ pub enum Network {
 /// links to each other; otherwise on the native engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Engine {
+pub enum EngineOffer {
     /// Gloo, if every member has it, all of them have direct links to each other, and trees over
     /// the measured links would be at most a tenth faster.
     #[default]
@@ -75,14 +75,14 @@ pub enum Engine {
     Gloo,
 }
 
-impl std::str::FromStr for Engine {
+impl std::str::FromStr for EngineOffer {
     type Err = ConfigProblem;
 
-    fn from_str(text: &str) -> std::result::Result<Engine, ConfigProblem> {
+    fn from_str(text: &str) -> std::result::Result<EngineOffer, ConfigProblem> {
         match text {
-            "auto" => Ok(Engine::Auto),
-            "native" => Ok(Engine::Native),
-            "gloo" => Ok(Engine::Gloo),
+            "auto" => Ok(EngineOffer::Auto),
+            "native" => Ok(EngineOffer::Native),
+            "gloo" => Ok(EngineOffer::Gloo),
             _ => Err(ConfigProblem::BadEngine(text.to_owned())),
         }
     }
@@ -259,7 +259,7 @@ impl Builder {
     }
 
     /// Which engine this node offers.
-    pub fn engine(mut self, engine: Engine) -> Builder {
+    pub fn engine(mut self, engine: EngineOffer) -> Builder {
         self.config.engine = Some(engine);
         self
     }

@@ -2,17 +2,16 @@
 
 use super::calls::{
     AllGather, AllGatherOwned, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Bundle,
-    Flight, Gather, Receiving, Reduce, ReduceScatter, Scatter, Sending, Step, Sync,
+    Flight, Gather, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync, Step,
 };
 use super::cluster::Cluster;
-use crate::collective::Traffic;
 use crate::memory::{DType, Element, bytes_of_mut};
 use crate::node::{engine_reason, peer_at};
 use crate::protocol::{
     Call, CodecId, EngineKind, FoldOrder, Kind, Lane, Mode, Rank, ReduceOp, Rejection, ViewDigest,
     ring_segment,
 };
-use crate::report::{Error, Peer, Plan, Result};
+use crate::report::{Error, Peer, Result, Traffic, ViewPlan};
 use crate::session::{Envelope, Refused};
 use std::cell::Cell;
 use std::fmt;
@@ -32,6 +31,27 @@ use tokio::sync::oneshot;
 /// *Failure.* A call is all or nothing for all members that continue; on every error the buffer is
 /// unchanged. *Determinism.* Results are bit-identical on every rank, and repeatable for the same
 /// View, plan and inputs.
+///
+/// # Errors of calls
+///
+/// A method of a call never fails itself; its future does. Methods list what is special to them.
+/// Every call may end with these:
+///
+/// | error | meaning |
+/// | --- | --- |
+/// | [`Error::Aborted`] | It took effect on no member; its [`Cause`](crate::Cause) says why. |
+/// | [`Error::ViewChanged`] | The View was replaced before; take [`renewed`](Context::renewed). |
+/// | [`Error::Indeterminate`] | This member was cut off and does not know the outcome. |
+/// | [`Error::NeedsSync`] | Call [`sync`](Context::sync) first. |
+/// | [`Error::Mismatch`] | Two ranks made different calls; it names them. |
+/// | [`Error::Rejected`] | The call is invalid, for example a root that is no rank. |
+/// | [`Error::LostResult`] | See [`take_result`](Context::take_result). |
+/// | [`Error::TooManyInFlight`] | Await some of the calls in flight first. |
+/// | [`Error::Engine`] | There is no memory for it here, or the ranks got different bits. |
+/// | [`Error::Closed`] | The node has left the group. |
+///
+/// After any of them the buffers are unchanged. [`Error::is_retryable`] tells which of them a
+/// program answers with `renewed`, `sync` and the same call.
 pub struct Context {
     envelope: Arc<Envelope>,
     cluster: Cluster,
@@ -46,8 +66,8 @@ impl Context {
     }
 
     /// This node's rank, `0..size`. Constant.
-    pub fn rank(&self) -> usize {
-        self.envelope.me().index()
+    pub fn rank(&self) -> Rank {
+        self.envelope.me()
     }
 
     /// The number of members of the View. Constant.
@@ -68,7 +88,7 @@ impl Context {
 
     /// The engine that new calls run on, the same on all members. In a View of three or more
     /// members that all have Gloo, and where none requires it
-    /// ([`Engine::Gloo`](super::config::Engine::Gloo)), the plan may move calls to the native
+    /// ([`EngineOffer::Gloo`](crate::EngineOffer::Gloo)), the plan may move calls to the native
     /// engine when the links prove heterogeneous, and back to Gloo when a later measurement finds
     /// them alike. [`plan`](Context::plan) describes the current plan.
     pub fn engine(&self) -> EngineKind {
@@ -83,12 +103,12 @@ impl Context {
     /// How the members exchange data, and why. The plan may change while the Context stays, once
     /// the links have been measured. No call fails because of a change, and each call runs under
     /// the same plan on all members.
-    pub fn plan(&self) -> Plan {
-        Plan::new(self.envelope.plan())
+    pub fn plan(&self) -> ViewPlan {
+        ViewPlan::new(self.envelope.plan())
     }
 
     /// The order in which an `all_reduce` adds the contributions to a buffer of `len` elements of
-    /// `T`, for a sequential reference such as [`reference_sum`](crate::reference_sum). It
+    /// `T`, for a sequential reference such as [`reference_sum`](crate::plan::reference_sum). It
     /// describes calls without a [`Codec`](super::calls::Codec): with one, the addends have been
     /// encoded and decoded, and the order may differ.
     pub fn fold_order<T: Element>(&self, len: usize) -> FoldOrder {
@@ -96,8 +116,8 @@ impl Context {
     }
 
     /// As [`fold_order`](Context::fold_order), for a [`reduce`](Context::reduce) to `root`.
-    pub fn reduce_order<T: Element>(&self, root: usize, len: usize) -> FoldOrder {
-        self.envelope.plan().reduce_order(self.size(), Rank::clamped(root), len, T::DTYPE.bytes())
+    pub fn reduce_order<T: Element>(&self, root: impl Into<Rank>, len: usize) -> FoldOrder {
+        self.envelope.plan().reduce_order(self.size(), root.into(), len, T::DTYPE.bytes())
     }
 
     /// As [`fold_order`](Context::fold_order), for a [`reduce_scatter`](Context::reduce_scatter) of
@@ -110,7 +130,7 @@ impl Context {
     /// gives to this rank. The shards of all ranks are contiguous in rank order, cover the buffer,
     /// and differ in length by at most one element.
     pub fn shard(&self, len: usize) -> Range<usize> {
-        ring_segment(self.rank(), self.size(), len)
+        ring_segment(self.rank().index(), self.size(), len)
     }
 
     /// Whether the members hold the same state. If not, every call but [`Context::sync`] returns
@@ -162,6 +182,11 @@ impl Context {
     /// buffers have the same length.
     ///
     /// Set [`mean`](AllReduce::mean) and other options before awaiting it.
+    ///
+    /// # Errors
+    /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if
+    /// lengths, types or options differ. [`Error::Rejected`] for a mean of integers, or a codec
+    /// that does not fit.
     pub fn all_reduce<'buf, T: Element>(&mut self, buffer: &'buf mut [T]) -> AllReduce<'buf, T> {
         let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
         AllReduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
@@ -170,6 +195,10 @@ impl Context {
     /// Like [`all_reduce`](Context::all_reduce), but takes ownership of the buffer, so the future
     /// borrows nothing. On success the result is returned in that memory or in other memory,
     /// whichever saves a copy; on an error the unchanged input is returned with it.
+    ///
+    /// # Errors
+    /// Those of [`all_reduce`](Context::all_reduce), in an
+    /// [`OwnedError`](crate::calls::OwnedError).
     pub fn all_reduce_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllReduceOwned<T> {
         let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
         AllReduceOwned {
@@ -181,12 +210,16 @@ impl Context {
 
     /// Copies the buffer of rank `root` into the buffers of all ranks. All buffers have the same
     /// length.
+    ///
+    /// # Errors
+    /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if lengths
+    /// or roots differ. [`Error::Rejected`] on every rank if the root is no rank.
     pub fn broadcast<'buf, T: Element>(
         &mut self,
-        root: usize,
+        root: impl Into<Rank>,
         buffer: &'buf mut [T],
     ) -> Broadcast<'buf, T> {
-        let root = Rank::clamped(root);
+        let root = root.into();
         let call = self.call::<T>(Kind::Broadcast { root }, buffer.len());
         let is_root = root == self.envelope.me();
         Broadcast { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
@@ -194,6 +227,10 @@ impl Context {
 
     /// Collects the buffers of all ranks, in rank order: `size * buffer.len()` elements. All
     /// buffers have the same length.
+    ///
+    /// # Errors
+    /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if lengths
+    /// differ.
     pub fn all_gather<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllGather<'buf, T> {
         let call = self.call::<T>(Kind::AllGather, buffer.len());
         let flight = Flight::numbered(&self.envelope, self.lane, call);
@@ -214,15 +251,15 @@ impl Context {
     /// the operation.
     ///
     /// # Errors
-    /// Buffers of different lengths, or different roots, are
-    /// [`Error::Mismatch`] on every rank; a root that is no rank is
-    /// [`Error::Rejected`] on every rank.
+    /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if
+    /// lengths, roots or options differ. [`Error::Rejected`] on every rank if the root is no rank,
+    /// and for a mean of integers.
     pub fn reduce<'buf, T: Element>(
         &mut self,
-        root: usize,
+        root: impl Into<Rank>,
         buffer: &'buf mut [T],
     ) -> Reduce<'buf, T> {
-        let root = Rank::clamped(root);
+        let root = root.into();
         let call = self.call::<T>(Kind::Reduce { op: ReduceOp::Sum, root }, buffer.len());
         let is_root = root == self.envelope.me();
         Reduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
@@ -234,7 +271,8 @@ impl Context {
     /// Set [`mean`](ReduceScatter::mean) and other options before awaiting it.
     ///
     /// # Errors
-    /// Buffers of different lengths are [`Error::Mismatch`] on every rank.
+    /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if lengths
+    /// or options differ. [`Error::Rejected`] for a mean of integers.
     pub fn reduce_scatter<'buf, T: Element>(
         &mut self,
         buffer: &'buf [T],
@@ -248,11 +286,14 @@ impl Context {
     /// buffer.len()` elements there, `None` elsewhere. All buffers have the same length.
     ///
     /// # Errors
-    /// Buffers of different lengths, or different roots, are
-    /// [`Error::Mismatch`] on every rank; a root that is no rank is
-    /// [`Error::Rejected`] on every rank.
-    pub fn gather<'buf, T: Element>(&mut self, root: usize, buffer: &'buf [T]) -> Gather<'buf, T> {
-        let root = Rank::clamped(root);
+    /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if lengths
+    /// or roots differ. [`Error::Rejected`] on every rank if the root is no rank.
+    pub fn gather<'buf, T: Element>(
+        &mut self,
+        root: impl Into<Rank>,
+        buffer: &'buf [T],
+    ) -> Gather<'buf, T> {
+        let root = root.into();
         let call = self.call::<T>(Kind::Gather { root }, buffer.len());
         let is_root = root == self.envelope.me();
         let flight = Flight::numbered(&self.envelope, self.lane, call);
@@ -264,18 +305,17 @@ impl Context {
     /// is ignored on the other ranks; pass `None` there.
     ///
     /// # Errors
-    /// If the root passes another number of elements, it gets
-    /// [`Error::Rejected`] and the others
-    /// [`Error::Aborted`]. Parts of different lengths, or different roots,
-    /// are [`Error::Mismatch`] on every rank; a root that is no rank is
-    /// [`Error::Rejected`] on every rank.
+    /// [Those of every call](Context#errors-of-calls). If the root passes another number of
+    /// elements, it gets [`Error::Rejected`] and the others [`Error::Aborted`].
+    /// [`Error::Mismatch`] on every rank if lengths or roots differ. [`Error::Rejected`] on every
+    /// rank if the root is no rank.
     pub fn scatter<'buf, T: Element>(
         &mut self,
-        root: usize,
+        root: impl Into<Rank>,
         parts: Option<&'buf [T]>,
         out: &'buf mut [T],
     ) -> Scatter<'buf, T> {
-        let root = Rank::clamped(root);
+        let root = root.into();
         let call = self.call::<T>(Kind::Scatter { root }, out.len());
         let is_root = root == self.envelope.me();
         let parts = is_root.then(|| parts.unwrap_or_default());
@@ -299,9 +339,8 @@ impl Context {
     /// length, a multiple of `size`; the result has that length too.
     ///
     /// # Errors
-    /// A length that is no multiple of `size` is [`Error::Rejected`] on the
-    /// rank that passes it; different lengths are [`Error::Mismatch`] on
-    /// every rank.
+    /// [Those of every call](Context#errors-of-calls). [`Error::Rejected`] on a rank whose length
+    /// is no multiple of `size`. [`Error::Mismatch`] on every rank if lengths differ.
     pub fn all_to_all<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllToAll<'buf, T> {
         let call = self.call::<T>(Kind::AllToAll, buffer.len());
         let flight = Flight::numbered(&self.envelope, self.lane, call);
@@ -317,21 +356,20 @@ impl Context {
     /// not await the send before they begin the receive.
     ///
     /// # Errors
-    /// Different lengths, element types or tags are [`Error::Mismatch`] on
-    /// both ranks. `to` being this rank or no rank is [`Error::Rejected`].
-    /// With 32 messages in flight, further ones are
-    /// [`Error::TooManyInFlight`]. Between members without a direct
-    /// link, for example in a row of machines joined by cables without a switch, it is
-    /// [`Error::Rejected`] at both ends, which names the two: messages are
-    /// not forwarded, collectives are.
+    /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on both ranks if
+    /// lengths, element types or tags differ. [`Error::Rejected`] if `to` is this rank or no rank.
+    /// [`Error::TooManyInFlight`] with 32 messages in flight. Between members without a direct
+    /// link, for example in a row of machines joined by cables without a switch,
+    /// [`Error::Rejected`] at both ends, which names the two: messages are not forwarded,
+    /// collectives are.
     pub fn send<'buf, T: Element>(
         &mut self,
-        to: usize,
+        to: impl Into<Rank>,
         tag: u32,
         buffer: &'buf [T],
     ) -> Sending<'buf, T> {
         Sending {
-            flight: self.message::<T>(self.envelope.me(), Rank::clamped(to), tag, buffer.len()),
+            flight: self.message::<T>(self.envelope.me(), to.into(), tag, buffer.len()),
             buffer,
         }
     }
@@ -340,15 +378,15 @@ impl Context {
     /// apply.
     ///
     /// # Errors
-    /// As for `send`.
+    /// Those of [`send`](Context::send).
     pub fn recv<'buf, T: Element>(
         &mut self,
-        from: usize,
+        from: impl Into<Rank>,
         tag: u32,
         buffer: &'buf mut [T],
     ) -> Receiving<'buf, T> {
         Receiving {
-            flight: self.message::<T>(Rank::clamped(from), self.envelope.me(), tag, buffer.len()),
+            flight: self.message::<T>(from.into(), self.envelope.me(), tag, buffer.len()),
             buffer,
         }
     }
@@ -386,6 +424,9 @@ impl Context {
     }
 
     /// Waits until every member has called it.
+    ///
+    /// # Errors
+    /// [Those of every call](Context#errors-of-calls).
     pub fn barrier(&mut self) -> Barrier {
         let call = Call {
             kind: Kind::Barrier,
@@ -414,8 +455,12 @@ impl Context {
     /// *Cancellation.* Dropped before this member's vote, it is aborted for all. Dropped after the
     /// vote, the next sync of the lane continues it: it waits for the outcome and takes the
     /// delivered bytes, also in a later View. A dropped sync that commits is never skipped.
-    pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> Sync<'buf> {
-        Sync::new(&self.envelope, self.lane, version, state)
+    ///
+    /// # Errors
+    /// [Those of every call](Context#errors-of-calls) but [`Error::NeedsSync`]. [`Error::Engine`]
+    /// if there is no memory for the state.
+    pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> StateSync<'buf> {
+        StateSync::new(&self.envelope, self.lane, version, state)
     }
 
     /// Takes the result of a call of this lane whose future was dropped and that committed anyway,

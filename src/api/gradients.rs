@@ -53,7 +53,7 @@ pub use step::GradientStep;
 ///     gradients.context().await?.sync(model.step, &mut state).await?;
 ///     model.load(&state);
 ///     let mut step = gradients.step().await?;
-///     let mut means = model.backward(step.rank(), step.size()); // on this rank's samples
+///     let mut means = model.backward(step.rank().index(), step.size()); // on this rank's samples
 ///     for (parameter, gradient) in means.iter_mut().enumerate().rev() {
 ///         step.push(parameter, gradient);
 ///     }

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 /// What to do if this machine has another cluster key under the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OtherKey {
     /// Keep it: joining fails.
     Keep,

@@ -23,6 +23,7 @@ pub struct Keys {
 
 /// This machine's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MachineIdentity {
     /// The public key.
     pub node: NodeId,
@@ -187,8 +188,8 @@ impl Keys {
         NodesFile::known(&self.home, &self.namespace).path().to_owned()
     }
 
-    /// The nodes that were met under [`Trust::Tofu`](crate::Trust::Tofu) in this namespace, each
-    /// with the name that it then had.
+    /// The nodes that were met under [`Trust::Tofu`](crate::keys::Trust::Tofu) in this namespace,
+    /// each with the name that it then had.
     ///
     /// # Errors
     /// [`Error::Identity`] if the list cannot be read.

@@ -21,11 +21,11 @@ mod wires;
 
 pub use calls::{
     AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather,
-    Owned, Receiving, Reduce, ReduceScatter, Scatter, Sending, Step, StepReduction, Sync,
+    OwnedError, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync, Step, StepReduction,
     Undecodable,
 };
 pub use cluster::{Cluster, EventStream, StatusStream};
-pub use config::{Admission, Builder, Config, Engine, Network};
+pub use config::{Admission, Builder, Config, EngineOffer, Network};
 pub use context::Context;
 pub use gradients::{GradientStep, GradientSync};
 pub use invitation::{Invitation, InvitationEvent};
@@ -34,4 +34,4 @@ pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use start::gloo_version;
 #[cfg(test)]
 pub(crate) use start::open;
-pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
+pub use surroundings::look_around;

@@ -1,7 +1,7 @@
 //! Builds a running node from a configuration: keys, files, port, discovery.
 
 use super::admissions::MachineAdmissions;
-use super::config::{Admission as Wanted, Config, Engine as Choice, Network};
+use super::config::{Admission as Wanted, Config, EngineOffer as Choice, Network};
 use super::environment::{interface_filter, interface_text, lookup, namespace_of};
 use super::wires::MachineWires;
 use crate::collective::{Engine, NativeEngine};
@@ -311,7 +311,7 @@ async fn fixed_peers(config: &Config) -> Result<Vec<SocketAddr>> {
 fn unreadable(state: &crate::identity::StateFile) -> Error {
     Error::Identity(crate::identity::IdentityProblem::Damaged {
         path: state.path().to_owned(),
-        kept: crate::identity::Kept::State,
+        content: crate::identity::FileContent::State,
     })
 }
 

@@ -3,51 +3,14 @@
 use super::admissions::namespace;
 use super::config::{Admission, Config, Network};
 use super::start::{choose, discover, home_of};
-use crate::discovery::{Advert, Discovery, InterfaceReport, Sighting};
+use crate::discovery::{Advert, Discovery, Sighting};
 use crate::identity::Namespace;
 use crate::os::inventory;
-use crate::report::{ConfigProblem, Error, Result};
+use crate::report::{ConfigProblem, Error, Kinship, Neighbour, Result, Surroundings};
 use crate::wire::PROTOCOL_VERSION;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::sync::oneshot;
-
-/// The result of [`look_around`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Surroundings {
-    /// Nodes that announce themselves, at most 256, ordered by address.
-    pub neighbours: Vec<Neighbour>,
-    /// The queries sent and the announcements received on each interface.
-    pub interfaces: Vec<InterfaceReport>,
-}
-
-/// A node that announces itself. An announcement is not authenticated: nothing here is proven.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Neighbour {
-    /// The protocol version that it announces.
-    pub version: u8,
-    /// The addresses that it announces.
-    pub addresses: Vec<SocketAddr>,
-    /// Its relation to this node's cluster.
-    pub kinship: Kinship,
-}
-
-/// The relation of a neighbour to the cluster of a configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kinship {
-    /// It is in the same cluster.
-    Ours,
-    /// It is in another cluster, or it is in any cluster and this node has no key.
-    Other,
-    /// It speaks another protocol version than this node.
-    OtherVersion,
-    /// It is in no cluster yet.
-    None,
-    /// It is an invitation to a cluster, for [`join_by_code`](super::joining::join_by_code).
-    Invitation,
-}
 
 /// Listens for `patience` to the nodes that announce themselves on the interfaces of `config`. It
 /// sends mDNS queries but announces nothing and connects to no node. It works without a cluster
@@ -146,6 +109,7 @@ mod tests {
     use super::*;
     use crate::discovery::Medium;
     use crate::identity::{Boot, ClusterKey, NamespaceName, Selector};
+    use std::net::SocketAddr;
 
     fn advert(instance: &str, version: u8, tag: Option<[u8; 8]>) -> Advert {
         let addresses = vec![SocketAddr::from(([10, 0, 0, 1], 47474))];

@@ -5,6 +5,7 @@ use super::input::Input;
 use crate::link::DataLink;
 use crate::memory::{Block, Pool, Staging};
 use crate::protocol::{Call, Enclosed, EngineFault, EngineKind, OpId, Plan, Rank, View};
+use crate::report::Traffic;
 use std::sync::Arc;
 
 /// Opens backends of one kind.
@@ -83,24 +84,6 @@ pub trait Backend: Send + Sync {
 
     /// Shuts the links down and ends every job and thread.
     fn close(&self);
-}
-
-/// Bytes of bulk data, without headers and encryption.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Bytes handed to the links, or enclosed with a descriptor for a peer.
-    pub sent_bytes: u64,
-    /// Bytes received from the links, or with descriptors.
-    pub received_bytes: u64,
-}
-
-impl Traffic {
-    pub(crate) fn and(self, other: Traffic) -> Traffic {
-        Traffic {
-            sent_bytes: self.sent_bytes + other.sent_bytes,
-            received_bytes: self.received_bytes + other.received_bytes,
-        }
-    }
 }
 
 /// One operation for a backend.

@@ -29,7 +29,7 @@ mod threads;
 pub use arithmetic::Arithmetic;
 #[cfg(feature = "gloo")]
 pub use backend::Done;
-pub use backend::{Backend, Engine, Finished, Job, Traffic};
+pub use backend::{Backend, Engine, Finished, Job};
 #[cfg(feature = "gloo")]
 pub use board::BoardFault;
 pub use board::{Board, ViewBoard};

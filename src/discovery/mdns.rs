@@ -19,7 +19,7 @@
 mod tests;
 
 use super::Discovery;
-use super::report::{Activity, DiscoveryProblem, InterfaceReport, Skip};
+use super::report::{Activity, DiscoveryProblem, InterfaceReport, SkipReason};
 use super::sighting::{Advert, Sighting};
 use crate::os::is_link_local;
 use async_trait::async_trait;
@@ -258,13 +258,13 @@ impl MdnsDiscovery {
 
     fn report_of(&self, name: &str, addresses: &[&Interface]) -> Activity {
         if !addresses.iter().any(|at| is_asked(&self.scope, at)) && !asks_for(&self.scope, name) {
-            return Activity::Skipped(Skip::NotAsked);
+            return Activity::Skipped(SkipReason::NotAsked);
         }
         if addresses.iter().all(|at| at.is_p2p()) {
-            return Activity::Skipped(Skip::PointToPoint);
+            return Activity::Skipped(SkipReason::PointToPoint);
         }
         if !addresses.iter().any(|at| at.is_oper_up()) {
-            return Activity::Skipped(Skip::Down);
+            return Activity::Skipped(SkipReason::Down);
         }
         Activity::Active {
             addresses: addresses
@@ -438,7 +438,7 @@ impl Discovery for MdnsDiscovery {
             for asked in asked.iter().filter(|asked| !here(asked)) {
                 reports.push(InterfaceReport {
                     interface: asked.clone(),
-                    activity: Activity::Skipped(Skip::Missing),
+                    activity: Activity::Skipped(SkipReason::Missing),
                 });
             }
         }

@@ -28,7 +28,7 @@ pub use memory::Medium;
 pub use origin::Origin;
 pub use paths::{Paths, Trial, is_same_place, ways};
 use report::DiscoveryProblem;
-pub use report::{Activity, InterfaceReport, Skip};
+pub use report::{Activity, InterfaceReport, SkipReason};
 pub use roster::Limits;
 pub use roster::Roster;
 pub use sighting::{Advert, Sighting};

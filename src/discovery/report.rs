@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 /// The report on one interface of this machine, or on a requested one that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InterfaceReport {
     /// Its name in the system, or as requested.
     pub interface: String,
@@ -16,6 +17,7 @@ pub struct InterfaceReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// It queries and listens.
+    #[non_exhaustive]
     Active {
         /// Own addresses announced there.
         addresses: Vec<IpAddr>,
@@ -28,12 +30,13 @@ pub enum Activity {
         dropped: u64,
     },
     /// It stays silent there.
-    Skipped(Skip),
+    Skipped(SkipReason),
 }
 
 /// Why an interface is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Skip {
+#[non_exhaustive]
+pub enum SkipReason {
     /// It was not requested.
     NotAsked,
     /// It is down or has no carrier.
@@ -44,13 +47,13 @@ pub enum Skip {
     Missing,
 }
 
-impl fmt::Display for Skip {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Skip::NotAsked => "not asked for",
-            Skip::Down => "down",
-            Skip::PointToPoint => "point-to-point, probably a VPN",
-            Skip::Missing => "not on this machine",
+            SkipReason::NotAsked => "not asked for",
+            SkipReason::Down => "down",
+            SkipReason::PointToPoint => "point-to-point, probably a VPN",
+            SkipReason::Missing => "not on this machine",
         })
     }
 }
@@ -125,7 +128,7 @@ mod tests {
         assert_eq!(eth.to_string(), "eth0: 6 queries sent, 0 heard");
         let vpn = InterfaceReport {
             interface: "utun4".to_owned(),
-            activity: Activity::Skipped(Skip::PointToPoint),
+            activity: Activity::Skipped(SkipReason::PointToPoint),
         };
         assert_eq!(vpn.to_string(), "utun4: skipped (point-to-point, probably a VPN)");
     }

@@ -13,11 +13,12 @@ use super::rails::Rails;
 use super::task::Task;
 use super::turnout::Turnout;
 use crate::collective::{
-    Backend, Board, Done, Engine, Finished, Input, Job, LinkParty, LinkUser, Threads, Traffic,
+    Backend, Board, Done, Engine, Finished, Input, Job, LinkParty, LinkUser, Threads,
 };
 use crate::link::DataLink;
 use crate::memory::{Pool, Staging};
 use crate::protocol::{EngineFault, EngineKind, OPS_IN_FLIGHT_MAX, OpId, Rank, View};
+use crate::report::Traffic;
 use crate::trace;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -7,10 +7,11 @@
 
 use super::backend::{GlooBackend, GlooEngine};
 use super::shared_link::attach_both;
-use crate::collective::{Backend, Board, Engine, Input, Job, NativeBackend, NativeEngine, Traffic};
+use crate::collective::{Backend, Board, Engine, Input, Job, NativeBackend, NativeEngine};
 use crate::link::{DataHeader, DataLink, Phase};
 use crate::memory::Pool;
 use crate::protocol::{Enclosed, EngineKind, OpId, Rank, View};
+use crate::report::Traffic;
 use std::sync::Arc;
 
 /// Opens Gloo, and also the native engine if plans of the View may use it.

@@ -46,6 +46,9 @@ impl ClusterKey {
     /// Parses the text form. Ignores white space anywhere and the case of letters.
     ///
     /// Always detects one or two wrong characters, and more of them with probability 1 - 2^-20.
+    ///
+    /// # Errors
+    /// [`KeyTextError`] says what is wrong with the text.
     pub fn parse(text: &str) -> Result<ClusterKey, KeyTextError> {
         let body = body_of(text)?;
         let symbols = symbols_of(&body)?;

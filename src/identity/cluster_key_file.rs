@@ -7,7 +7,7 @@ use super::home::{Home, make_private_dir};
 use super::keystore::random_seed;
 use super::namespace::{NamespaceName, NamespaceNameError};
 use super::private_file;
-use super::problem::{FileAction, IdentityProblem, Kept};
+use super::problem::{FileAction, FileContent, IdentityProblem};
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -141,7 +141,7 @@ fn keys_of_variable(value: OsString) -> Result<ClusterKeys, IdentityProblem> {
 }
 
 fn load(path: &Path) -> Result<Option<ClusterKeys>, IdentityProblem> {
-    let Some(bytes) = private_file::read(path, Kept::ClusterKey, FILE_BYTES_MAX)? else {
+    let Some(bytes) = private_file::read(path, FileContent::ClusterKey, FILE_BYTES_MAX)? else {
         return Ok(None);
     };
     let text = std::str::from_utf8(&bytes).map_err(|_| KeyTextError::NotText);
@@ -262,7 +262,7 @@ mod tests {
         fs::write(&path, b"").expect("written");
         assert_eq!(
             find(&name, &home, None),
-            Err(IdentityProblem::Empty { path, kept: Kept::ClusterKey })
+            Err(IdentityProblem::Empty { path, content: FileContent::ClusterKey })
         );
     }
 

@@ -7,7 +7,7 @@ use super::keypair::Identity;
 use super::namespace::NamespaceName;
 use super::node_id::{Boot, NodeId};
 use super::private_file;
-use super::problem::{FileAction, IdentityProblem, Kept};
+use super::problem::{FileAction, FileContent, IdentityProblem};
 use super::state_file::StateFile;
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -115,20 +115,20 @@ fn load_or_create(path: &Path) -> Result<Identity, IdentityProblem> {
 }
 
 fn load(path: &Path) -> Result<Option<Identity>, IdentityProblem> {
-    let Some(text) = private_file::read(path, Kept::Identity, FILE_BYTES_MAX)? else {
+    let Some(text) = private_file::read(path, FileContent::Identity, FILE_BYTES_MAX)? else {
         return Ok(None);
     };
     let path = || path.to_owned();
     match decode_identity(&text) {
         Ok(identity) => Ok(Some(identity)),
         Err(IdentityTextError::Truncated) => {
-            Err(IdentityProblem::Truncated { path: path(), kept: Kept::Identity })
+            Err(IdentityProblem::Truncated { path: path(), content: FileContent::Identity })
         }
         Err(IdentityTextError::TooLong) => {
-            Err(IdentityProblem::TooLong { path: path(), kept: Kept::Identity })
+            Err(IdentityProblem::TooLong { path: path(), content: FileContent::Identity })
         }
         Err(IdentityTextError::Damaged) => {
-            Err(IdentityProblem::Damaged { path: path(), kept: Kept::Identity })
+            Err(IdentityProblem::Damaged { path: path(), content: FileContent::Identity })
         }
         Err(IdentityTextError::UnknownVersion) => {
             Err(IdentityProblem::UnknownVersion { path: path() })
@@ -216,21 +216,24 @@ mod tests {
 
     #[test]
     fn every_damage_has_its_own_name_and_is_never_repaired() {
-        let kept = Kept::Identity;
+        let content = FileContent::Identity;
         let (_scratch, home, path) = used_home();
         let good = fs::read(&path).expect("readable");
 
         rewrite(&path, |bytes| bytes.truncate(40));
-        assert_eq!(problem(&home, &path), IdentityProblem::Truncated { path: path.clone(), kept });
+        assert_eq!(
+            problem(&home, &path),
+            IdentityProblem::Truncated { path: path.clone(), content }
+        );
         rewrite(&path, |bytes| bytes.clone_from(&good));
         rewrite(&path, |bytes| bytes[30] ^= 1);
-        assert_eq!(problem(&home, &path), IdentityProblem::Damaged { path: path.clone(), kept });
+        assert_eq!(problem(&home, &path), IdentityProblem::Damaged { path: path.clone(), content });
         rewrite(&path, Vec::clear);
-        assert_eq!(problem(&home, &path), IdentityProblem::Empty { path: path.clone(), kept });
+        assert_eq!(problem(&home, &path), IdentityProblem::Empty { path: path.clone(), content });
         rewrite(&path, |bytes| bytes.resize(4097, b'x'));
-        assert_eq!(problem(&home, &path), IdentityProblem::TooLong { path: path.clone(), kept });
+        assert_eq!(problem(&home, &path), IdentityProblem::TooLong { path: path.clone(), content });
         rewrite(&path, |bytes| bytes.clone_from(&[good.clone(), good.clone()].concat()));
-        assert_eq!(problem(&home, &path), IdentityProblem::TooLong { path: path.clone(), kept });
+        assert_eq!(problem(&home, &path), IdentityProblem::TooLong { path: path.clone(), content });
         rewrite(&path, |bytes| bytes.clone_from(&good));
         assert!(load_or_create_identity(&home).is_ok());
     }

@@ -51,8 +51,8 @@ pub use nodes_file::decode_nodes;
 pub use nodes_file::{NODES_MAX, Nodes, NodesFile};
 pub use pairing_code::{CodeTextError, PairingCode, Selector};
 pub use peers_file::PeersFile;
-pub use problem::{FileAction, IdentityProblem, Kept};
+pub use problem::{FileAction, FileContent, IdentityProblem};
 #[cfg(test)]
 pub(crate) use scratch::Scratch;
 pub use state_file::StateFile;
-pub use trust::{Newcomer, OnNew, Trust};
+pub use trust::{Newcomer, NewcomerPolicy, Trust};

@@ -4,7 +4,7 @@ use super::home::{Home, make_private_dir};
 use super::namespace::NamespaceName;
 use super::node_id::NodeId;
 use super::private_file;
-use super::problem::{FileAction, IdentityProblem, Kept};
+use super::problem::{FileAction, FileContent, IdentityProblem};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -18,18 +18,18 @@ pub const NODES_MAX: usize = 1000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodesFile {
     path: PathBuf,
-    kept: Kept,
+    content: FileContent,
 }
 
 impl NodesFile {
     /// The nodes that are refused in all namespaces.
     pub fn denied(home: &Home) -> NodesFile {
-        NodesFile { path: home.denied_path(), kept: Kept::Denied }
+        NodesFile { path: home.denied_path(), content: FileContent::Denied }
     }
 
     /// The nodes that were met in a namespace.
     pub fn known(home: &Home, namespace: &NamespaceName) -> NodesFile {
-        NodesFile { path: home.known_path(namespace), kept: Kept::Known }
+        NodesFile { path: home.known_path(namespace), content: FileContent::Known }
     }
 
     /// Its path, whether or not it exists.
@@ -40,10 +40,10 @@ impl NodesFile {
     /// Reads the list. A missing file is an empty one. A bad one is an error, because nobody must
     /// be admitted by a typing error.
     pub fn load(&self) -> Result<Nodes, IdentityProblem> {
-        let Some(bytes) = private_file::read(&self.path, self.kept, FILE_BYTES_MAX)? else {
+        let Some(bytes) = private_file::read(&self.path, self.content, FILE_BYTES_MAX)? else {
             return Ok(Nodes::new());
         };
-        let bad = || IdentityProblem::NotAList { path: self.path.clone(), kept: self.kept };
+        let bad = || IdentityProblem::NotAList { path: self.path.clone(), content: self.content };
         decode_nodes(&bytes).ok_or_else(bad)
     }
 
@@ -67,11 +67,14 @@ impl NodesFile {
 
     fn store(&self, nodes: &Nodes) -> Result<(), IdentityProblem> {
         if nodes.len() > NODES_MAX {
-            return Err(IdentityProblem::TooLong { path: self.path.clone(), kept: self.kept });
+            return Err(IdentityProblem::TooLong {
+                path: self.path.clone(),
+                content: self.content,
+            });
         }
         let lines: BTreeMap<String, &String> =
             nodes.iter().map(|(node, name)| (full(node), name)).collect();
-        let header = if self.kept == Kept::Denied { DENIED } else { KNOWN };
+        let header = if self.content == FileContent::Denied { DENIED } else { KNOWN };
         toml::to_string(&lines)
             .map_err(std::io::Error::other)
             .and_then(|text| private_file::replace(&self.path, [header, &text].concat().as_bytes()))
@@ -159,7 +162,7 @@ mod tests {
         for bad in ["abc = \"a short id\"", "[", "x", &format!("{} = 7", "0".repeat(64))] {
             super::super::private_file::replace(file.path(), bad.as_bytes()).expect("written");
             let path = home.denied_path();
-            let problem = IdentityProblem::NotAList { path, kept: Kept::Denied };
+            let problem = IdentityProblem::NotAList { path, content: FileContent::Denied };
             assert_eq!(file.load(), Err(problem), "{bad}");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::home::make_private_dir;
 use super::private_file;
-use super::problem::{IdentityProblem, Kept};
+use super::problem::{FileContent, IdentityProblem};
 use crate::trace;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -60,7 +60,7 @@ impl PeersFile {
     }
 
     fn read(&self) -> Result<Vec<SocketAddr>, Ignored> {
-        let bytes = private_file::read(&self.path, Kept::Peers, FILE_BYTES_MAX)
+        let bytes = private_file::read(&self.path, FileContent::Peers, FILE_BYTES_MAX)
             .map_err(Ignored::Unreadable)?;
         let Some(bytes) = bytes else { return Ok(Vec::new()) };
         decode_peers(&bytes).ok_or(Ignored::NotPeers)

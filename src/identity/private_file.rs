@@ -1,7 +1,7 @@
 //! Reads and writes files that only their owner may access. Other users cannot choose the file that
 //! is read, and a crash leaves no partial file.
 
-use super::problem::{FileAction, IdentityProblem, Kept};
+use super::problem::{FileAction, FileContent, IdentityProblem};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::{File, Metadata, OpenOptions};
@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 /// be a regular file of this user, without permissions for others.
 pub(super) fn read(
     path: &Path,
-    kept: Kept,
+    content: FileContent,
     bytes_max: u64,
 ) -> Result<Option<Zeroizing<Vec<u8>>>, IdentityProblem> {
     if let Some(directory) = path.parent() {
@@ -30,7 +30,7 @@ pub(super) fn read(
     };
     let facts = file.metadata().map_err(|error| refused(path, FileAction::Read, &error))?;
     judge(path, &facts, rustix::process::geteuid().as_raw())?;
-    let too_long = || IdentityProblem::TooLong { path: path.to_owned(), kept };
+    let too_long = || IdentityProblem::TooLong { path: path.to_owned(), content };
     if facts.len() > bytes_max {
         return Err(too_long());
     }
@@ -41,7 +41,7 @@ pub(super) fn read(
         .read_to_end(&mut bytes)
         .map_err(|error| refused(path, FileAction::Read, &error))?;
     match bytes.len() as u64 {
-        0 => Err(IdentityProblem::Empty { path: path.to_owned(), kept }),
+        0 => Err(IdentityProblem::Empty { path: path.to_owned(), content }),
         len if len > bytes_max => Err(too_long()),
         _ => Ok(Some(bytes)),
     }
@@ -225,7 +225,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     fn read_state(path: &Path) -> Result<Option<Vec<u8>>, IdentityProblem> {
-        read(path, Kept::State, 8).map(|bytes| bytes.map(|bytes| bytes.to_vec()))
+        read(path, FileContent::State, 8).map(|bytes| bytes.map(|bytes| bytes.to_vec()))
     }
 
     fn entries(dir: &Path) -> Vec<String> {
@@ -296,12 +296,12 @@ mod tests {
         create(&at("long"), b"123456789").expect("created");
         assert_eq!(
             read_state(&at("long")),
-            Err(IdentityProblem::TooLong { path: at("long"), kept: Kept::State })
+            Err(IdentityProblem::TooLong { path: at("long"), content: FileContent::State })
         );
         create(&at("empty"), b"").expect("created");
         assert_eq!(
             read_state(&at("empty")),
-            Err(IdentityProblem::Empty { path: at("empty"), kept: Kept::State })
+            Err(IdentityProblem::Empty { path: at("empty"), content: FileContent::State })
         );
         for mode in [0o640, 0o604, 0o620, 0o601] {
             fs::set_permissions(at("good"), fs::Permissions::from_mode(mode)).expect("changed");

@@ -45,28 +45,28 @@ pub enum IdentityProblem {
         /// The file.
         path: PathBuf,
         /// Its expected contents.
-        kept: Kept,
+        content: FileContent,
     },
     /// The file is longer than a valid one can be.
     TooLong {
         /// The file.
         path: PathBuf,
         /// Its expected contents.
-        kept: Kept,
+        content: FileContent,
     },
     /// The file ends too early.
     Truncated {
         /// The file.
         path: PathBuf,
         /// Its expected contents.
-        kept: Kept,
+        content: FileContent,
     },
     /// The file's checksum does not match its contents.
     Damaged {
         /// The file.
         path: PathBuf,
         /// Its expected contents.
-        kept: Kept,
+        content: FileContent,
     },
     /// The file is intact, but in a format that this version does not know.
     UnknownVersion {
@@ -92,7 +92,7 @@ pub enum IdentityProblem {
         /// The file.
         path: PathBuf,
         /// The list it should be.
-        kept: Kept,
+        content: FileContent,
     },
     /// Another cluster key is stored under this name; it was not overwritten.
     OtherKeyStored {
@@ -121,7 +121,8 @@ pub enum IdentityProblem {
 
 /// The contents of a file of the key store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+#[non_exhaustive]
+pub enum FileContent {
     /// The node's key pair.
     Identity,
     /// The cluster's key.
@@ -138,6 +139,7 @@ pub enum Kept {
 
 /// An operation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FileAction {
     /// Reading it.
     Read,
@@ -174,20 +176,22 @@ impl IdentityProblem {
     }
 }
 
-impl Kept {
+impl FileContent {
     /// Advice for lost contents.
     fn remedy(self) -> &'static str {
         match self {
-            Kept::Identity => {
+            FileContent::Identity => {
                 "Restore it from a backup, or move it away to start with a new identity"
             }
-            Kept::ClusterKey => {
+            FileContent::ClusterKey => {
                 "Restore it from a backup, or move it away and join the cluster again"
             }
-            Kept::State => "Move it away; the node then starts without memory of the last run",
-            Kept::Peers => "Move it away; it is only a hint where to look for peers",
-            Kept::Denied => "Move it away and deny those nodes again",
-            Kept::Known => "Move it away; every node then counts as met for the first time",
+            FileContent::State => {
+                "Move it away; the node then starts without memory of the last run"
+            }
+            FileContent::Peers => "Move it away; it is only a hint where to look for peers",
+            FileContent::Denied => "Move it away and deny those nodes again",
+            FileContent::Known => "Move it away; every node then counts as met for the first time",
         }
     }
 }
@@ -216,15 +220,15 @@ impl IdentityProblem {
             P::LooseDirectory { mode, path } => {
                 write!(f, "others may write to this directory (mode {mode:04o}). Run: chmod go-w {}", path.display())
             }
-            P::Empty { kept, .. } => write!(f, "this file is empty. {}", kept.remedy()),
-            P::TooLong { kept, .. } => write!(f, "this file is or would be too long. {}", kept.remedy()),
-            P::Truncated { kept, .. } => write!(f, "this file ends too early. {}", kept.remedy()),
-            P::Damaged { kept, .. } => write!(f, "this file is damaged, its checksum does not match. {}", kept.remedy()),
+            P::Empty { content, .. } => write!(f, "this file is empty. {}", content.remedy()),
+            P::TooLong { content, .. } => write!(f, "this file is or would be too long. {}", content.remedy()),
+            P::Truncated { content, .. } => write!(f, "this file ends too early. {}", content.remedy()),
+            P::Damaged { content, .. } => write!(f, "this file is damaged, its checksum does not match. {}", content.remedy()),
             P::UnknownVersion { .. } => {
                 f.write_str("this file was written by another version of potluck. Run that version, or move it away")
             }
             P::NotAKey { reason, .. } => write!(f, "{reason}"),
-            P::NotAList { kept, .. } => write!(f, "this is not a list of nodes, a line like <node id> = \"name\" for each. Correct it. Or: {}", kept.remedy()),
+            P::NotAList { content, .. } => write!(f, "this is not a list of nodes, a line like <node id> = \"name\" for each. Correct it. Or: {}", content.remedy()),
             P::NotAKeyVariable { variable, reason } => write!(f, "{variable}: {reason}"),
             P::OtherKeyStored { .. } => {
                 f.write_str("a different cluster key is stored here. Use another namespace name, or ask for it to be replaced")

@@ -2,7 +2,7 @@
 
 use super::home::make_private_dir;
 use super::private_file;
-use super::problem::{IdentityProblem, Kept};
+use super::problem::{FileContent, IdentityProblem};
 use crate::wire::{Malformed, Reader};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,21 +39,21 @@ impl StateFile {
         // Only leftovers, so a failure does no harm.
         let _ = private_file::sweep(&self.path);
         let bytes_max = (HEADER_BYTES + STATE_BYTES_MAX) as u64;
-        let Some(bytes) = private_file::read(&self.path, Kept::State, bytes_max)? else {
+        let Some(bytes) = private_file::read(&self.path, FileContent::State, bytes_max)? else {
             return Ok(None);
         };
         let path = || self.path.clone();
         match decode_state(&bytes) {
             Ok(state) => Ok(Some(state)),
             Err(Malformed::Truncated) => {
-                Err(IdentityProblem::Truncated { path: path(), kept: Kept::State })
+                Err(IdentityProblem::Truncated { path: path(), content: FileContent::State })
             }
             Err(Malformed::Trailing | Malformed::TooLong) => {
-                Err(IdentityProblem::TooLong { path: path(), kept: Kept::State })
+                Err(IdentityProblem::TooLong { path: path(), content: FileContent::State })
             }
             Err(Malformed::UnknownTag) => Err(IdentityProblem::UnknownVersion { path: path() }),
             Err(Malformed::Inconsistent) => {
-                Err(IdentityProblem::Damaged { path: path(), kept: Kept::State })
+                Err(IdentityProblem::Damaged { path: path(), content: FileContent::State })
             }
         }
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn each_damage_has_its_name_and_the_file_is_left_alone() {
         let scratch = Scratch::new();
-        let (file, kept) = (file(&scratch), Kept::State);
+        let (file, content) = (file(&scratch), FileContent::State);
         file.save(b"promised 17").expect("saved");
         let path = file.path().to_owned();
         let good = fs::read(&path).expect("readable");
@@ -162,18 +162,24 @@ mod tests {
         };
         assert_eq!(
             changed(&|b| b.truncate(20)),
-            IdentityProblem::Truncated { path: path.clone(), kept }
+            IdentityProblem::Truncated { path: path.clone(), content }
         );
-        assert_eq!(changed(&|b| b.push(0)), IdentityProblem::TooLong { path: path.clone(), kept });
-        assert_eq!(changed(&|b| b[30] ^= 1), IdentityProblem::Damaged { path: path.clone(), kept });
+        assert_eq!(
+            changed(&|b| b.push(0)),
+            IdentityProblem::TooLong { path: path.clone(), content }
+        );
+        assert_eq!(
+            changed(&|b| b[30] ^= 1),
+            IdentityProblem::Damaged { path: path.clone(), content }
+        );
         assert_eq!(
             changed(&|b| b[7] = VERSION + 1),
             IdentityProblem::UnknownVersion { path: path.clone() }
         );
-        assert_eq!(changed(&Vec::clear), IdentityProblem::Empty { path: path.clone(), kept });
+        assert_eq!(changed(&Vec::clear), IdentityProblem::Empty { path: path.clone(), content });
         assert_eq!(
             changed(&|b| b.resize(70_000, 0)),
-            IdentityProblem::TooLong { path: path.clone(), kept }
+            IdentityProblem::TooLong { path: path.clone(), content }
         );
     }
 

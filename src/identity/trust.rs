@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Which nodes that hold the cluster key are admitted. Each node decides for itself: a node that
 /// one member does not admit is in no View with that member. Nodes that are
-/// [denied](crate::Keys::deny) are never admitted.
+/// [denied](crate::keys::Keys::deny) are never admitted.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Trust {
@@ -18,18 +18,18 @@ pub enum Trust {
     KeyHolders,
     /// Those that this machine knows, and those that are admitted when they are met for the first
     /// time: *trust on first use*. Each is recorded in the namespace's
-    /// [list of known nodes](crate::Keys::known) and reported as
+    /// [list of known nodes](crate::keys::Keys::known) and reported as
     /// [`Event::FirstMet`](crate::Event::FirstMet).
-    Tofu(OnNew),
+    Tofu(NewcomerPolicy),
     /// Only these. A thief of the key is kept out. Each process of a machine that runs at the same
     /// time as another one has a node id of its own, see
-    /// [`MachineIdentity::slot`](crate::MachineIdentity::slot).
+    /// [`MachineIdentity::slot`](crate::keys::MachineIdentity::slot).
     Pinned(BTreeSet<NodeId>),
 }
 
 /// Decides about a node that is met for the first time.
 #[derive(Clone)]
-pub struct OnNew(Arc<dyn Fn(&Newcomer) -> bool + Send + Sync>);
+pub struct NewcomerPolicy(Arc<dyn Fn(&Newcomer) -> bool + Send + Sync>);
 
 /// A node that is met for the first time. It has proved the cluster key and its identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,19 +55,19 @@ impl Trust {
     /// thread that keeps the group together: it must return at once. If it panics, the newcomer is
     /// refused.
     pub fn tofu_if(admits: impl Fn(&Newcomer) -> bool + Send + Sync + 'static) -> Trust {
-        Trust::Tofu(OnNew(Arc::new(admits)))
+        Trust::Tofu(NewcomerPolicy(Arc::new(admits)))
     }
 }
 
-impl OnNew {
+impl NewcomerPolicy {
     pub(crate) fn admits(&self, newcomer: &Newcomer) -> bool {
         catch_unwind(AssertUnwindSafe(|| (self.0)(newcomer))).unwrap_or(false)
     }
 }
 
-impl fmt::Debug for OnNew {
+impl fmt::Debug for NewcomerPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnNew")
+        f.write_str("NewcomerPolicy")
     }
 }
 

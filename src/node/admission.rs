@@ -1,10 +1,10 @@
-//! Who is admitted to the cluster, which may change while a node runs: a cluster changes its key,
+//! NodeInfo is admitted to the cluster, which may change while a node runs: a cluster changes its key,
 //! and people deny nodes.
 
 use crate::identity::{Namespace, NodeId, Nodes};
 use std::collections::BTreeSet;
 
-/// Who is admitted at one moment.
+/// NodeInfo is admitted at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// The cluster, with its keys.

@@ -154,7 +154,7 @@ async fn a_group_changes_its_key_and_no_call_notices() {
         before.iter().zip(after).all(|(before, after)| *before < after),
         "{before:?} {after:?}"
     );
-    // Who comes with the old key alone is not let in, who comes with the new one is.
+    // NodeInfo comes with the old key alone is not let in, who comes with the new one is.
     let late = join(&world, "new-key", 3).await;
     sleep(STAYS_OUT).await;
     assert!(late.cluster.status().peers.is_empty());

@@ -20,7 +20,7 @@ pub struct Doors {
     pub discovery: Box<dyn Discovery>,
     /// Network interfaces of this machine.
     pub wires: Box<dyn Wires>,
-    /// Who is admitted.
+    /// NodeInfo is admitted.
     pub admissions: Box<dyn Admissions>,
     /// Durable state.
     pub store: Box<dyn Store>,

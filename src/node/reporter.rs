@@ -6,7 +6,7 @@ use crate::election::Notice;
 use crate::identity::{MemberId, Name, NodeId};
 use crate::link::Refusal;
 use crate::protocol::{EngineChoice, OpId, Rank, View};
-use crate::report::{Counters, Event, Peer, State, Status, Waiting, Who};
+use crate::report::{Counters, Event, NodeInfo, Peer, State, Status, Waiting};
 use crate::session::{Envelope, Meter};
 use crate::trace;
 use std::collections::BTreeMap;
@@ -227,8 +227,8 @@ impl Reporter {
 
     // Names.
 
-    pub(super) fn who(&self, node: NodeId) -> Who {
-        Who { node, name: self.name_of(node) }
+    pub(super) fn who(&self, node: NodeId) -> NodeInfo {
+        NodeInfo { node, name: self.name_of(node) }
     }
 
     pub(super) fn learn_name(&mut self, node: NodeId, name: Name) {

@@ -1,4 +1,4 @@
-//! Who is admitted of those that hold the cluster key.
+//! NodeInfo is admitted of those that hold the cluster key.
 
 use super::testing::{in_world, of_group};
 use crate::api::{Cluster, Config};

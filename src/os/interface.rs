@@ -31,6 +31,7 @@ pub struct InterfaceAddress {
 
 /// The kind of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum InterfaceKind {
     /// A wire. On macOS possibly Wi-Fi, whose interfaces have the same names there.
     Ethernet,

@@ -69,8 +69,7 @@ mod tests {
     use crate::protocol::Call;
     use crate::protocol::CodecId;
 
-    use super::super::call::Kind;
-    use super::super::call::Mode;
+    use super::super::call::{CallKind, CallMode};
     use super::*;
     use crate::memory::DType;
     use crate::protocol::rank::Rank;
@@ -112,11 +111,11 @@ mod tests {
         plan.classes.insert(0, small);
         plan.classes[1].auto = AutoCodecs::new(Coarsest::id);
         let call = |codec, count| Call {
-            kind: Kind::AllReduce(ReduceOp::Sum),
+            kind: CallKind::AllReduce(ReduceOp::Sum),
             dtype: DType::F32,
             count,
             codec,
-            mode: Mode::PerOp,
+            mode: CallMode::PerOp,
         };
         let coded = |codec, count| plan.coding(&call(codec, count)).codec();
         for coarsest in Coarsest::ALL {
@@ -146,11 +145,11 @@ mod tests {
         assert_codec(&plan);
         assert!(plan.fits(3));
         let call = |codec| Call {
-            kind: Kind::AllReduce(ReduceOp::Sum),
+            kind: CallKind::AllReduce(ReduceOp::Sum),
             dtype: DType::F32,
             count: 9,
             codec,
-            mode: Mode::PerOp,
+            mode: CallMode::PerOp,
         };
         let of = |codec| [0, 1, 2].map(|rank| plan.coding(&call(codec)).of(Rank(rank)));
         assert_eq!(

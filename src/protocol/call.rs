@@ -12,7 +12,7 @@ use std::fmt;
 /// Which collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum CallKind {
     /// Every rank gets the reduction of all contributions.
     AllReduce(ReduceOp),
     /// Every rank gets the root's buffer.
@@ -70,9 +70,10 @@ pub enum Kind {
 
 /// One call. It is the same on every rank, except for the version and the count of a `Sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct Call {
     /// Which collective.
-    pub kind: Kind,
+    pub kind: CallKind,
     /// The type of the elements.
     pub dtype: DType,
     /// Elements of this member's contribution; for a scatter, of each member's part.
@@ -80,13 +81,13 @@ pub struct Call {
     /// The encoding of contributions on the wire.
     pub codec: CodecId,
     /// When the result counts.
-    pub mode: Mode,
+    pub mode: CallMode,
 }
 
 /// When the result of a call counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Mode {
+pub enum CallMode {
     /// When all members have voted that they hold it.
     #[default]
     PerOp,
@@ -109,11 +110,13 @@ pub struct Descriptor {
     pub plan_revision: u32,
 }
 
-impl Kind {
+impl CallKind {
     /// The reduction operator, if the collective has one.
     pub(crate) fn reduce_op(self) -> Option<ReduceOp> {
         match self {
-            Kind::AllReduce(op) | Kind::Reduce { op, .. } | Kind::ReduceScatter(op) => Some(op),
+            CallKind::AllReduce(op) | CallKind::Reduce { op, .. } | CallKind::ReduceScatter(op) => {
+                Some(op)
+            }
             _ => None,
         }
     }
@@ -121,10 +124,10 @@ impl Kind {
     /// The root, if the collective has one that the caller names.
     pub(crate) fn root(self) -> Option<Rank> {
         match self {
-            Kind::Broadcast { root }
-            | Kind::Reduce { root, .. }
-            | Kind::Gather { root }
-            | Kind::Scatter { root } => Some(root),
+            CallKind::Broadcast { root }
+            | CallKind::Reduce { root, .. }
+            | CallKind::Gather { root }
+            | CallKind::Scatter { root } => Some(root),
             _ => None,
         }
     }
@@ -133,12 +136,12 @@ impl Kind {
     pub(crate) fn has_common_result(self) -> bool {
         !matches!(
             self,
-            Kind::Reduce { .. }
-                | Kind::ReduceScatter(_)
-                | Kind::Gather { .. }
-                | Kind::Scatter { .. }
-                | Kind::AllToAll
-                | Kind::Message { .. }
+            CallKind::Reduce { .. }
+                | CallKind::ReduceScatter(_)
+                | CallKind::Gather { .. }
+                | CallKind::Scatter { .. }
+                | CallKind::AllToAll
+                | CallKind::Message { .. }
         )
     }
 }
@@ -148,7 +151,7 @@ impl Call {
     /// `None` for any other call.
     pub(crate) fn reduced_by_all(&self) -> Option<u64> {
         match self.kind {
-            Kind::AllReduce(_) if self.codec == CodecId::None => {
+            CallKind::AllReduce(_) if self.codec == CodecId::None => {
                 Some(self.count.saturating_mul(self.dtype.bytes() as u64))
             }
             _ => None,
@@ -159,7 +162,7 @@ impl Call {
     /// call.
     pub fn output_count(&self, size: usize) -> u64 {
         match self.kind {
-            Kind::AllGather | Kind::Gather { .. } | Kind::Scatter { .. } => {
+            CallKind::AllGather | CallKind::Gather { .. } | CallKind::Scatter { .. } => {
                 self.count.saturating_mul(size as u64)
             }
             _ => self.count,
@@ -174,7 +177,7 @@ impl Call {
         if let Some(root) = self.kind.root().filter(|root| root.index() >= size) {
             return Some(Rejection::NoRoot { root, size });
         }
-        if let Kind::Message { from, to, .. } = self.kind
+        if let CallKind::Message { from, to, .. } = self.kind
             && (from == to || from.index() >= size || to.index() >= size)
         {
             return Some(Rejection::NoPeer { size });
@@ -185,14 +188,14 @@ impl Call {
         {
             return Some(Rejection::TopK(op));
         }
-        let uneven = self.kind == Kind::AllToAll && !self.count.is_multiple_of(size as u64);
+        let uneven = self.kind == CallKind::AllToAll && !self.count.is_multiple_of(size as u64);
         uneven.then_some(Rejection::Uneven { count: self.count, size })
     }
 
     /// Whether two members make the same call; syncs may differ in version and count.
     pub fn agrees(&self, other: &Call) -> bool {
         match (self.kind, other.kind) {
-            (Kind::Sync { .. }, Kind::Sync { .. }) => {
+            (CallKind::Sync { .. }, CallKind::Sync { .. }) => {
                 (self.dtype, self.codec, self.mode) == (other.dtype, other.codec, other.mode)
             }
             _ => self == other,
@@ -203,39 +206,43 @@ impl Call {
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            Kind::AllReduce(op) => write!(f, "all_reduce({op}, {} x {}", self.count, self.dtype)?,
-            Kind::Broadcast { root } => {
+            CallKind::AllReduce(op) => {
+                write!(f, "all_reduce({op}, {} x {}", self.count, self.dtype)?
+            }
+            CallKind::Broadcast { root } => {
                 write!(f, "broadcast(root {root}, {} x {}", self.count, self.dtype)?;
             }
-            Kind::AllGather => write!(f, "all_gather({} x {}", self.count, self.dtype)?,
-            Kind::Reduce { op, root } => {
+            CallKind::AllGather => write!(f, "all_gather({} x {}", self.count, self.dtype)?,
+            CallKind::Reduce { op, root } => {
                 write!(f, "reduce(root {root}, {op}, {} x {}", self.count, self.dtype)?;
             }
-            Kind::ReduceScatter(op) => {
+            CallKind::ReduceScatter(op) => {
                 write!(f, "reduce_scatter({op}, {} x {}", self.count, self.dtype)?;
             }
-            Kind::Gather { root } => {
+            CallKind::Gather { root } => {
                 write!(f, "gather(root {root}, {} x {}", self.count, self.dtype)?;
             }
-            Kind::Scatter { root } => {
+            CallKind::Scatter { root } => {
                 write!(f, "scatter(root {root}, {} x {} each", self.count, self.dtype)?;
             }
-            Kind::AllToAll => write!(f, "all_to_all({} x {}", self.count, self.dtype)?,
-            Kind::Message { from, to, tag } => {
+            CallKind::AllToAll => write!(f, "all_to_all({} x {}", self.count, self.dtype)?,
+            CallKind::Message { from, to, tag } => {
                 write!(f, "send({from} to {to}, tag {tag}, {} x {}", self.count, self.dtype)?;
             }
-            Kind::Barrier => f.write_str("barrier(")?,
-            Kind::Step { parts } => write!(f, "step of {parts} calls(")?,
-            Kind::Sync { version } => write!(f, "sync(version {version}, {} bytes", self.count)?,
+            CallKind::Barrier => f.write_str("barrier(")?,
+            CallKind::Step { parts } => write!(f, "step of {parts} calls(")?,
+            CallKind::Sync { version } => {
+                write!(f, "sync(version {version}, {} bytes", self.count)?
+            }
         }
         match self.codec {
             CodecId::None => f.write_str(")")?,
             codec => write!(f, ", {codec})")?,
         }
         match self.mode {
-            Mode::PerOp => Ok(()),
-            Mode::PerStep => f.write_str(" in a step"),
-            Mode::BestEffort => f.write_str(" by best effort"),
+            CallMode::PerOp => Ok(()),
+            CallMode::PerStep => f.write_str(" in a step"),
+            CallMode::BestEffort => f.write_str(" by best effort"),
         }
     }
 }
@@ -243,24 +250,24 @@ impl fmt::Display for Call {
 impl Encode for Call {
     fn encode(&self, out: &mut Vec<u8>) {
         let (tag, argument) = match self.kind {
-            Kind::AllReduce(ReduceOp::Sum) => (1, 0),
-            Kind::AllReduce(ReduceOp::Mean) => (2, 0),
-            Kind::AllReduce(ReduceOp::Min) => (3, 0),
-            Kind::AllReduce(ReduceOp::Max) => (4, 0),
-            Kind::Broadcast { root } => (5, u64::from(root.0)),
-            Kind::AllGather => (6, 0),
-            Kind::Barrier => (7, 0),
-            Kind::Sync { version } => (8, version),
-            Kind::AllReduce(ReduceOp::Prod) => (9, 0),
-            Kind::Reduce { op, root } => (10, u64::from(op.tag()) << 8 | u64::from(root.0)),
-            Kind::ReduceScatter(op) => (11, u64::from(op.tag())),
-            Kind::Gather { root } => (12, u64::from(root.0)),
-            Kind::Scatter { root } => (13, u64::from(root.0)),
-            Kind::AllToAll => (14, 0),
-            Kind::Message { from, to, tag } => {
+            CallKind::AllReduce(ReduceOp::Sum) => (1, 0),
+            CallKind::AllReduce(ReduceOp::Mean) => (2, 0),
+            CallKind::AllReduce(ReduceOp::Min) => (3, 0),
+            CallKind::AllReduce(ReduceOp::Max) => (4, 0),
+            CallKind::Broadcast { root } => (5, u64::from(root.0)),
+            CallKind::AllGather => (6, 0),
+            CallKind::Barrier => (7, 0),
+            CallKind::Sync { version } => (8, version),
+            CallKind::AllReduce(ReduceOp::Prod) => (9, 0),
+            CallKind::Reduce { op, root } => (10, u64::from(op.tag()) << 8 | u64::from(root.0)),
+            CallKind::ReduceScatter(op) => (11, u64::from(op.tag())),
+            CallKind::Gather { root } => (12, u64::from(root.0)),
+            CallKind::Scatter { root } => (13, u64::from(root.0)),
+            CallKind::AllToAll => (14, 0),
+            CallKind::Message { from, to, tag } => {
                 (15, u64::from(tag) << 16 | u64::from(from.0) << 8 | u64::from(to.0))
             }
-            Kind::Step { parts } => (16, u64::from(parts)),
+            CallKind::Step { parts } => (16, u64::from(parts)),
         };
         out.push(tag);
         out.extend_from_slice(&argument.to_le_bytes());
@@ -268,9 +275,9 @@ impl Encode for Call {
         out.extend_from_slice(&self.count.to_le_bytes());
         self.codec.encode(out);
         out.push(match self.mode {
-            Mode::PerOp => 0,
-            Mode::PerStep => 1,
-            Mode::BestEffort => 2,
+            CallMode::PerOp => 0,
+            CallMode::PerStep => 1,
+            CallMode::BestEffort => 2,
         });
     }
 }
@@ -279,35 +286,35 @@ impl Decode for Call {
     fn decode(r: &mut Reader<'_>) -> Result<Call, Malformed> {
         let (tag, argument) = (r.u8()?, r.u64()?);
         let kind = match (tag, argument) {
-            (1, 0) => Kind::AllReduce(ReduceOp::Sum),
-            (2, 0) => Kind::AllReduce(ReduceOp::Mean),
-            (3, 0) => Kind::AllReduce(ReduceOp::Min),
-            (4, 0) => Kind::AllReduce(ReduceOp::Max),
-            (5, root) => Kind::Broadcast { root: rank(root)? },
-            (6, 0) => Kind::AllGather,
-            (7, 0) => Kind::Barrier,
-            (8, version) => Kind::Sync { version },
-            (9, 0) => Kind::AllReduce(ReduceOp::Prod),
-            (10, both) => Kind::Reduce { op: op(both >> 8)?, root: rank(both & 0xff)? },
-            (11, tag) => Kind::ReduceScatter(op(tag)?),
-            (12, root) => Kind::Gather { root: rank(root)? },
-            (13, root) => Kind::Scatter { root: rank(root)? },
-            (14, 0) => Kind::AllToAll,
-            (15, all) => Kind::Message {
+            (1, 0) => CallKind::AllReduce(ReduceOp::Sum),
+            (2, 0) => CallKind::AllReduce(ReduceOp::Mean),
+            (3, 0) => CallKind::AllReduce(ReduceOp::Min),
+            (4, 0) => CallKind::AllReduce(ReduceOp::Max),
+            (5, root) => CallKind::Broadcast { root: rank(root)? },
+            (6, 0) => CallKind::AllGather,
+            (7, 0) => CallKind::Barrier,
+            (8, version) => CallKind::Sync { version },
+            (9, 0) => CallKind::AllReduce(ReduceOp::Prod),
+            (10, both) => CallKind::Reduce { op: op(both >> 8)?, root: rank(both & 0xff)? },
+            (11, tag) => CallKind::ReduceScatter(op(tag)?),
+            (12, root) => CallKind::Gather { root: rank(root)? },
+            (13, root) => CallKind::Scatter { root: rank(root)? },
+            (14, 0) => CallKind::AllToAll,
+            (15, all) => CallKind::Message {
                 from: rank(all >> 8 & 0xff)?,
                 to: rank(all & 0xff)?,
                 tag: tag_of(all >> 16)?,
             },
-            (16, parts) => Kind::Step { parts: parts_of(parts)? },
+            (16, parts) => CallKind::Step { parts: parts_of(parts)? },
             _ => return Err(Malformed::UnknownTag),
         };
         let dtype = DType::of_tag(r.u8()?)?;
         let count = r.u64()?;
         let codec = CodecId::decode(r)?;
         let mode = match r.u8()? {
-            0 => Mode::PerOp,
-            1 => Mode::PerStep,
-            2 => Mode::BestEffort,
+            0 => CallMode::PerOp,
+            1 => CallMode::PerStep,
+            2 => CallMode::BestEffort,
             _ => return Err(Malformed::UnknownTag),
         };
         Ok(Call { kind, dtype, count, codec, mode })
@@ -356,24 +363,24 @@ mod tests {
     #[test]
     fn every_kind_survives_the_wire() {
         let kinds = [
-            Kind::AllReduce(ReduceOp::Sum),
-            Kind::AllReduce(ReduceOp::Mean),
-            Kind::AllReduce(ReduceOp::Min),
-            Kind::AllReduce(ReduceOp::Max),
-            Kind::AllReduce(ReduceOp::Prod),
-            Kind::Broadcast { root: Rank(3) },
-            Kind::AllGather,
-            Kind::Reduce { op: ReduceOp::Min, root: Rank(15) },
-            Kind::ReduceScatter(ReduceOp::Prod),
-            Kind::Gather { root: Rank(1) },
-            Kind::Scatter { root: Rank(2) },
-            Kind::AllToAll,
-            Kind::Barrier,
-            Kind::Message { from: Rank(15), to: Rank(1), tag: u32::MAX },
-            Kind::Step { parts: PARTS_MAX as u8 },
-            Kind::Sync { version: u64::MAX },
+            CallKind::AllReduce(ReduceOp::Sum),
+            CallKind::AllReduce(ReduceOp::Mean),
+            CallKind::AllReduce(ReduceOp::Min),
+            CallKind::AllReduce(ReduceOp::Max),
+            CallKind::AllReduce(ReduceOp::Prod),
+            CallKind::Broadcast { root: Rank(3) },
+            CallKind::AllGather,
+            CallKind::Reduce { op: ReduceOp::Min, root: Rank(15) },
+            CallKind::ReduceScatter(ReduceOp::Prod),
+            CallKind::Gather { root: Rank(1) },
+            CallKind::Scatter { root: Rank(2) },
+            CallKind::AllToAll,
+            CallKind::Barrier,
+            CallKind::Message { from: Rank(15), to: Rank(1), tag: u32::MAX },
+            CallKind::Step { parts: PARTS_MAX as u8 },
+            CallKind::Sync { version: u64::MAX },
         ];
-        let modes = [Mode::PerOp, Mode::PerStep, Mode::BestEffort];
+        let modes = [CallMode::PerOp, CallMode::PerStep, CallMode::BestEffort];
         for (i, kind) in kinds.into_iter().enumerate() {
             for dtype in DType::ALL {
                 let call =
@@ -390,11 +397,11 @@ mod tests {
     #[test]
     fn a_step_of_too_many_calls_is_refused() {
         let call = Call {
-            kind: Kind::Step { parts: 65 },
+            kind: CallKind::Step { parts: 65 },
             dtype: DType::U8,
             count: 0,
             codec: CodecId::None,
-            mode: Mode::PerOp,
+            mode: CallMode::PerOp,
         };
         assert_eq!(Call::from_bytes(&call.to_bytes()), Err(Malformed::TooLong));
     }
@@ -402,8 +409,8 @@ mod tests {
     #[test]
     fn a_message_goes_to_another_member() {
         let message = |from, to| {
-            let kind = Kind::Message { from: Rank(from), to: Rank(to), tag: 0 };
-            Call { kind, dtype: DType::U8, count: 1, codec: CodecId::None, mode: Mode::PerOp }
+            let kind = CallKind::Message { from: Rank(from), to: Rank(to), tag: 0 };
+            Call { kind, dtype: DType::U8, count: 1, codec: CodecId::None, mode: CallMode::PerOp }
                 .rejection(3)
         };
         assert_eq!(message(0, 2), None);
@@ -415,19 +422,19 @@ mod tests {
     #[test]
     fn only_a_sync_may_differ_in_version_and_count() {
         let sync = Call {
-            kind: Kind::Sync { version: 1 },
+            kind: CallKind::Sync { version: 1 },
             dtype: DType::U8,
             count: 5,
             codec: CodecId::None,
-            mode: Mode::PerOp,
+            mode: CallMode::PerOp,
         };
-        assert!(sync.agrees(&Call { kind: Kind::Sync { version: 2 }, count: 0, ..sync }));
+        assert!(sync.agrees(&Call { kind: CallKind::Sync { version: 2 }, count: 0, ..sync }));
         let sum = Call {
-            kind: Kind::AllReduce(ReduceOp::Sum),
+            kind: CallKind::AllReduce(ReduceOp::Sum),
             dtype: DType::F32,
             count: 5,
             codec: CodecId::None,
-            mode: Mode::PerOp,
+            mode: CallMode::PerOp,
         };
         assert!(!sum.agrees(&Call { count: 6, ..sum }));
         assert!(!sum.agrees(&sync));

@@ -29,6 +29,7 @@ pub enum CodecId {
 
 /// The coarsest codec that the plan may choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Coarsest {
     /// bf16.
     Bf16,

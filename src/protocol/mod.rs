@@ -41,10 +41,10 @@ mod vote;
 
 pub use auto_codecs::AutoCodecs;
 pub use ballot::Ballot;
-pub use call::Call;
 pub use call::Descriptor;
-pub use call::Kind;
-pub use call::Mode;
+pub use call::{Call, CallKind, CallMode};
+// Their short names inside of the crate.
+pub use call::{CallKind as Kind, CallMode as Mode};
 pub use codec_id::{Coarsest, CodecId};
 pub use coding::Coding;
 pub use coding_speed::CodingSpeed;

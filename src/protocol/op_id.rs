@@ -28,7 +28,7 @@ pub struct OpId {
 ///      +--------+-------+-------+-------+---------+---------------+
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lane(pub u64);
+pub struct Lane(pub(crate) u64);
 
 /// The participants of a lane's operations: bit `r` stands for rank `r`.
 type Bits = u32;

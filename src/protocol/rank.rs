@@ -7,24 +7,41 @@ use std::fmt;
 pub const MEMBERS_MAX: usize = 16;
 
 /// A member's index in a View, `0..size`.
+///
+/// Calls accept a rank or a `usize`. A rank is compared with a number by `==`, and
+/// [`index`](Rank::index) converts it to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rank(pub u8);
+pub struct Rank(pub(crate) u8);
 
 impl Rank {
-    /// Converts a caller's rank; one above 255 becomes 255, which is never valid.
-    pub(crate) fn clamped(rank: usize) -> Rank {
-        Rank(u8::try_from(rank).unwrap_or(u8::MAX))
-    }
-
     /// The rank as an index.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
+/// A number above 255 becomes 255. No View has that rank, so a call with it is rejected.
+impl From<usize> for Rank {
+    fn from(rank: usize) -> Rank {
+        Rank(u8::try_from(rank).unwrap_or(u8::MAX))
+    }
+}
+
+impl From<Rank> for usize {
+    fn from(rank: Rank) -> usize {
+        rank.index()
+    }
+}
+
+impl PartialEq<usize> for Rank {
+    fn eq(&self, rank: &usize) -> bool {
+        self.index() == *rank
+    }
+}
+
 impl fmt::Display for Rank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
+        fmt::Display::fmt(&self.0, f)
     }
 }
 

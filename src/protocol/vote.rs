@@ -1,6 +1,6 @@
 //! Messages between members about operations, and the outcome of an operation.
 
-use super::call::{Call, Descriptor, Kind};
+use super::call::{Call, CallKind, Descriptor};
 use super::enclosed::Enclosed;
 use super::fault::EngineFault;
 use super::lane_set::LaneSet;
@@ -200,7 +200,10 @@ impl OpBody {
     /// and that may begin before the other descriptors are in.
     fn may_enclose(&self) -> bool {
         let OpBody::Describe(descriptor) = self else { return false };
-        !matches!(descriptor.call.kind, Kind::Barrier | Kind::Sync { .. } | Kind::Step { .. })
+        !matches!(
+            descriptor.call.kind,
+            CallKind::Barrier | CallKind::Sync { .. } | CallKind::Step { .. }
+        )
     }
 }
 
@@ -388,7 +391,7 @@ impl Decode for OpMessage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::call::Mode;
+    use super::super::call::CallMode;
     use super::super::codec_id::CodecId;
     use super::*;
     use crate::memory::DType;
@@ -402,11 +405,11 @@ mod tests {
     #[test]
     fn every_vote_survives_the_wire() {
         let call = Call {
-            kind: Kind::AllReduce(ReduceOp::Sum),
+            kind: CallKind::AllReduce(ReduceOp::Sum),
             dtype: DType::F32,
             count: 5,
             codec: CodecId::None,
-            mode: Mode::PerOp,
+            mode: CallMode::PerOp,
         };
         let mismatch =
             Mismatch { lower: (Rank(0), call), higher: (Rank(2), Call { count: 6, ..call }) };
@@ -449,7 +452,8 @@ mod tests {
                 enclosed,
             });
         }
-        for kind in [Kind::Barrier, Kind::Sync { version: 1 }, Kind::Step { parts: 1 }] {
+        for kind in [CallKind::Barrier, CallKind::Sync { version: 1 }, CallKind::Step { parts: 1 }]
+        {
             let body = OpBody::Describe(Descriptor {
                 call: Call { kind, dtype: DType::U8, count: 0, ..call },
                 ..descriptor
@@ -477,11 +481,11 @@ mod tests {
     #[test]
     fn a_mismatch_of_equal_calls_is_refused() {
         let call = Call {
-            kind: Kind::Barrier,
+            kind: CallKind::Barrier,
             dtype: DType::U8,
             count: 0,
             codec: CodecId::None,
-            mode: Mode::PerOp,
+            mode: CallMode::PerOp,
         };
         let bad = Mismatch { lower: (Rank(0), call), higher: (Rank(2), call) };
         assert_eq!(Mismatch::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));

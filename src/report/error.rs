@@ -69,6 +69,7 @@ pub enum Error {
 
 /// A member, as errors and reports name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Peer {
     /// Its rank in the View.
     pub rank: Rank,
@@ -80,6 +81,7 @@ pub struct Peer {
 
 /// Two calls that do not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Mismatched {
     /// The lower rank, and its call.
     pub one: (Peer, Call),
@@ -96,7 +98,7 @@ pub enum Cause {
     MemberLost {
         /// Members of the View that are not in its successor, with their ranks in the old View.
         /// Empty if all of them are in the successor; then links between them had broken.
-        who: Vec<Peer>,
+        lost: Vec<Peer>,
     },
     /// A deadline passed: this rank's (`None`) or another rank's. If another rank's deadline passed
     /// first but at least half of this rank's own has elapsed, this is `None` too, so that equal
@@ -105,8 +107,8 @@ pub enum Cause {
         /// The other rank, if the deadline was not this rank's own.
         of: Option<Peer>,
     },
-    /// A call with [`reject_non_finite`](crate::AllReduce::reject_non_finite) found a NaN or an
-    /// infinity in a contribution or in the result. A retry with the same numbers fails again.
+    /// A call with [`reject_non_finite`](crate::calls::AllReduce::reject_non_finite) found a NaN or
+    /// an infinity in a contribution or in the result. A retry with the same numbers fails again.
     NonFinite {
         /// The rank that found it, if not this one.
         on: Option<Peer>,
@@ -275,7 +277,7 @@ impl fmt::Display for Peer {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::MemberLost { who } => match &who[..] {
+            Cause::MemberLost { lost } => match &lost[..] {
                 [] => f.write_str("because the links of the group broke while it ran"),
                 [one] => write!(f, "because {one} was lost while it ran"),
                 [one, others @ ..] => {

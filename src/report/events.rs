@@ -20,44 +20,44 @@ pub enum Event {
         in_sync: bool,
     },
     /// A node is in the new View and was not in this node's previous one.
-    Joined(Who),
+    Joined(NodeInfo),
     /// These nodes were together in another View than this node's: two groups have merged.
-    Merged(Vec<Who>),
+    Merged(Vec<NodeInfo>),
     /// A node left in an orderly way.
-    Left(Who),
+    Left(NodeInfo),
     /// A member of the previous View did not say good-bye and is not in the new View.
     Lost {
         /// The lost node.
-        peer: Who,
+        peer: NodeInfo,
         /// How the loss was detected.
-        why: Loss,
+        why: LossReason,
     },
     /// A node was lost three times within a minute, broke the protocol as often, or withheld its
     /// vote. It is kept out for a while if enough others are present.
     Quarantined {
         /// The node.
-        peer: Who,
+        peer: NodeInfo,
         /// How long, from now on.
         lasts: Duration,
     },
     /// This machine was suspended, or this process was stopped. The node leaves its View and joins
     /// anew.
     Woke,
-    /// A node was met for the first time, under [`Trust::Tofu`](crate::Trust::Tofu).
+    /// A node was met for the first time, under [`Trust::Tofu`](crate::keys::Trust::Tofu).
     FirstMet {
         /// The node.
-        peer: Who,
+        peer: NodeInfo,
         /// Another known node with the same name.
         namesake: Option<NodeId>,
     },
     /// Two running processes use this identity. The earlier one keeps its place.
-    Duplicate(Who),
+    Duplicate(NodeInfo),
     /// This node hears a peer that does not hear this node.
-    OneWay(Who),
+    OneWay(NodeInfo),
     /// The links with a peer moved to another local interface, or to another interface of the peer.
     PathChanged {
         /// The peer.
-        peer: Who,
+        peer: NodeInfo,
         /// The local interface's name in the operating system; empty if unknown.
         interface: String,
     },
@@ -67,7 +67,8 @@ pub enum Event {
 
 /// A node, independent of restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+#[non_exhaustive]
+pub struct NodeInfo {
     /// Its public key.
     pub node: NodeId,
     /// Its display name, if this node knows it.
@@ -77,7 +78,7 @@ pub struct Who {
 /// How a loss was detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Loss {
+pub enum LossReason {
     /// Its connection ended and could not be restored: usually its process has ended.
     Closed,
     /// It was silent for too long.
@@ -90,7 +91,7 @@ pub enum Loss {
     BrokeProtocol,
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for NodeInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
             Some(name) => write!(f, "{name} {}", self.node),
@@ -99,14 +100,14 @@ impl fmt::Display for Who {
     }
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Loss::Closed => "its connection ended",
-            Loss::Silent => "nothing was heard of it",
-            Loss::Unreached => "not everybody reaches it",
-            Loss::Withheld => "it is there and does not vote",
-            Loss::BrokeProtocol => "it broke the protocol again and again",
+            LossReason::Closed => "its connection ended",
+            LossReason::Silent => "nothing was heard of it",
+            LossReason::Unreached => "not everybody reaches it",
+            LossReason::Withheld => "it is there and does not vote",
+            LossReason::BrokeProtocol => "it broke the protocol again and again",
         })
     }
 }
@@ -121,7 +122,7 @@ impl fmt::Display for Event {
             }
             Event::Joined(who) => write!(f, "{who} joined"),
             Event::Merged(whose) => {
-                let names: Vec<String> = whose.iter().map(Who::to_string).collect();
+                let names: Vec<String> = whose.iter().map(NodeInfo::to_string).collect();
                 write!(f, "another group came in: {}", names.join(", "))
             }
             Event::Left(who) => write!(f, "{who} left"),

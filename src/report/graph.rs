@@ -4,7 +4,7 @@
 use super::error::Peer;
 use super::status::{Forecast, PathStatus, PeerStatus, Status, ViewStatus};
 use crate::os::InterfaceKind;
-use crate::protocol::{EngineKind, ViewId};
+use crate::protocol::{EngineKind, Rank, ViewId};
 use std::net::SocketAddr;
 
 /// The group of one View as this node knows it. A snapshot, see
@@ -15,7 +15,7 @@ pub struct Topology {
     /// The View.
     pub view: ViewId,
     /// The rank of the node that reports.
-    pub me: usize,
+    pub me: Rank,
     /// The members in rank order, at most 16.
     pub members: Vec<Peer>,
     /// One link for each pair of members of which at least one has reported that it reaches the
@@ -36,9 +36,9 @@ pub struct Topology {
 #[non_exhaustive]
 pub struct TopologyLink {
     /// The lower rank.
-    pub a: usize,
+    pub a: Rank,
     /// The higher rank.
-    pub b: usize,
+    pub b: Rank,
     /// From the lower rank to the higher one.
     pub there: LinkDirection,
     /// From the higher rank to the lower one.
@@ -86,10 +86,9 @@ impl Status {
     /// is no View.
     pub fn topology(&self) -> Option<Topology> {
         let view = self.view.as_ref()?;
-        let me = view.members.iter().position(|member| member.node == self.node)?;
-        let ranks = 0..view.members.len();
-        let pairs =
-            ranks.clone().flat_map(|a| ranks.clone().filter(move |b| a < *b).map(move |b| (a, b)));
+        let ranks = || view.members.iter().map(|member| member.rank);
+        let me = view.members.iter().find(|member| member.node == self.node)?.rank;
+        let pairs = ranks().flat_map(|a| ranks().filter(move |b| a < *b).map(move |b| (a, b)));
         Some(Topology {
             view: view.id,
             me,
@@ -108,7 +107,8 @@ impl Topology {
     /// over any link, or that at which it receives, whichever is lower. `None` if one of the two is
     /// not measured. A port that is faster than all others shows only the rate of the fastest other
     /// port.
-    pub fn port_bps(&self, rank: usize) -> Option<u64> {
+    pub fn port_bps(&self, rank: impl Into<Rank>) -> Option<u64> {
+        let rank = rank.into();
         let ways = |sends: bool| {
             let its =
                 self.links.iter().filter_map(move |link| match (link.a == rank, link.b == rank) {
@@ -124,8 +124,8 @@ impl Topology {
     /// The rank that slows the group down: the one whose port carries less than four fifths of the
     /// rate of every other port. `None` if no rank stands out, or if the port of any member is not
     /// measured.
-    pub fn slowest(&self) -> Option<usize> {
-        let ranks = 0..self.members.len();
+    pub fn slowest(&self) -> Option<Rank> {
+        let ranks = self.members.iter().map(|member| member.rank);
         let mut ports =
             ranks.map(|rank| Some((self.port_bps(rank)?, rank))).collect::<Option<Vec<_>>>()?;
         ports.sort_unstable();
@@ -137,15 +137,15 @@ impl Topology {
 fn link(
     status: &Status,
     view: &ViewStatus,
-    me: usize,
-    (a, b): (usize, usize),
+    me: Rank,
+    (a, b): (Rank, Rank),
 ) -> Option<TopologyLink> {
     let [there, back] = [(a, b), (b, a)]
         .map(|(from, to)| view.paths.iter().find(|path| (path.from, path.to) == (from, to)));
     if there.is_none() && back.is_none() {
         return None;
     }
-    let direction = |(from, to): (usize, usize), path: Option<&PathStatus>| LinkDirection {
+    let direction = |(from, to): (Rank, Rank), path: Option<&PathStatus>| LinkDirection {
         kind: path.and_then(|path| path.kind),
         medium: path.and_then(|path| path.medium),
         rtt_us: path.and_then(|path| path.rtt_us),
@@ -157,8 +157,8 @@ fn link(
             .map(|share| share.ppm),
     };
     let other = if a == me { Some(b) } else { (b == me).then_some(a) };
-    let peer = other
-        .and_then(|other| status.peers.iter().find(|peer| peer.node == view.members[other].node));
+    let node = other.and_then(|other| view.members.get(other.index())).map(|member| member.node);
+    let peer = node.and_then(|node| status.peers.iter().find(|peer| peer.node == node));
     let path = |peer: &PeerStatus| LinkPath {
         interface: peer.interface.clone(),
         local: peer.local,
@@ -177,13 +177,19 @@ fn link(
 mod tests {
     use super::*;
     use crate::identity::{Name, NodeId};
-    use crate::protocol::{Rank, view_of};
+    use crate::protocol::view_of;
 
     /// Three members whose ports carry these rates in Mbit/s.
     fn of_ports(ports: [Option<u32>; 3]) -> Topology {
         let carries = |a: usize, b: usize| Some(u64::from(ports[a]?.min(ports[b]?)) * 1_000_000);
         let way = |a, b| LinkDirection { rate_bps: carries(a, b), ..LinkDirection::default() };
-        let link = |a, b| TopologyLink { a, b, there: way(a, b), back: way(b, a), path: None };
+        let link = |a: usize, b: usize| TopologyLink {
+            a: a.into(),
+            b: b.into(),
+            there: way(a, b),
+            back: way(b, a),
+            path: None,
+        };
         let member = |rank: u8| Peer {
             rank: Rank(rank),
             name: Name::from_lossy("x"),
@@ -191,7 +197,7 @@ mod tests {
         };
         Topology {
             view: view_of(3).id(),
-            me: 0,
+            me: Rank(0),
             members: (0..3).map(member).collect(),
             links: vec![link(0, 1), link(0, 2), link(1, 2)],
             engine: EngineKind::Native,
@@ -208,7 +214,7 @@ mod tests {
             [0, 1, 2].map(|rank| topology.port_bps(rank)),
             [Some(940_000_000), Some(940_000_000), Some(100_000_000)]
         );
-        assert_eq!(topology.slowest(), Some(2));
+        assert_eq!(topology.slowest(), Some(Rank(2)));
         assert_eq!(
             of_ports([Some(940), Some(800), Some(760)]).slowest(),
             None,

@@ -65,6 +65,16 @@ pub struct EdgeMetrics {
     pub links: u64,
 }
 
+/// Bytes of bulk data, without headers and encryption.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Bytes handed to the links, or enclosed with a descriptor for a peer.
+    pub sent_bytes: u64,
+    /// Bytes received from the links, or with descriptors.
+    pub received_bytes: u64,
+}
+
 impl Metrics {
     /// The counters of one kind, if it was ever begun.
     pub fn operation(&self, kind: &str) -> Option<&OperationMetrics> {
@@ -87,6 +97,15 @@ impl EdgeMetrics {
     /// zero.
     pub fn received_rate(&self) -> Option<f64> {
         rate(self.received_bytes, self.busy)
+    }
+}
+
+impl Traffic {
+    pub(crate) fn and(self, other: Traffic) -> Traffic {
+        Traffic {
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            received_bytes: self.received_bytes + other.received_bytes,
+        }
     }
 }
 

@@ -1,18 +1,34 @@
-//! What a node reports to its program: errors, events, status, metrics, plans and graphs.
+//! What a node reports: the parts of [`Status`](crate::Status) and [`Event`](crate::Event), the
+//! group as a graph, counters, and the machines around.
 
-mod error;
-mod events;
+pub(crate) mod error;
+pub(crate) mod events;
 mod graph;
 mod metrics;
-mod plan;
-mod status;
+pub(crate) mod plan;
+pub(crate) mod status;
+mod surroundings;
 
-pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
-pub use events::{Event, Loss, Who};
+pub use crate::discovery::{Activity, InterfaceReport, SkipReason};
+pub use crate::identity::Name;
+pub use crate::os::InterfaceKind;
+pub use crate::protocol::{Ballot, RosterProblem, ViewDigest, ViewId};
+pub use error::ConfigProblem;
+pub use events::{LossReason, NodeInfo};
 pub use graph::{LinkDirection, LinkPath, Topology, TopologyLink};
-pub use metrics::{EdgeMetrics, Metrics, OperationMetrics};
-pub use plan::{Plan, SizeClass, Way, WeightedTree};
+pub use metrics::{EdgeMetrics, Metrics, OperationMetrics, Traffic};
 pub use status::{
-    AloneBecause, AloneOn, Counters, Forecast, KeptOut, PathStatus, PeerStatus, PlanShare,
-    Quarantined, State, Status, ViewStatus, Waiting,
+    Counters, Forecast, InterfaceFinding, NoLinkReason, PathStatus, PeerStatus, PlanShare,
+    QuarantineReason, Quarantined, State, ViewStatus, Waiting,
 };
+pub use surroundings::{Kinship, Neighbour, Surroundings};
+
+// At the root of the crate, or in its modules `calls` and `plan`:
+pub(crate) use error::{Cause, Error, Mismatched, Peer, Result};
+pub(crate) use events::Event;
+pub(crate) use plan::ViewPlan;
+pub(crate) use status::Status;
+
+// Their short names inside of the crate.
+pub(crate) use events::LossReason as Loss;
+pub(crate) use status::QuarantineReason as KeptOut;

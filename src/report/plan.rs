@@ -1,7 +1,6 @@
-//! The plan of a View for users of the crate: a read-only view of [`Plan`](crate::protocol::Plan)
-//! of the protocol.
+//! The plan of a View for users of the crate, read from the [`Plan`] of the protocol.
 
-use crate::protocol::{Coarsest, CodecId, Rank, Schedule};
+use crate::protocol::{Coarsest, CodecId, Plan, PlanClass, Rank, Schedule};
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,11 +8,11 @@ use std::sync::Arc;
 /// replace it inside the same View once the links are measured, see
 /// [`Context::plan`](crate::Context::plan).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    plan: Arc<crate::protocol::Plan>,
+pub struct ViewPlan {
+    plan: Arc<Plan>,
 }
 
-/// The schedule for buffers of one size class.
+/// The algorithm for buffers of one size class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SizeClass {
@@ -21,19 +20,18 @@ pub struct SizeClass {
     pub bytes_max: u64,
     /// Size in bytes of the pieces in which a buffer is sent and reduced.
     pub chunk_bytes: u32,
-    /// The schedule.
-    pub way: Way,
+    /// The algorithm.
+    pub algorithm: Algorithm,
 }
 
-/// The schedule of a size class: which rank sends what to which other rank. Ranks are positions in
-/// the View.
+/// The algorithm of a size class: which rank sends what to which other rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Way {
+pub enum Algorithm {
     /// Every rank sends its whole buffer to every other rank.
     Exchange,
     /// A ring in this rank order.
-    Ring(Vec<usize>),
+    Ring(Vec<Rank>),
     /// Several trees: up to their roots and down again.
     Trees(Vec<WeightedTree>),
     /// An algorithm of Gloo: `exchange`, `ring` or `bcube`.
@@ -45,14 +43,14 @@ pub enum Way {
 #[non_exhaustive]
 pub struct WeightedTree {
     /// The parent of each rank; `None` for the root.
-    pub parents: Vec<Option<usize>>,
+    pub parents: Vec<Option<Rank>>,
     /// The share in millionths; the shares of all trees add up to a million.
     pub ppm: u32,
 }
 
-impl Plan {
-    pub(crate) fn new(plan: Arc<crate::protocol::Plan>) -> Plan {
-        Plan { plan }
+impl ViewPlan {
+    pub(crate) fn new(plan: Arc<Plan>) -> ViewPlan {
+        ViewPlan { plan }
     }
 
     /// 0 for the View's first plan, larger for each plan that replaced it.
@@ -72,41 +70,41 @@ impl Plan {
         self.plan.class_for(bytes).auto.up_to(coarsest).codec()
     }
 
-    /// The codec that encodes the contribution of `rank` to such a call: that of [`Plan::codec`],
-    /// or [`CodecId::None`] if all uplinks of this rank in the plan's trees are fast. Such a
-    /// contribution is added exactly, and error feedback keeps no residual for it.
-    pub fn codec_of(&self, rank: usize, coarsest: Coarsest, bytes: u64) -> CodecId {
-        self.plan.class_for(bytes).auto.up_to(coarsest).of(Rank::clamped(rank))
+    /// The codec that encodes the contribution of `rank` to such a call: that of
+    /// [`ViewPlan::codec`], or [`CodecId::None`] if all uplinks of this rank in the plan's trees
+    /// are fast. Such a contribution is added exactly, and error feedback keeps no residual for it.
+    pub fn codec_of(&self, rank: impl Into<Rank>, coarsest: Coarsest, bytes: u64) -> CodecId {
+        self.plan.class_for(bytes).auto.up_to(coarsest).of(rank.into())
     }
 
     /// The size classes, by increasing size.
     pub fn classes(&self) -> Vec<SizeClass> {
-        let class = |c: &crate::protocol::PlanClass| SizeClass {
+        let class = |c: &PlanClass| SizeClass {
             bytes_max: c.bytes_max,
             chunk_bytes: c.chunk_bytes,
-            way: way(&c.schedule),
+            algorithm: algorithm(&c.schedule),
         };
         self.plan.classes.iter().map(class).collect()
     }
 }
 
-fn way(schedule: &Schedule) -> Way {
-    let parents = |tree: &crate::protocol::Tree| {
-        tree.parents.iter().map(|parent| parent.map(Rank::index)).collect()
-    };
+fn algorithm(schedule: &Schedule) -> Algorithm {
     match schedule {
-        Schedule::OneShot => Way::Exchange,
-        Schedule::Ring { order } => Way::Ring(order.iter().map(|rank| rank.index()).collect()),
-        Schedule::Trees { trees } => Way::Trees(
-            trees.iter().map(|t| WeightedTree { parents: parents(&t.tree), ppm: t.ppm }).collect(),
+        Schedule::OneShot => Algorithm::Exchange,
+        Schedule::Ring { order } => Algorithm::Ring(order.clone()),
+        Schedule::Trees { trees } => Algorithm::Trees(
+            trees
+                .iter()
+                .map(|t| WeightedTree { parents: t.tree.parents.clone(), ppm: t.ppm })
+                .collect(),
         ),
-        Schedule::GlooExchange => Way::Gloo("exchange"),
-        Schedule::GlooRing => Way::Gloo("ring"),
-        Schedule::GlooBcube => Way::Gloo("bcube"),
+        Schedule::GlooExchange => Algorithm::Gloo("exchange"),
+        Schedule::GlooRing => Algorithm::Gloo("ring"),
+        Schedule::GlooBcube => Algorithm::Gloo("bcube"),
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for ViewPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.explain())
     }
@@ -122,18 +120,24 @@ mod tests {
             tree: crate::protocol::Tree::star(Rank(1), 3),
             ppm: 1_000_000,
         };
-        let mut plan = crate::protocol::Plan::mesh(3);
-        let first = crate::protocol::PlanClass {
+        let mut plan = Plan::mesh(3);
+        let first = PlanClass {
             bytes_max: 9,
             schedule: Schedule::Trees { trees: vec![tree] },
             ..plan.classes[0].clone()
         };
         plan.classes.insert(0, first);
-        let told = Plan::new(Arc::new(plan));
+        let told = ViewPlan::new(Arc::new(plan));
         let classes = told.classes();
-        let parents = vec![Some(1), None, Some(1)];
-        assert_eq!(classes[0].way, Way::Trees(vec![WeightedTree { parents, ppm: 1_000_000 }]));
-        assert_eq!((classes[0].bytes_max, &classes[1].way, classes.len()), (9, &Way::Exchange, 2));
+        let parents = vec![Some(Rank(1)), None, Some(Rank(1))];
+        assert_eq!(
+            classes[0].algorithm,
+            Algorithm::Trees(vec![WeightedTree { parents, ppm: 1_000_000 }])
+        );
+        assert_eq!(
+            (classes[0].bytes_max, &classes[1].algorithm, classes.len()),
+            (9, &Algorithm::Exchange, 2)
+        );
         assert_eq!((told.revision(), told.to_string().as_str()), (0, told.explain()));
     }
 }

@@ -1,17 +1,18 @@
 //! A snapshot of a node and its group, for programs and people.
 
 use super::error::Peer;
-use super::events::Who;
-use crate::discovery::{Activity, InterfaceReport, Skip};
+use super::events::NodeInfo;
+use crate::discovery::{Activity, InterfaceReport, SkipReason};
 use crate::identity::{Name, NodeId};
 use crate::os::InterfaceKind;
-use crate::protocol::{EngineKind, OpId, ViewId};
+use crate::protocol::{EngineKind, OpId, Rank, ViewId};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A snapshot of one node.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Status {
     /// This node's public key.
     pub node: NodeId,
@@ -58,7 +59,7 @@ pub enum State {
     Alone {
         /// The result of discovery on each interface. Empty until discovery has reported, and
         /// without discovery.
-        interfaces: Vec<AloneOn>,
+        interfaces: Vec<InterfaceFinding>,
     },
     /// Other nodes are linked, and a View is being agreed.
     Forming,
@@ -79,13 +80,13 @@ pub enum State {
     /// This node hears a peer that does not hear this node, so they cannot be in one View.
     OneWay {
         /// The peer.
-        peer: Who,
+        peer: NodeInfo,
     },
     /// The members of a running View keep this node out, because it was lost three times within a
     /// minute or withheld a vote. It joins no other View meanwhile.
     KeptOut {
         /// A member that keeps it out.
-        by: Who,
+        by: NodeInfo,
         /// The remaining time, rounded up to seconds.
         left: Duration,
     },
@@ -98,7 +99,8 @@ pub enum State {
 
 /// The result of discovery on one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AloneOn {
+#[non_exhaustive]
+pub struct InterfaceFinding {
     /// The interface's name.
     pub interface: String,
     /// Queries sent there; `None` if they are not counted.
@@ -106,54 +108,54 @@ pub struct AloneOn {
     /// Announcements of other nodes received there.
     pub heard: u64,
     /// Why no link has come of it.
-    pub why: AloneBecause,
+    pub why: NoLinkReason,
 }
 
 /// Why no link has come about over an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum AloneBecause {
+pub enum NoLinkReason {
     /// The interface is not used.
-    Skipped(Skip),
+    Skipped(SkipReason),
     /// No announcement was received there: no other node runs, or multicast is blocked.
     NothingHeard,
     /// All announcements received are of other clusters or protocol versions.
     OnlyOthers,
     /// Nodes of this cluster announce themselves, but there is no connection to them: a firewall
     /// blocks it, or it is refused.
-    NoLink,
+    NotConnected,
 }
 
-impl AloneOn {
+impl InterfaceFinding {
     /// `ours_are_seen`: nodes of this cluster announce themselves on any interface.
-    pub(crate) fn of(report: &InterfaceReport, ours_are_seen: bool) -> AloneOn {
+    pub(crate) fn of(report: &InterfaceReport, ours_are_seen: bool) -> InterfaceFinding {
         let (sent, heard, why) = match &report.activity {
-            Activity::Skipped(skip) => (None, 0, AloneBecause::Skipped(*skip)),
+            Activity::Skipped(skip) => (None, 0, NoLinkReason::Skipped(*skip)),
             Activity::Active { queries, adverts: 0, .. } => {
-                (*queries, 0, AloneBecause::NothingHeard)
+                (*queries, 0, NoLinkReason::NothingHeard)
             }
             Activity::Active { queries, adverts, .. } if ours_are_seen => {
-                (*queries, *adverts, AloneBecause::NoLink)
+                (*queries, *adverts, NoLinkReason::NotConnected)
             }
             Activity::Active { queries, adverts, .. } => {
-                (*queries, *adverts, AloneBecause::OnlyOthers)
+                (*queries, *adverts, NoLinkReason::OnlyOthers)
             }
         };
-        AloneOn { interface: report.interface.clone(), sent, heard, why }
+        InterfaceFinding { interface: report.interface.clone(), sent, heard, why }
     }
 }
 
-impl fmt::Display for AloneBecause {
+impl fmt::Display for NoLinkReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AloneBecause::Skipped(skip) => write!(f, "not used: {skip}"),
-            AloneBecause::NothingHeard => f.write_str(
+            NoLinkReason::Skipped(skip) => write!(f, "not used: {skip}"),
+            NoLinkReason::NothingHeard => f.write_str(
                 "nobody is heard: nobody else runs there, or multicast does not get through",
             ),
-            AloneBecause::OnlyOthers => {
+            NoLinkReason::OnlyOthers => {
                 f.write_str("only nodes of other clusters or versions are heard")
             }
-            AloneBecause::NoLink => f.write_str(
+            NoLinkReason::NotConnected => f.write_str(
                 "nodes of this cluster are heard and not reached: a firewall, or they refuse this \
                  one",
             ),
@@ -163,6 +165,7 @@ impl fmt::Display for AloneBecause {
 
 /// A View as the status reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ViewStatus {
     /// Its identifier.
     pub id: ViewId,
@@ -195,9 +198,9 @@ pub struct ViewStatus {
 #[non_exhaustive]
 pub struct PathStatus {
     /// The rank of the sender.
-    pub from: usize,
+    pub from: Rank,
     /// The rank of the receiver.
-    pub to: usize,
+    pub to: Rank,
     /// The kind of the sender's interface; `None` until the sender has reported it.
     pub kind: Option<InterfaceKind>,
     /// The number of the shared medium of this path. Paths with the same number share it: only one
@@ -215,9 +218,9 @@ pub struct PathStatus {
 #[non_exhaustive]
 pub struct PlanShare {
     /// The rank of the sender.
-    pub from: usize,
+    pub from: Rank,
     /// The rank of the receiver.
-    pub to: usize,
+    pub to: Rank,
     /// For the reduction of a buffer of 64 MiB, in millionths of that buffer.
     pub ppm: u32,
 }
@@ -234,6 +237,7 @@ pub struct Forecast {
 
 /// A linked node.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PeerStatus {
     /// Its public key.
     pub node: NodeId,
@@ -247,7 +251,7 @@ pub struct PeerStatus {
     /// same interface.
     pub interface: Option<String>,
     /// The relays of the control link, in order from this node; empty if it is direct.
-    pub through: Vec<Who>,
+    pub through: Vec<NodeInfo>,
     /// Something on the way forwards the connection, for example address translation: the address
     /// above is not known to be the member's own.
     pub forwarded: bool,
@@ -258,6 +262,7 @@ pub struct PeerStatus {
 
 /// A node in quarantine: it is kept out of Views for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Quarantined {
     /// Its public key.
     pub node: NodeId,
@@ -266,13 +271,13 @@ pub struct Quarantined {
     /// The remaining time, rounded up to whole seconds.
     pub left: Duration,
     /// The reason.
-    pub why: KeptOut,
+    pub why: QuarantineReason,
 }
 
 /// Why a node is kept out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum KeptOut {
+pub enum QuarantineReason {
     /// It was lost three times within a minute.
     LostOften,
     /// It answered, but did not vote on operations that the others wanted decided.
@@ -283,6 +288,7 @@ pub enum KeptOut {
 
 /// A call of this node that other members have not made yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Waiting {
     /// The operation.
     pub op: OpId,
@@ -356,7 +362,7 @@ impl Status {
             if let State::Alone { interfaces } = &self.state { &interfaces[..] } else { &[] };
         let why = alone.iter().find(|on| on.interface == report.interface).map(|on| on.why);
         // The report of a skipped interface contains the reason already.
-        match why.filter(|why| !matches!(why, AloneBecause::Skipped(_))) {
+        match why.filter(|why| !matches!(why, NoLinkReason::Skipped(_))) {
             Some(why) => format!("{report}: {why}"),
             None => report.to_string(),
         }
@@ -408,12 +414,12 @@ impl fmt::Display for Quarantined {
     }
 }
 
-impl fmt::Display for KeptOut {
+impl fmt::Display for QuarantineReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            KeptOut::LostOften => "was lost three times within a minute",
-            KeptOut::WithheldVote => "answered and did not vote",
-            KeptOut::BrokeProtocol => "broke the protocol again and again",
+            QuarantineReason::LostOften => "was lost three times within a minute",
+            QuarantineReason::WithheldVote => "answered and did not vote",
+            QuarantineReason::BrokeProtocol => "broke the protocol again and again",
         })
     }
 }

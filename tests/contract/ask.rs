@@ -2,9 +2,13 @@
 
 use super::numbers::{Number, differs, input, reduced};
 use anyhow::{Result, ensure};
-use potluck::{Call, CodecId, Context, DType, Kind, Mode, Rank, ReduceOp};
+use potluck::calls::{CallKind, CallMode, CodecId};
+use potluck::{Context, DType, Rank, ReduceOp};
 use std::pin::Pin;
 use std::task::Poll;
+
+/// The fields of a `Call`.
+pub type Named = (CallKind, DType, u64, CodecId, CallMode);
 
 /// The method of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,43 +151,32 @@ impl Ask {
     }
 
     /// The call as errors name it.
-    pub fn named<T: Number>(&self, size: usize) -> Call {
+    pub fn named<T: Number>(&self, size: usize) -> Named {
         let Ask { op, .. } = *self;
-        let root = Rank(u8::try_from(self.root).unwrap_or(u8::MAX));
-        let mode = if self.best_effort { Mode::BestEffort } else { Mode::PerOp };
+        let root = Rank::from(self.root);
+        let mode = if self.best_effort { CallMode::BestEffort } else { CallMode::PerOp };
         let kind = match self.what {
-            What::AllReduce | What::AllReduceOwned => Kind::AllReduce(op),
-            What::Reduce => Kind::Reduce { op, root },
-            What::ReduceScatter => Kind::ReduceScatter(op),
-            What::AllGather => Kind::AllGather,
-            What::Gather => Kind::Gather { root },
-            What::Scatter => Kind::Scatter { root },
-            What::Broadcast => Kind::Broadcast { root },
-            What::AllToAll => Kind::AllToAll,
+            What::AllReduce | What::AllReduceOwned => CallKind::AllReduce(op),
+            What::Reduce => CallKind::Reduce { op, root },
+            What::ReduceScatter => CallKind::ReduceScatter(op),
+            What::AllGather => CallKind::AllGather,
+            What::Gather => CallKind::Gather { root },
+            What::Scatter => CallKind::Scatter { root },
+            What::Broadcast => CallKind::Broadcast { root },
+            What::AllToAll => CallKind::AllToAll,
             What::Step => {
                 let count = (self.len * (size + 1) * size_of::<T>()) as u64;
-                return Call {
-                    kind: Kind::Step { parts: 2 },
-                    dtype: DType::U8,
-                    count,
-                    codec: CodecId::None,
-                    mode,
-                };
+                let kind = CallKind::Step { parts: 2 };
+                return (kind, DType::U8, count, CodecId::None, mode);
             }
             What::Barrier => {
-                return Call {
-                    kind: Kind::Barrier,
-                    dtype: DType::U8,
-                    count: 0,
-                    codec: CodecId::None,
-                    mode,
-                };
+                return (CallKind::Barrier, DType::U8, 0, CodecId::None, mode);
             }
         };
         let count = if self.what == What::AllToAll { self.len * size } else { self.len };
         let codec =
             if self.rounded && T::DTYPE == DType::F32 { CodecId::Bf16 } else { CodecId::None };
-        Call { kind, dtype: T::DTYPE, count: count as u64, codec, mode }
+        (kind, T::DTYPE, count as u64, codec, mode)
     }
 
     /// Checks the buffer and the result of this rank.
@@ -194,7 +187,7 @@ impl Ask {
         have: &Buffers<T>,
         result: Option<&[T]>,
     ) -> Result<()> {
-        let (rank, size) = (context.rank(), context.size());
+        let (rank, size) = (context.rank().index(), context.size());
         let all = |rank| self.buffers::<T>(seed, rank, size);
         let inputs = || (0..size).map(|rank| all(rank).mine).collect::<Vec<_>>();
         let own = rank * self.len..(rank + 1) * self.len;
@@ -245,7 +238,7 @@ impl Ask {
         seed: u64,
         have: &Buffers<T>,
     ) -> Result<()> {
-        let was = self.buffers::<T>(seed, context.rank(), context.size());
+        let was = self.buffers::<T>(seed, context.rank().index(), context.size());
         same("the buffer of a call without a result", &have.mine, &was.mine)?;
         same("the parts of a call without a result", &have.parts, &was.parts)
     }

@@ -38,7 +38,7 @@ pub async fn sums(on: On) -> Result<()> {
 }
 
 async fn done(context: &mut Context, ask: Ask) -> Result<()> {
-    let mut buffers: Buffers<f32> = ask.buffers(1, context.rank(), context.size());
+    let mut buffers: Buffers<f32> = ask.buffers(1, context.rank().index(), context.size());
     let result = ask.begin(context, &mut buffers).await?;
     ask.is_done(context, 1, &buffers, result.as_deref())
 }

@@ -153,7 +153,7 @@ pub async fn syncs_at_every_poll(on: On) -> Result<()> {
 /// One sync of all three ranks; rank 1 has the highest version.
 async fn sync_told(nodes: Nodes, victim: usize, way: Drop) -> Result<(Nodes, Fate)> {
     let program = move |cluster: Cluster, mut context: Context| async move {
-        let rank = context.rank();
+        let rank = context.rank().index();
         let was = state_of(rank);
         let mut state = was.clone();
         let began = Instant::now();
@@ -234,7 +234,7 @@ async fn told(
         let begun = Arc::clone(&begun);
         async move {
             let (rank, others_first) =
-                (context.rank(), if others_first { Some(&*begun) } else { None });
+                (context.rank().index(), if others_first { Some(&*begun) } else { None });
             let answer = if rank == victim {
                 gives_up(&mut context, ask, way, others_first).await
             } else {
@@ -284,7 +284,7 @@ async fn gives_up(
     if let Some(begun) = others_first {
         begun.wait().await;
     }
-    let mut buffers: Buffers<f32> = ask.buffers(SEED, context.rank(), context.size());
+    let mut buffers: Buffers<f32> = ask.buffers(SEED, context.rank().index(), context.size());
     let began = Instant::now();
     let call = ask.begin(context, &mut buffers);
     let over = match way {
@@ -308,7 +308,7 @@ async fn gives_up(
 }
 
 async fn stays(context: &mut Context, ask: Ask, others_first: Option<&Barrier>) -> Result<Answer> {
-    let mut buffers: Buffers<f32> = ask.buffers(SEED, context.rank(), context.size());
+    let mut buffers: Buffers<f32> = ask.buffers(SEED, context.rank().index(), context.size());
     let began = Instant::now();
     let mut call = ask.begin(context, &mut buffers);
     if let Some(begun) = others_first {
@@ -334,7 +334,7 @@ async fn stays(context: &mut Context, ask: Ask, others_first: Option<&Barrier>) 
 /// whether there was a lost result.
 async fn goes_on(context: &mut Context, ask: Ask) -> Result<bool> {
     let (mut lost, mut taken) = (false, None);
-    let mut next = vec![context.rank() as f32; 10];
+    let mut next = vec![context.rank().index() as f32; 10];
     loop {
         match context.all_reduce(&mut next).await {
             Ok(()) => break,
@@ -354,7 +354,7 @@ async fn goes_on(context: &mut Context, ask: Ask) -> Result<bool> {
 }
 
 fn is_the_lost_one(context: &Context, ask: Ask, taken: Option<Vec<f32>>) -> Result<()> {
-    let (rank, size) = (context.rank(), context.size());
+    let (rank, size) = (context.rank().index(), context.size());
     let mut buffers: Buffers<f32> = ask.buffers(SEED, rank, size);
     match ask.what {
         // This rank gets no result, or had it before.

@@ -8,14 +8,14 @@ pub async fn copies(on: On) -> Result<()> {
     let nodes = group(on, "copies", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
         for (root, len) in [(0, 0), (1, 1), (2, 5), (0, 100_003), (2, 300_000)] {
-            let mut buffer: Vec<f32> = input(root as u64, context.rank(), len);
+            let mut buffer: Vec<f32> = input(root as u64, context.rank().index(), len);
             let expected: Vec<f32> = input(root as u64, root, len);
             context.broadcast(root, &mut buffer).await?;
             ensure!(
                 buffer.iter().map(|x| x.to_bits()).eq(expected.iter().map(|x| x.to_bits())),
                 "broadcast from {root} of {len}"
             );
-            let mine: Vec<f64> = input(7, context.rank(), len);
+            let mine: Vec<f64> = input(7, context.rank().index(), len);
             let all = context.all_gather(&mine).await?;
             let expected = (0..3).flat_map(|rank| input::<f64>(7, rank, len));
             ensure!(

@@ -2,7 +2,8 @@
 
 use super::on::{On, builder, everywhere, fresh, group};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Cause, Cluster, Context, Error, Owned};
+use potluck::calls::OwnedError;
+use potluck::{Cause, Cluster, Context, Error};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Barrier;
@@ -37,7 +38,7 @@ async fn call(context: &mut Context, kind: &str, within: Duration) -> (potluck::
         "all_reduce_owned" => {
             match context.all_reduce_owned(buffer.to_vec()).deadline(within).await {
                 Ok(_) => Ok(()),
-                Err(Owned { error, buffer: back }) => return (Err(error), back == buffer),
+                Err(OwnedError { error, buffer: back }) => return (Err(error), back == buffer),
             }
         }
         "reduce" => context.reduce(1, &mut buffer).deadline(within).await,
@@ -71,7 +72,7 @@ pub async fn of_every_kind(on: On) -> Result<()> {
                 if context.rank() != 2 {
                     heard.wait().await;
                 }
-                let mut next = [context.rank() as u32; 100];
+                let mut next = [context.rank().index() as u32; 100];
                 context.all_reduce(&mut next).await?;
                 ensure!(next == [3; 100], "the call after {kind} is wrong");
             }

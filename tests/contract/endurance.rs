@@ -14,7 +14,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ask::{Ask, Buffers, What};
 use numbers::{Chance, Number};
 use on::{Network, On, everywhere, group, seed, tell_log};
-use potluck::{Context, EngineKind, ReduceOp, bf16, f16};
+use potluck::plan::EngineKind;
+use potluck::{Context, ReduceOp, bf16, f16};
 use potluck_harness::{Need, Resources, Suite};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -124,7 +125,7 @@ fn told(resources: &Resources) -> String {
 /// Runs this many operations on this member with all lanes busy. The lanes start in another order
 /// on every rank.
 async fn stretch(context: &mut Context, seed: u64, number: u32, operations: usize) -> Result<()> {
-    let mut of_rank = Chance::new(!seed ^ context.rank() as u64);
+    let mut of_rank = Chance::new(!seed ^ context.rank().index() as u64);
     let mut tags: Vec<u32> = (0..LANES as u32).map(|tag| number * LANES as u32 + tag).collect();
     for place in (1..LANES).rev() {
         tags.swap(place, of_rank.below(place + 1));
@@ -201,7 +202,7 @@ fn any(chance: &mut Chance) -> Ask {
 async fn call<T: Number>(lane: &mut Context, ask: Ask, seed: u64) -> Result<()> {
     let op = if T::DTYPE.is_float() || ask.op != ReduceOp::Mean { ask.op } else { ReduceOp::Sum };
     let ask = Ask { op, ..ask };
-    let mut buffers: Buffers<T> = ask.buffers(seed, lane.rank(), lane.size());
+    let mut buffers: Buffers<T> = ask.buffers(seed, lane.rank().index(), lane.size());
     let result = ask.begin(lane, &mut buffers).await?;
     ask.is_done(lane, seed, &buffers, result.as_deref())
 }

@@ -3,7 +3,8 @@
 
 use super::on::{On, all_well, builder, everywhere, fresh, group, of_size};
 use anyhow::{Context as _, Result, ensure};
-use potluck::{Codec, Context, Error, FeedbackProblem, ReduceOp, Rejection};
+use potluck::calls::{FeedbackProblem, Rejection};
+use potluck::{Codec, Context, Error, ReduceOp};
 
 const LEN: usize = 10_001;
 
@@ -62,7 +63,8 @@ pub async fn given_up(on: On) -> Result<()> {
         let (mut calm, mut troubled) =
             (Codec::int8().with_feedback(), Codec::int8().with_feedback());
         for call in 0..3 {
-            let (mut a, mut b) = (input(context.rank(), call), input(context.rank(), call));
+            let (mut a, mut b) =
+                (input(context.rank().index(), call), input(context.rank().index(), call));
             context.all_reduce(&mut a).mean().compress(&mut calm).await?;
             let before = troubled.owed();
             if context.rank() == call {
@@ -107,7 +109,7 @@ pub async fn given_up(on: On) -> Result<()> {
 
 /// First aborted, then committed.
 async fn in_step(context: &mut Context, buffer: &mut [f32], codec: &mut Codec) -> Result<()> {
-    let (before, rank, mut beside) = (codec.owed(), context.rank(), vec![1u8; 5]);
+    let (before, rank, mut beside) = (codec.owed(), context.rank().index(), vec![1u8; 5]);
     let mut step = context.step();
     step.all_reduce(buffer).compress(codec).mean();
     step.all_reduce(&mut beside);
@@ -140,7 +142,7 @@ pub async fn over_views(on: On) -> Result<()> {
     }
     let results =
         everywhere(nodes.into_iter().zip(contexts).collect(), |cluster, mut context| async move {
-            let (mut codec, rank) = (Codec::int4().with_feedback(), context.rank());
+            let (mut codec, rank) = (Codec::int4().with_feedback(), context.rank().index());
             let mut buffer = input(rank, 0);
             context.all_reduce(&mut buffer).compress(&mut codec).await?;
             let before = codec.owed();
@@ -175,10 +177,11 @@ pub async fn over_views(on: On) -> Result<()> {
 pub async fn lost(on: On) -> Result<()> {
     let nodes = group(on, "feedback-lost", 2).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
-        let (mut codec, mut buffer) = (Codec::int8().with_feedback(), input(context.rank(), 0));
+        let (mut codec, mut buffer) =
+            (Codec::int8().with_feedback(), input(context.rank().index(), 0));
         context.all_reduce(&mut buffer).compress(&mut codec).await?;
         let (before, mut clone) = (codec.owed(), codec.clone());
-        let mut buffer = input(context.rank(), 1);
+        let mut buffer = input(context.rank().index(), 1);
         if context.rank() == 0 {
             let mut call = context.all_reduce(&mut buffer).compress(&mut codec);
             let begun = std::future::poll_fn(|task| {
@@ -199,7 +202,7 @@ pub async fn lost(on: On) -> Result<()> {
         }
         let after = codec.owed();
         ensure!(bits(&clone.owed()) == bits(&before), "a clone has a call of another");
-        let mut twin = input(context.rank(), 1);
+        let mut twin = input(context.rank().index(), 1);
         context.all_reduce(&mut twin).compress(&mut clone).await?;
         // At the drop the outcome was either known to be a commit, or unknown.
         let paid = bits(&after) == bits(&clone.owed());
@@ -213,7 +216,7 @@ pub async fn refused(on: On) -> Result<()> {
     let nodes = group(on, "feedback-refused", 2).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
         let mut codec = Codec::bf16().with_feedback();
-        let (mut buffer, mut short) = (input(context.rank(), 0), vec![1.5f32; 10]);
+        let (mut buffer, mut short) = (input(context.rank().index(), 0), vec![1.5f32; 10]);
         context.all_reduce(&mut buffer).compress(&mut codec).await?;
         let before = codec.owed();
         let length = context.all_reduce(&mut short).compress(&mut codec).await;
@@ -228,7 +231,8 @@ pub async fn refused(on: On) -> Result<()> {
             matches!(most, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == no_sum),
             "{most:?}"
         );
-        let (mut first, mut second) = (input(context.rank(), 1), input(context.rank(), 2));
+        let (mut first, mut second) =
+            (input(context.rank().index(), 1), input(context.rank().index(), 2));
         let mut step = context.step();
         step.all_reduce(&mut first).compress(&mut codec);
         step.all_reduce(&mut second).compress(&mut codec);

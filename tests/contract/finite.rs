@@ -3,7 +3,8 @@
 use super::numbers::{Number, differs};
 use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Cause, Context, Error, Owned, bf16, f16};
+use potluck::calls::OwnedError;
+use potluck::{Cause, Context, Error, bf16, f16};
 
 /// A float type of these tests.
 trait Float: Number {
@@ -74,7 +75,7 @@ async fn add<T: Float>(
             let call = context.all_reduce_owned(std::mem::take(&mut buffer));
             let result =
                 if asks == Asks::Yes { call.reject_non_finite().await } else { call.await };
-            result.map(drop).map_err(|Owned { error, buffer: back }| {
+            result.map(drop).map_err(|OwnedError { error, buffer: back }| {
                 buffer = back;
                 error
             })

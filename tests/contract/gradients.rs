@@ -4,10 +4,9 @@ use super::cancel::polled;
 use super::numbers::differs;
 use super::on::{On, all_well, builder, everywhere, fresh, group, of_size};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{
-    Cause, Cluster, Codec, Context, Error, GradientProblem, GradientSync, Rank, ReduceOp,
-    Rejection, reference_sum,
-};
+use potluck::calls::{GradientProblem, Rejection};
+use potluck::plan::reference_sum;
+use potluck::{Cause, Cluster, Codec, Context, Error, GradientSync, Rank, ReduceOp};
 use std::time::Duration;
 
 /// The lengths of a model's parameters; odd ones, and an empty one.
@@ -69,7 +68,7 @@ pub async fn are_the_means(on: On) -> Result<()> {
                 let mut sync = GradientSync::new(&cluster, &LENS).bucket_bytes(bucket_bytes);
                 ensure!(sync.buckets().len() == buckets, "{:?}", sync.buckets());
                 for (number, backwards) in [true, false, true].into_iter().enumerate() {
-                    let mut mine = gradients(context.rank(), number);
+                    let mut mine = gradients(context.rank().index(), number);
                     step(&mut sync, &mut mine, backwards).await?;
                     for (have, want) in mine.iter().zip(means(&sync, &context, number)) {
                         ensure!(
@@ -99,7 +98,7 @@ pub async fn leave_early(on: On) -> Result<()> {
         ] {
             let sync = GradientSync::new(&cluster, &[50_000; 3]).bucket_bytes(200_000);
             let mut sync = if let Some(codec) = codec { sync.compress(codec) } else { sync };
-            let mut mine = vec![vec![context.rank() as f32; 50_000]; 3];
+            let mut mine = vec![vec![context.rank().index() as f32; 50_000]; 3];
             let [first, second, last] = mine.as_mut_slice() else { bail!("three parameters") };
             let mut step = sync.step().await?;
             let before = context.traffic().sent_bytes;
@@ -127,7 +126,7 @@ pub async fn of_many_parameters(on: On) -> Result<()> {
         let mut sync =
             GradientSync::new(&cluster, &[3; 500]).bucket_bytes(12).compress(Codec::bf16());
         ensure!((2..=64).contains(&sync.buckets().len()), "{}", sync.buckets().len());
-        let mut mine = vec![vec![context.rank() as f32; 3]; 500];
+        let mut mine = vec![vec![context.rank().index() as f32; 3]; 500];
         step(&mut sync, &mut mine, true).await?;
         ensure!(mine == vec![vec![0.5; 3]; 500], "wrong means");
         Ok(())
@@ -149,7 +148,7 @@ pub async fn encoded_are_alike(on: On) -> Result<()> {
         ] {
             let mut sync = GradientSync::new(&cluster, &LENS).bucket_bytes(40_000).compress(codec);
             for number in 0..3 {
-                let mut mine = gradients(context.rank(), number);
+                let mut mine = gradients(context.rank().index(), number);
                 step(&mut sync, &mut mine, true).await?;
                 let exact = means(&sync, &context, number);
                 let off = mine
@@ -177,7 +176,7 @@ pub async fn given_up(on: On) -> Result<()> {
         let mut sync = GradientSync::new(&cluster, &LENS).compress(codec.clone());
         let mut calm = GradientSync::new(&cluster, &LENS).compress(codec);
         for number in 0..3 {
-            let (mut first, owed) = (gradients(context.rank(), number), sync.owed());
+            let (mut first, owed) = (gradients(context.rank().index(), number), sync.owed());
             let before = bits(&first);
             if context.rank() == number {
                 let mut given_up = sync.step().await?;
@@ -197,7 +196,7 @@ pub async fn given_up(on: On) -> Result<()> {
             }
             ensure!(bits(&first) == before && sync.owed() == owed, "something was written");
             step(&mut sync, &mut first, true).await?;
-            let mut second = gradients(context.rank(), number);
+            let mut second = gradients(context.rank().index(), number);
             step(&mut calm, &mut second, true).await?;
             ensure!(
                 bits(&first) == bits(&second) && sync.owed() == calm.owed(),
@@ -230,10 +229,10 @@ pub async fn lost(on: On) -> Result<()> {
     let nodes = group(on, "gradients-lost", 2).await?;
     let results = everywhere(nodes, |cluster, context| async move {
         let mut sync = GradientSync::new(&cluster, &LENS).compress(Codec::int8().with_feedback());
-        let mut mine = gradients(context.rank(), 0);
+        let mut mine = gradients(context.rank().index(), 0);
         step(&mut sync, &mut mine, true).await?;
         let before = sync.owed();
-        let mut mine = gradients(context.rank(), 1);
+        let mut mine = gradients(context.rank().index(), 1);
         if context.rank() == 0 {
             let untouched = bits(&mine);
             let mut begun = sync.step().await?;
@@ -263,7 +262,7 @@ pub async fn lost(on: On) -> Result<()> {
             step(&mut sync, &mut mine, true).await?;
             context.lane(2).barrier().await?;
         }
-        let mut next = gradients(context.rank(), 2);
+        let mut next = gradients(context.rank().index(), 2);
         step(&mut sync, &mut next, true).await?;
         Ok(bits(&next))
     });
@@ -284,7 +283,7 @@ pub async fn begun_again(on: On) -> Result<()> {
                 dropped = polled(Box::pin(sync.step()), polls, false).await.is_none();
             }
             for number in 0..2 {
-                let mut mine = gradients(context.rank(), number);
+                let mut mine = gradients(context.rank().index(), number);
                 let mut done = step(&mut sync, &mut mine, true).await;
                 if matches!(done, Err(Error::Aborted { .. })) && number == 0 {
                     // Rank 0 had begun a step and dropped it.
@@ -314,7 +313,7 @@ pub async fn refused(on: On) -> Result<()> {
             (2, 6, GradientProblem::Unknown),
             (3, 5, GradientProblem::Length { given: 3, wanted: 10 }),
         ] {
-            let (mut mine, mut more) = (gradients(context.rank(), 0), vec![1.0; 128]);
+            let (mut mine, mut more) = (gradients(context.rank().index(), 0), vec![1.0; 128]);
             let before = bits(&mine);
             let mut step = sync.step().await?;
             let skipped = if odd == 0 { Some(0) } else { None };
@@ -340,7 +339,7 @@ pub async fn refused(on: On) -> Result<()> {
         let mut unlike = GradientSync::new(&cluster, &other);
         for _ in 0..2 {
             let error = unlike.step().await.err().context("parameters that differ")?;
-            let expected = Rejection::Layout { rank: Rank(1 - context.rank() as u8) };
+            let expected = Rejection::Layout { rank: Rank::from(1 - context.rank().index()) };
             ensure!(
                 matches!(error, Error::Rejected(rejection) if rejection == expected),
                 "{error:?}"
@@ -349,7 +348,7 @@ pub async fn refused(on: On) -> Result<()> {
         let bucket_bytes = if context.rank() == 0 { 40 } else { 1000 };
         let mut unlike = GradientSync::new(&cluster, &[10, 20, 30]).bucket_bytes(bucket_bytes);
         ensure!(unlike.step().await.is_err(), "buckets that differ");
-        let mut mine = gradients(context.rank(), 0);
+        let mut mine = gradients(context.rank().index(), 0);
         step(&mut sync, &mut mine, true).await?;
         Ok(())
     });
@@ -428,7 +427,7 @@ async fn train_step(
     (*number, *model) = (u64::from_le_bytes(*head), rest.to_vec());
     let mut step = sync.step().await?;
     let size = step.size();
-    let mut mine = gradients(step.rank(), *number as usize);
+    let mut mine = gradients(step.rank().index(), *number as usize);
     mine.iter_mut()
         .enumerate()
         .rev()

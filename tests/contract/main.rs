@@ -25,7 +25,7 @@ mod syncs;
 
 use anyhow::{Context as _, Result, ensure};
 use on::{Network, On, tell_log};
-use potluck::EngineKind;
+use potluck::plan::EngineKind;
 use potluck_harness::{Lab, Need, Suite};
 use std::time::Duration;
 

@@ -113,7 +113,7 @@ fn reductions<T: Number>(context: &Context, len: usize) -> Vec<Reduction<T>> {
 impl<T: Number> Reduction<T> {
     /// Both runs of all calls at once: eight calls are in flight.
     async fn told(&self, context: &mut Context) -> Result<()> {
-        let (op, root, rank) = (self.op, self.root, context.rank());
+        let (op, root, rank) = (self.op, self.root, context.rank().index());
         let mine = &self.inputs[rank];
         let shard = context.shard(mine.len());
         let (mut all, mut all_again) = (mine.clone(), mine.clone());
@@ -140,7 +140,7 @@ impl<T: Number> Reduction<T> {
     }
 }
 
-fn owned<T>(result: Result<Vec<T>, potluck::Owned<T>>) -> potluck::Result<Vec<T>> {
+fn owned<T>(result: Result<Vec<T>, potluck::calls::OwnedError<T>>) -> potluck::Result<Vec<T>> {
     result.map_err(|failed| failed.error)
 }
 
@@ -152,7 +152,7 @@ impl<T: Number> Copy<T> {
     }
 
     async fn told(&self, context: &mut Context) -> Result<()> {
-        let (root, rank, len) = (self.root, context.rank(), self.len);
+        let (root, rank, len) = (self.root, context.rank().index(), self.len);
         let own = rank * len..(rank + 1) * len;
         let (mine, parts) = (&self.inputs[rank], &self.parts[rank]);
         // The parts of ranks other than the root are ignored.

@@ -2,7 +2,8 @@
 
 use super::on::{On, begun, builder, fresh, group};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Cause, Cluster, Context, Error, State};
+use potluck::report::State;
+use potluck::{Cause, Cluster, Context, Error};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -104,9 +105,9 @@ async fn left_behind(
     let error =
         begun(context.all_reduce(&mut buffer), told).await.err().context("added without rank 2")?;
     ensure!(error.is_retryable() && buffer == vec![1.0; 1000], "{error:?}");
-    let Error::Aborted { cause: Cause::MemberLost { who } } = &error else { bail!("{error:?}") };
+    let Error::Aborted { cause: Cause::MemberLost { lost } } = &error else { bail!("{error:?}") };
     ensure!(
-        who.len() == 1 && who[0].rank.index() == 2 && error.to_string().contains("rank 2 ("),
+        lost.len() == 1 && lost[0].rank == 2 && error.to_string().contains("rank 2 ("),
         "{error}"
     );
     ensure!(context.all_reduce(&mut buffer).await.is_err(), "the View is over");

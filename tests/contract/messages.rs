@@ -4,7 +4,8 @@ use super::cancel::{Fate, polled};
 use super::numbers::{Chance, Number, differs, input};
 use super::on::{On, all_well, everywhere, group, seed};
 use anyhow::{Result, bail, ensure};
-use potluck::{Cause, Cluster, Context, Error, Kind, Rank, Rejection, bf16};
+use potluck::calls::{CallKind, Rejection};
+use potluck::{Cause, Cluster, Context, Error, bf16};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -57,7 +58,7 @@ pub async fn in_order(on: On) -> Result<()> {
     let seed = seed("messages in order")?;
     let nodes = group(on, "messages", 3).await?;
     let results = everywhere(nodes, move |_cluster, mut context| async move {
-        let (rank, mut chance) = (context.rank(), Chance::new(seed));
+        let (rank, mut chance) = (context.rank().index(), Chance::new(seed));
         for round in 0..40 {
             let (a, len) = (chance.below(3), 1 + chance.below(5000));
             let b = (a + 1 + chance.below(2)) % 3;
@@ -114,7 +115,7 @@ pub async fn differ(on: On) -> Result<()> {
                 context.barrier().await?;
                 let started = Instant::now();
                 let (long, mut mine) = (vec![7f32; 100_000], vec![5f32; 30]);
-                let error = match (context.rank(), odd) {
+                let error = match (context.rank().index(), odd) {
                     (rank, "length") if rank == a => context.send(b, 4, &long[..29]).await.err(),
                     (rank, "large") if rank == a => context.send(b, 4, &long).await.err(),
                     (rank, "dtype") if rank == a => context.send(b, 4, &[7i32; 30]).await.err(),
@@ -134,7 +135,7 @@ pub async fn differ(on: On) -> Result<()> {
                     [&calls.one, &calls.other].map(|(peer, call)| (peer.rank, *call));
                 let ends = [one.0.index(), other.0.index()];
                 ensure!(ends == [a.min(b), a.max(b)], "{odd}: {calls}");
-                let kind = |tag| Kind::Message { from: Rank(a as u8), to: Rank(b as u8), tag };
+                let kind = |tag| CallKind::Message { from: a.into(), to: b.into(), tag };
                 ensure!(
                     [kind(4), kind(5)].contains(&one.1.kind) && one.1 != other.1,
                     "{odd}: {calls}"
@@ -153,7 +154,7 @@ pub async fn differ(on: On) -> Result<()> {
 pub async fn refused(on: On) -> Result<()> {
     let nodes = group(on, "messages-refused", 2).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
-        let (rank, other) = (context.rank(), 1 - context.rank());
+        let (rank, other) = (context.rank().index(), 1 - context.rank().index());
         for nobody in [rank, 2, 15, 16, 255, 1 << 40] {
             let errors =
                 [context.send(nobody, 0, &[1u8]).await, context.recv(nobody, 0, &mut [1u8]).await];
@@ -187,7 +188,7 @@ pub async fn refused(on: On) -> Result<()> {
 pub async fn dropped(on: On) -> Result<()> {
     let nodes = group(on, "messages-dropped", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
-        let rank = context.rank();
+        let rank = context.rank().index();
         let data = vec![1f32; 50_000];
         let mut buffer = vec![2f32; 50_000];
         if rank == 0 {
@@ -271,7 +272,7 @@ async fn message_dropped(
     polls: usize,
     woken: bool,
 ) -> Result<Option<Fate>> {
-    let rank = context.rank();
+    let rank = context.rank().index();
     let sent: Vec<f32> = input(SEED, 0, LONG);
     let was: Vec<f32> = input(!SEED, 1, LONG);
     let mut buffer = was.clone();

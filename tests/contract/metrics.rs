@@ -2,7 +2,8 @@
 
 use super::on::{On, builder, everywhere, fresh, group, of_size};
 use anyhow::{Context as _, Result, ensure};
-use potluck::{Cluster, Context, EdgeMetrics, Metrics, NodeId};
+use potluck::report::{EdgeMetrics, Metrics};
+use potluck::{Cluster, Context, NodeId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
@@ -22,7 +23,7 @@ pub async fn of_operations(on: On) -> Result<()> {
             context.broadcast(1, &mut [7.0f64; 11]).await?;
             let took = started.elapsed();
             // Aborted by a mismatch, by a deadline, before anything was sent, and by a drop.
-            let different = vec![1.0f32; 10 + context.rank()];
+            let different = vec![1.0f32; 10 + context.rank().index()];
             ensure!(context.all_gather(&different).await.is_err(), "different lengths");
             if context.rank() == 0 {
                 ensure!(

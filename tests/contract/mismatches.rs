@@ -1,11 +1,11 @@
 //! Ranks that make different calls: every rank soon gets the same error, no rank gets a result, and
 //! the View continues.
 
-use super::ask::{Ask, Buffers, What, together};
+use super::ask::{Ask, Buffers, Named, What, together};
 use super::numbers::{Chance, Number};
 use super::on::{Network, On, everywhere, group, seed};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Call, Context, Error, ReduceOp, bf16, f16};
+use potluck::{Context, Error, ReduceOp, bf16, f16};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(1);
 struct Line {
     ask: Ask,
     make: for<'c> fn(Ask, &'c mut Context) -> Made<'c>,
-    named: fn(&Ask, usize) -> Call,
+    named: fn(&Ask, usize) -> Named,
 }
 
 /// The error, returned after the buffer was found unchanged.
@@ -34,7 +34,7 @@ impl Line {
 }
 
 async fn refused<T: Number>(ask: Ask, context: &mut Context) -> Result<Error> {
-    let mut buffers: Buffers<T> = ask.buffers(1, context.rank(), context.size());
+    let mut buffers: Buffers<T> = ask.buffers(1, context.rank().index(), context.size());
     let started = Instant::now();
     let outcome = ask.begin(context, &mut buffers).await;
     let took = started.elapsed();
@@ -125,7 +125,7 @@ pub async fn every_kind(on: On) -> Result<()> {
 
 /// One mismatch, then the next call of the same View.
 async fn meet(context: &mut Context, odd_rank: usize, [usual, odd]: [Line; 2]) -> Result<Error> {
-    let (rank, size) = (context.rank(), context.size());
+    let (rank, size) = (context.rank().index(), context.size());
     // Deadlines start only when all ranks are here.
     context.barrier().await?;
     let line = if rank == odd_rank { odd } else { usual };
@@ -138,7 +138,8 @@ async fn meet(context: &mut Context, odd_rank: usize, [usual, odd]: [Line; 2]) -
     );
     for (rank, call) in sides {
         let line = if rank == odd_rank { odd } else { usual };
-        ensure!(call == (line.named)(&line.ask, size), "{error}");
+        let named = (call.kind, call.dtype, call.count, call.codec, call.mode);
+        ensure!(named == (line.named)(&line.ask, size), "{error}");
     }
     let mut next = [rank as u64; 5];
     context.all_reduce(&mut next).await?;
@@ -157,7 +158,7 @@ pub async fn shapes_in_different_order(on: On) -> Result<()> {
             // Ranks change few positions, so that some calls match.
             let orders: Vec<Vec<usize>> =
                 (0..3).map(|rank| swapped(Chance::new(seed ^ (round * 3 + rank)))).collect();
-            let shapes = &orders[context.rank()];
+            let shapes = &orders[context.rank().index()];
             context.barrier().await?;
             mismatches += shaped(&mut context, &orders, shapes)
                 .await
@@ -192,7 +193,7 @@ async fn shaped(context: &mut Context, orders: &[Vec<usize>], shapes: &[usize]) 
     let asks: Vec<Ask> =
         shapes.iter().map(|shape| Ask::sum(SHAPES[*shape].0, SHAPES[*shape].1)).collect();
     let mut buffers: Vec<Buffers<f32>> =
-        asks.iter().map(|ask| ask.buffers(2, context.rank(), 3)).collect();
+        asks.iter().map(|ask| ask.buffers(2, context.rank().index(), 3)).collect();
     let started = Instant::now();
     let calls: Vec<_> =
         asks.iter().zip(&mut buffers).map(|(ask, with)| ask.begin(context, with)).collect();

@@ -5,10 +5,9 @@
 //! for each fold order. The period is a prime above the lengths of the shorter buffers, so
 //! misplaced elements are detected.
 
-use potluck::{
-    AllReduce, Arithmetic, Codec, FoldOrder, FoldSegment, FoldTree, ReduceOp, bf16, f16,
-    reference_sum,
-};
+use potluck::calls::AllReduce;
+use potluck::plan::{Arithmetic, FoldOrder, FoldSegment, FoldTree, reference_sum};
+use potluck::{Codec, ReduceOp, bf16, f16};
 
 /// The period of inputs in elements.
 const PERIOD: usize = 1009;

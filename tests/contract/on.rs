@@ -1,7 +1,8 @@
 //! The environment of a test: network, engine, groups of nodes.
 
 use anyhow::{Context as _, Result, ensure};
-use potluck::{Builder, Cluster, Config, Context, Engine, EngineKind};
+use potluck::plan::EngineKind;
+use potluck::{Builder, Cluster, Config, Context, EngineOffer};
 use std::pin::Pin;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
@@ -34,7 +35,8 @@ pub fn builder(on: On, namespace: &str, min: usize) -> Builder {
             Builder::new(Config::loopback()).home(home)
         }
     };
-    let engine = if on.engine == EngineKind::Gloo { Engine::Gloo } else { Engine::Native };
+    let engine =
+        if on.engine == EngineKind::Gloo { EngineOffer::Gloo } else { EngineOffer::Native };
     builder.open_lan(namespace).min_members(min).engine(engine)
 }
 

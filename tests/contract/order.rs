@@ -26,7 +26,7 @@ pub async fn many_at_once(on: On) -> Result<()> {
 pub async fn lanes(on: On) -> Result<()> {
     let nodes = group(on, "lanes", 3).await?;
     let results = everywhere(nodes, |_cluster, context| async move {
-        let rank = context.rank();
+        let rank = context.rank().index();
         let mut tasks = Vec::new();
         for i in 0..4u32 {
             // Every rank starts the lanes in another order.

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub async fn dropped(on: On) -> Result<()> {
     let nodes = group(on, "dropped", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
-        let mut buffer = vec![context.rank() as f32; 200_000];
+        let mut buffer = vec![context.rank().index() as f32; 200_000];
         if context.rank() == 1 {
             // Never polled.
             drop(context.all_reduce(&mut buffer));
@@ -20,7 +20,7 @@ pub async fn dropped(on: On) -> Result<()> {
             };
             ensure!(peer.rank.index() == 1 && error.is_retryable(), "{error}");
         }
-        ensure!(buffer == vec![context.rank() as f32; 200_000], "the buffer was touched");
+        ensure!(buffer == vec![context.rank().index() as f32; 200_000], "the buffer was touched");
         context.all_reduce(&mut buffer).await?;
         ensure!(buffer == vec![3.0; 200_000], "the next call is wrong");
         Ok(())
@@ -82,7 +82,7 @@ pub async fn lost_and_left(on: On) -> Result<()> {
     nodes.sort_by_key(|(_, context)| context.rank());
     let results = everywhere(nodes, |cluster, mut context| async move {
         let mut buffer = vec![1.0f32; 70_001];
-        let rank = context.rank();
+        let rank = context.rank().index();
         if rank == 0 {
             let mut call = context.all_reduce(&mut buffer);
             let begun = std::future::poll_fn(|task| {
@@ -167,7 +167,7 @@ pub async fn owned(on: On) -> Result<()> {
     let results = everywhere(nodes, |_cluster, mut context| async move {
         let sum = context.all_reduce_owned(vec![2.0f64; 70_000]).await.map_err(Error::from)?;
         ensure!(sum == vec![4.0; 70_000], "wrong");
-        let buffer = vec![1.0f32; 5 + context.rank()];
+        let buffer = vec![1.0f32; 5 + context.rank().index()];
         let failed =
             context.all_reduce_owned(buffer.clone()).await.err().context("different lengths")?;
         ensure!(failed.buffer == buffer && failed.error.code() == "mismatch", "{failed:?}");

@@ -2,12 +2,13 @@
 
 use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Cause, Error, Rejection};
+use potluck::calls::Rejection;
+use potluck::{Cause, Error};
 
 pub async fn parts_that_do_not_fit(on: On) -> Result<()> {
     let nodes = group(on, "unfit", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
-        let rank = context.rank();
+        let rank = context.rank().index();
         let uneven = context.all_to_all(&[1u32; 7]).await;
         ensure!(
             matches!(uneven, Err(Error::Rejected(Rejection::Uneven { count: 7, size: 3 }))),
@@ -53,7 +54,7 @@ pub async fn parts_that_do_not_fit(on: On) -> Result<()> {
 pub async fn all_kinds_at_once(on: On) -> Result<()> {
     let nodes = group(on, "kinds", 4).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
-        let (rank, len) = (context.rank(), 20_000);
+        let (rank, len) = (context.rank().index(), 20_000);
         for round in 0..10 {
             let root = round % 4;
             let mine = vec![rank as f32; len];

@@ -2,7 +2,8 @@
 
 use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, ensure};
-use potluck::{Codec, DType, Error, Rejection};
+use potluck::calls::Rejection;
+use potluck::{Codec, DType, Error};
 
 pub async fn rejected(on: On) -> Result<()> {
     let nodes = group(on, "rejected", 3).await?;
@@ -58,7 +59,7 @@ pub async fn no_root(on: On) -> Result<()> {
             }
             ensure!(buffer == [7; 30] && part == [7; 10], "something was written");
         }
-        let mut next = [context.rank() as u32; 100];
+        let mut next = [context.rank().index() as u32; 100];
         context.all_reduce(&mut next).await?;
         ensure!(next == [3; 100], "the next call is wrong");
         Ok(())
@@ -83,7 +84,7 @@ pub async fn codecs(on: On) -> Result<()> {
             .chain([(Codec::top_k(0.2), 1.0)])
             {
                 let mut buffer: Vec<f32> = (0..10_001)
-                    .map(|i| (i as f32 / 17.0).sin() * (context.rank() + 1) as f32)
+                    .map(|i| (i as f32 / 17.0).sin() * (context.rank().index() + 1) as f32)
                     .collect();
                 let most = (n * (n + 1) / 2) as f32;
                 let exact: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * most).collect();

@@ -3,7 +3,8 @@
 use super::numbers::{Number, differs, input, reduced};
 use super::on::{On, all_well, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Cause, Codec, Context, Error, Kind, Mode, ReduceOp, Rejection, Step};
+use potluck::calls::{CallKind, CallMode, Rejection};
+use potluck::{Cause, Codec, Context, Error, ReduceOp, Step};
 use std::time::{Duration, Instant};
 
 /// All results or none, with other calls beside the step.
@@ -12,7 +13,7 @@ pub async fn count_as_one(on: On) -> Result<()> {
         let nodes = group(on, "step", n).await?;
         let results = everywhere(nodes, move |_cluster, mut context| async move {
             for round in 0..5u64 {
-                let rank = context.rank();
+                let rank = context.rank().index();
                 let lens = [0, 1, 1000, 65_537, 300_000];
                 let mut buffers: Vec<Vec<f32>> =
                     lens.iter().map(|len| input(round, rank, *len)).collect();
@@ -80,7 +81,7 @@ pub async fn of_every_kind(on: On) -> Result<()> {
 }
 
 async fn kinds<T: Number>(context: &mut Context, len: usize) -> Result<()> {
-    let (rank, n, root) = (context.rank(), context.size(), 1);
+    let (rank, n, root) = (context.rank().index(), context.size(), 1);
     let all: Vec<Vec<T>> = (0..n).map(|rank| input(3, rank, len * n)).collect();
     let (whole, mine) = (&all[rank], &all[rank][..len]);
     let heads = || all.iter().map(|all| all[..len].to_vec()).collect::<Vec<_>>();
@@ -146,8 +147,8 @@ pub async fn differ(on: On) -> Result<()> {
                     sides.iter().filter(|(peer, _)| peer.rank.index() == odd_rank).count() == 1,
                     "{odd}: {calls}"
                 );
-                let in_step = |(_, call): &&(_, potluck::Call)| {
-                    call.mode == Mode::PerStep || matches!(call.kind, Kind::Step { .. })
+                let in_step = |(_, call): &&(_, potluck::calls::Call)| {
+                    call.mode == CallMode::PerStep || matches!(call.kind, CallKind::Step { .. })
                 };
                 ensure!(
                     sides.iter().any(in_step) && calls.to_string().contains("step"),
@@ -196,7 +197,7 @@ async fn ended(step: Step<'_>) -> Result<Error> {
 pub async fn refused(on: On) -> Result<()> {
     let nodes = group(on, "step-rejected", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
-        let (rank, mut many) = (context.rank(), vec![[1u8; 4]; 65]);
+        let (rank, mut many) = (context.rank().index(), vec![[1u8; 4]; 65]);
         let (mut small, mut ints) = ([0f32; 5], [1i32; 5]);
         for odd_rank in 0..3 {
             for case in 0..4 {
@@ -243,7 +244,7 @@ pub async fn given_up(on: On) -> Result<()> {
     let nodes = group(on, "step-dropped", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
         for case in 0..4 {
-            let rank = context.rank();
+            let rank = context.rank().index();
             let mut buffer = vec![rank as f32; 100_000];
             if case == 3 && rank == 1 {
                 buffer[77_777] = f32::NAN;

@@ -23,7 +23,7 @@ fn version_of(rank: usize) -> u64 {
 
 /// Retries until a sync commits, as a program does.
 async fn until_it_counts(context: &mut Context, state: &mut Vec<u8>) -> Result<()> {
-    let version = version_of(context.rank());
+    let version = version_of(context.rank().index());
     loop {
         match context.sync(version, state).await {
             Err(Error::Aborted { .. }) => {}
@@ -38,7 +38,7 @@ pub async fn again_after_a_drop(on: On) -> Result<()> {
         let mut polls = 0;
         loop {
             let program = move |_cluster: Cluster, mut context: Context| async move {
-                let rank = context.rank();
+                let rank = context.rank().index();
                 let mut state = state_of(3, rank);
                 let mut dropped = false;
                 if rank == victim {
@@ -74,7 +74,7 @@ pub async fn again_after_a_drop(on: On) -> Result<()> {
 /// the first one, the third member begins both at once: the result is the same.
 pub async fn in_two_lanes(on: On) -> Result<()> {
     let program = |_cluster: Cluster, mut context: Context| async move {
-        let rank = context.rank();
+        let rank = context.rank().index();
         let mut other = context.lane(7);
         let (mut first, mut second) = (state_of(3, rank), state_of(4, rank));
         let begun = Barrier::new(2);
@@ -111,7 +111,7 @@ pub async fn of_two_states(on: On) -> Result<()> {
     let program = move |_cluster: Cluster, mut context: Context| {
         let turn = Arc::clone(&turn);
         async move {
-            let rank = context.rank();
+            let rank = context.rank().index();
             let (mut weights, mut moments) = (state_of(3, rank), state_of(4, rank));
             until_it_counts(&mut context, &mut weights).await?;
             until_it_counts(&mut context, &mut moments).await?;

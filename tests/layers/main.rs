@@ -5,7 +5,8 @@
 //! high. A file may import from its own layer and from lower ones. A re-export counts as the file
 //! that defines the item. Imports form no circle among layers, and none among files but for those
 //! in [`CIRCLES`]. A pure file uses no clock, socket, file, thread or global random source. No file
-//! reads the wall clock, which people and time servers set. Code under `#[cfg(test)]` is exempt.
+//! reads the wall clock, which people and time servers set. Code under `#[cfg(test)]` is exempt. `lib.rs` exports at
+//! most forty names outside of its modules.
 
 mod imports;
 mod parser;
@@ -13,6 +14,7 @@ mod rules;
 mod tests;
 
 use imports::Crate;
+use parser::{root_names, tokens};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -103,6 +105,13 @@ fn src_keeps_the_layer_rule() {
     println!("imports: {}", crate_.figures(LAYERS));
     let faults = crate_.faults(LAYERS, CIRCLES);
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn the_root_exports_at_most_forty_names() {
+    let lib = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let names = root_names(&tokens(&fs::read_to_string(lib).expect("readable source")));
+    assert!((1..=40).contains(&names), "{names} names: others belong into a module");
 }
 
 fn read_folder(folder: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) {

@@ -88,6 +88,17 @@ fn spread_group(
     i + 1
 }
 
+/// The number of names that `lib.rs` re-exports itself, without those in its modules.
+pub fn root_names(lib: &[Token]) -> usize {
+    let mut outside = lib.to_vec();
+    let is_module = |tokens: &[Token], i: usize| at(tokens, i, "mod") && at(tokens, i + 2, "{");
+    while let Some(start) = (0..outside.len()).find(|i| is_module(&outside, *i)) {
+        let end = closing(&outside, start + 2);
+        outside.drain(start..end);
+    }
+    uses(&outside).iter().filter(|u| u.passes_on).count()
+}
+
 /// The leaves of all `use` items, with the names that they import.
 pub fn uses(tokens: &[Token]) -> Vec<Use> {
     let mut found = Vec::new();

@@ -1,7 +1,7 @@
 //! The rules: layers, circles, and the words that a file must not contain.
 
 use crate::imports::{Crate, File};
-use crate::parser::all_paths;
+use crate::parser::{all_paths, root_names};
 use crate::{IMPURE, Impure, Layers, WALL_CLOCK};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,10 +50,7 @@ impl Crate {
         let loose = self.files.keys().filter(|module| module.len() <= 1).count();
         let folders = self.files.values().filter(|file| file.name.matches('/').count() == 1);
         let doors = folders.filter(|file| file.name.ends_with("/mod.rs")).count();
-        let root: usize = self
-            .files
-            .get(&[][..])
-            .map_or(0, |lib| lib.uses.iter().filter(|u| u.passes_on).count());
+        let root = self.files.get(&[][..]).map_or(0, |lib| root_names(&lib.tokens));
         let circles = self.circles();
         format!(
             "{} layers, {} loose files in src/, {root} names at the root, {} circles of {} files",

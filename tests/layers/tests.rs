@@ -1,6 +1,7 @@
 //! Tests of the rules, on sources of a few lines.
 
 use crate::imports::Crate;
+use crate::parser::{root_names, tokens};
 use crate::{Impure, Layers};
 use std::collections::BTreeMap;
 
@@ -172,6 +173,12 @@ fn a_file_that_exists_for_tests_only_is_free() {
         faults_beside(&[("plan/a.rs", plan.as_str()), ("plan/a_tests.rs", tests)]).len()
     };
     assert_eq!((elsewhere("#[cfg(test)]"), elsewhere("#[cfg(unix)]")), (0, 2));
+}
+
+#[test]
+fn names_in_modules_of_the_root_are_not_names_of_the_root() {
+    let lib = "pub use a::{B, C};\npub mod d { pub use a::{E, F}; }\nmod g;\npub use a::H;";
+    assert_eq!(root_names(&tokens(lib)), 3);
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub fn add(suite: &mut Suite) {
 const KEY: &[u8; 32] = b"potluck:marked! potluck:marked!!";
 
 fn key_text() -> String {
-    potluck::ClusterKey::from_bytes(KEY).to_text().to_string()
+    potluck::keys::ClusterKey::from_bytes(KEY).to_text().to_string()
 }
 
 /// An invitation on n1 of a switch with three machines.

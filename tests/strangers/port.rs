@@ -57,7 +57,7 @@ fn wrong_key() -> Result<()> {
         Intruder::on(&group.lab, "n1", &["capture", "00112233445566778899aabbccddeeff"])?;
     capture.event("capturing")?;
 
-    let key = potluck::ClusterKey::from_bytes(&OTHER_KEY).to_text().to_string();
+    let key = potluck::keys::ClusterKey::from_bytes(&OTHER_KEY).to_text().to_string();
     let home = group.start(0).home.with_extension("other");
     let mut theirs = Start { key: Some(key), home, name: "stranger".into(), ..group.start(0) };
     theirs.options.extend(["--peer".into(), format!("127.0.0.1:{port}")]);

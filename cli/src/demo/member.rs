@@ -95,7 +95,7 @@ fn membership(context: &Context) -> Membership {
 }
 
 async fn sum(context: &mut Context, len: usize, seed: u64, report_at: Option<f64>) -> Answer {
-    let (rank, numbers) = (context.rank(), Numbers::new(seed, context.size()));
+    let (rank, numbers) = (context.rank().index(), Numbers::new(seed, context.size()));
     let mut buffer = numbers.of_rank(rank, len);
     let before = context.fold_order::<f32>(len);
     let mark = report_at.map(|share| Milestone::of(context, share, size_of_val(&buffer[..])));

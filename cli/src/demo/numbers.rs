@@ -3,7 +3,8 @@
 //! They repeat after [`PERIOD`] elements, a prime number. So a whole buffer is checked with one
 //! period of arithmetic for each order of summation, and misplaced elements are still detected.
 
-use potluck::{FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
+use potluck::ReduceOp;
+use potluck::plan::{FoldOrder, FoldSegment, FoldTree, reference_sum};
 
 /// The numbers of all ranks.
 pub struct Numbers {
@@ -90,14 +91,13 @@ const PERIOD: usize = 65_521;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use potluck::Rank;
 
     const LEN: usize = 3 * PERIOD / 2;
 
     /// Two segments, the second summed in the other order.
     fn order(cut: usize) -> FoldOrder {
-        let tree = |ranks: [u8; 3]| {
-            FoldTree::Sum(ranks.into_iter().map(|rank| FoldTree::Leaf(Rank(rank))).collect())
+        let tree = |ranks: [usize; 3]| {
+            FoldTree::Sum(ranks.into_iter().map(|rank| FoldTree::Leaf(rank.into())).collect())
         };
         let segments = vec![
             FoldSegment { elements: 0..cut, tree: tree([0, 1, 2]) },

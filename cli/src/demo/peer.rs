@@ -2,7 +2,7 @@
 
 use super::message::{Answer, Event, Membership, Order};
 use anyhow::{Context, Result, bail};
-use potluck::EngineKind;
+use potluck::plan::EngineKind;
 use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;

@@ -4,7 +4,7 @@ use super::group::Agreed;
 use super::network::Network;
 use super::phases::Phase;
 use crate::output::verdict;
-use potluck::EngineKind;
+use potluck::plan::EngineKind;
 use serde::Serialize;
 
 /// The results of the whole demo.

@@ -12,7 +12,7 @@ pub const KEY: &str = "plk1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaag
 
 /// Another key. Any new key would do; this needs no network.
 fn other_key() -> Result<String> {
-    Ok(potluck::ClusterKey::generate()?.to_text().to_string())
+    Ok(potluck::keys::ClusterKey::generate()?.to_text().to_string())
 }
 
 fn mode(path: &Path) -> Result<u32> {

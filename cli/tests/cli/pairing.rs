@@ -224,7 +224,7 @@ pub fn namespaces() -> Result<()> {
 
 pub fn another_key() -> Result<()> {
     let network = Network::loopback()?;
-    let other = potluck::ClusterKey::generate()?.to_text().to_string();
+    let other = potluck::keys::ClusterKey::generate()?.to_text().to_string();
     told(&network.home("bob"), &["join"], &other)?;
     let (mut ada, invited) = network.invite(&[])?;
     let code = code_of(&invited)?;

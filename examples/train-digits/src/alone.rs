@@ -5,7 +5,8 @@ use crate::digits::Samples;
 use crate::net::Net;
 use crate::trainee::{Course, Trainee};
 use anyhow::Result;
-use potluck::{FoldOrder, ReduceOp, reference_sum};
+use potluck::ReduceOp;
+use potluck::plan::{FoldOrder, reference_sum};
 use std::ops::Range;
 
 /// The model that a group trains, trained by one process for comparison.

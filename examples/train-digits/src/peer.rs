@@ -54,7 +54,7 @@ async fn sum(cluster: &Cluster, elements: usize, name: &str, rounds: usize) -> R
     // The first sum is not counted: it maps new memory and opens the links.
     for _ in 0..=rounds {
         let mut buffer: Vec<f32> =
-            (0..elements).map(|i| ((i + context.rank()) as f32).sin()).collect();
+            (0..elements).map(|i| ((i + context.rank().index()) as f32).sin()).collect();
         context.barrier().await?;
         let started = Instant::now();
         match codec(name)? {

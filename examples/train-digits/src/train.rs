@@ -140,12 +140,12 @@ impl Training<'_> {
             if self.alone.is_some() { buckets.into_iter().map(fold).collect() } else { Vec::new() };
 
         let mut step = gradients.step().await?;
-        let batch = self.train.pick(&self.course.batch(self.trainee.step, step.rank()));
+        let batch = self.train.pick(&self.course.batch(self.trainee.step, step.rank().index()));
         let (_, mut means) = self.net.gradients(&self.trainee.parameters, &batch)?;
         for (parameter, gradient) in means.iter_mut().enumerate().rev() {
             step.push(parameter, gradient);
         }
-        let (rank, size) = (step.rank(), step.size());
+        let (rank, size) = (step.rank().index(), step.size());
         step.finish().await?;
         self.trainee.apply(&means);
 

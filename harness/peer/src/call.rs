@@ -9,7 +9,9 @@ use crate::numbers::{
 };
 use crate::order::Order;
 use crate::report::{emit, refuse};
-use potluck::{AllReduce, Coarsest, Codec, Context, Error, FoldOrder};
+use potluck::calls::{AllReduce, Coarsest};
+use potluck::plan::FoldOrder;
+use potluck::{Codec, Context, Error};
 use serde_json::{Value, json};
 use std::task::Poll;
 use std::time::Duration;
@@ -75,7 +77,7 @@ impl Calls<'_> {
         r: &Reduction,
         encoded: impl FnOnce(AllReduce<'_, T>) -> AllReduce<'_, T>,
     ) {
-        let rank = self.context.rank();
+        let rank = self.context.rank().index();
         let mut buffer: Vec<T> = input(r.input(), rank, r.len);
         let before = self.context.fold_order::<T>(r.len);
         // Another lane of the same View, used only to read counters while the call borrows the
@@ -101,7 +103,7 @@ impl Calls<'_> {
     ) {
         let context = &*self.context;
         let good = match (&outcome, r.codec) {
-            (Err(_), _) => same(buffer, &input(r.input(), context.rank(), r.len)),
+            (Err(_), _) => same(buffer, &input(r.input(), context.rank().index(), r.len)),
             (Ok(()), Coding::None) => is_exact(context, before, r.op.reduce(), r.input(), buffer),
             (Ok(()), _) => is_close(context, r.op.reduce(), r.input(), buffer),
         };
@@ -117,7 +119,7 @@ impl Calls<'_> {
     /// Adds the codec that the plan chooses, for the current plan; the call may have run under the
     /// previous one.
     fn tell_codec(&self, r: &Reduction, bytes: u64, result: &str, event: &mut Value) {
-        let (plan, rank) = (self.context.plan(), self.context.rank());
+        let (plan, rank) = (self.context.plan(), self.context.rank().index());
         event["auto"] = plan.codec(Coarsest::Int8, bytes).to_string().into();
         event["own"] = plan.codec_of(rank, Coarsest::Int8, bytes).to_string().into();
         event["plan"] = plan.explain().into();
@@ -131,7 +133,7 @@ impl Calls<'_> {
     }
 
     async fn all_reduce_owned<T: Number>(self, r: &Reduction) {
-        let rank = self.context.rank();
+        let rank = self.context.rank().index();
         let given: Vec<T> = input(r.input(), rank, r.len);
         let before = self.context.fold_order::<T>(r.len);
         let call = async { self.context.all_reduce_owned(given).op(r.op.reduce()).await };
@@ -149,7 +151,7 @@ impl Calls<'_> {
 
     /// Polls a few times, then drops or leaks the call.
     async fn lose(self, r: &Reduction, fate: Fate) {
-        let rank = self.context.rank();
+        let rank = self.context.rank().index();
         let mut buffer: Vec<f32> = input(r.input(), rank, r.len);
         let mut call = Box::pin(self.context.all_reduce(&mut buffer).op(r.op.reduce()));
         let mut was_over = false;
@@ -178,7 +180,7 @@ impl Calls<'_> {
 
     async fn broadcast<T: Number>(self, c: &Copying) {
         let from = Input::Seed(c.seed);
-        let rank = self.context.rank();
+        let rank = self.context.rank().index();
         let mut buffer: Vec<T> = input(from, rank, c.len);
         let call = async { self.context.broadcast(c.root, &mut buffer).await };
         let (outcome, time) = timed(c.room, call).await;
@@ -188,7 +190,7 @@ impl Calls<'_> {
 
     async fn all_gather<T: Number>(self, c: &Copying) {
         let size = self.context.size();
-        let buffer: Vec<T> = input(Input::Seed(c.seed), self.context.rank(), c.len);
+        let buffer: Vec<T> = input(Input::Seed(c.seed), self.context.rank().index(), c.len);
         let call = async { self.context.all_gather(&buffer).await };
         let (outcome, time) = timed(c.room, call).await;
         let good = outcome.as_ref().map_or(true, |all| same(all, &everybodys(c, size)));
@@ -197,7 +199,7 @@ impl Calls<'_> {
     }
 
     async fn reduce<T: Number>(self, r: &Reduction) {
-        let (rank, size, op) = (self.context.rank(), self.context.size(), r.op.reduce());
+        let (rank, size, op) = (self.context.rank().index(), self.context.size(), r.op.reduce());
         let given: Vec<T> = input(r.input(), rank, r.len);
         let mut buffer = given.clone();
         let call = async { self.context.reduce(r.root, &mut buffer).op(op).await };
@@ -213,7 +215,7 @@ impl Calls<'_> {
 
     async fn reduce_scatter<T: Number>(self, r: &Reduction) {
         let op = r.op.reduce();
-        let buffer: Vec<T> = input(r.input(), self.context.rank(), r.len);
+        let buffer: Vec<T> = input(r.input(), self.context.rank().index(), r.len);
         let call = async { self.context.reduce_scatter(&buffer).op(op).await };
         let (outcome, time) = timed(r.room, call).await;
         let (size, shard) = (self.context.size(), self.context.shard(r.len));
@@ -224,7 +226,7 @@ impl Calls<'_> {
     }
 
     async fn gather<T: Number>(self, c: &Copying) {
-        let (rank, size) = (self.context.rank(), self.context.size());
+        let (rank, size) = (self.context.rank().index(), self.context.size());
         let buffer: Vec<T> = input(Input::Seed(c.seed), rank, c.len);
         let call = async { self.context.gather(c.root, &buffer).await };
         let (outcome, time) = timed(c.room, call).await;
@@ -235,7 +237,7 @@ impl Calls<'_> {
     }
 
     async fn scatter<T: Number>(self, c: &Copying) {
-        let (rank, size) = (self.context.rank(), self.context.size());
+        let (rank, size) = (self.context.rank().index(), self.context.size());
         let parts: Option<Vec<T>> = (rank == c.root).then(|| everybodys(c, size));
         let given: Vec<T> = input(Input::Seed(!c.seed), rank, c.len);
         let mut out = given.clone();
@@ -247,7 +249,7 @@ impl Calls<'_> {
     }
 
     async fn all_to_all<T: Number>(self, c: &Copying) {
-        let (rank, size) = (self.context.rank(), self.context.size());
+        let (rank, size) = (self.context.rank().index(), self.context.size());
         let row = |from: usize| -> Vec<T> { input(Input::Seed(c.seed), from, c.len * size) };
         let buffer = row(rank);
         let call = async { self.context.all_to_all(&buffer).await };

@@ -1,16 +1,15 @@
 //! A sequential reference for an encoded sum over a single tree.
 
-use potluck::{
-    Coarsest, Codec, CodecId, FoldOrder, FoldSegment, FoldTree, Plan, Rank, ReduceOp, Way,
-    reference_sum,
-};
+use potluck::calls::{Coarsest, CodecId};
+use potluck::plan::{Algorithm, FoldOrder, FoldSegment, FoldTree, ViewPlan, reference_sum};
+use potluck::{Codec, Rank, ReduceOp};
 
 /// The bit-exact sum of these inputs if `plan` chooses the codec; `None` if the plan does not use a
 /// single tree for this size, or no codec.
-pub fn coded_sum(plan: &Plan, coarsest: Coarsest, inputs: &[Vec<f32>]) -> Option<Vec<f32>> {
+pub fn coded_sum(plan: &ViewPlan, coarsest: Coarsest, inputs: &[Vec<f32>]) -> Option<Vec<f32>> {
     let bytes = size_of_val(inputs.first()?.as_slice()) as u64;
     let class = plan.classes().into_iter().find(|class| bytes <= class.bytes_max)?;
-    let Way::Trees(trees) = class.way else { return None };
+    let Algorithm::Trees(trees) = class.algorithm else { return None };
     let [tree] = &trees[..] else { return None };
     let of_sums = named(plan.codec(coarsest, bytes))?;
     let of_rank = |rank| named(plan.codec_of(rank, coarsest, bytes));
@@ -25,11 +24,11 @@ pub fn coded_sum(plan: &Plan, coarsest: Coarsest, inputs: &[Vec<f32>]) -> Option
 /// The sum of the contributions of a rank and its subtree, by ascending rank.
 fn sum_at(
     rank: usize,
-    parents: &[Option<usize>],
+    parents: &[Option<Rank>],
     contributions: &[Vec<f32>],
     of_rank: &impl Fn(usize) -> Option<Codec>,
 ) -> Vec<f32> {
-    let is_below = |above: usize| move |other: &usize| parents[*other] == Some(above);
+    let is_below = |above: usize| move |other: &usize| parents[*other] == Some(above.into());
     let part = |other: usize| {
         let has_others = (0..parents.len()).any(|third| is_below(other)(&third));
         match of_rank(other) {
@@ -45,8 +44,7 @@ fn sum_at(
         .filter(|other| *other == rank || is_below(rank)(other))
         .map(part)
         .collect();
-    let tree =
-        FoldTree::Sum((0..).take(parts.len()).map(|place| FoldTree::Leaf(Rank(place))).collect());
+    let tree = FoldTree::Sum((0..parts.len()).map(|place| FoldTree::Leaf(place.into())).collect());
     let order =
         FoldOrder { segments: vec![FoldSegment { elements: 0..contributions[rank].len(), tree }] };
     reference_sum(&order, ReduceOp::Sum, &parts)

@@ -3,7 +3,8 @@
 use crate::call::Calls;
 use crate::numbers::{Input, input, is_part_of};
 use crate::report::{emit, ms, refuse};
-use potluck::{Error, FoldOrder, ReduceOp};
+use potluck::plan::FoldOrder;
+use potluck::{Error, ReduceOp};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::VecDeque;
@@ -38,7 +39,7 @@ impl Calls<'_> {
     /// Reports for each call its completion time, its outcome, and the plan's revision at that
     /// time.
     pub async fn flights(self, f: &Flights) {
-        let given: Vec<f32> = input(Input::Seed(f.seed), self.context.rank(), f.len);
+        let given: Vec<f32> = input(Input::Seed(f.seed), self.context.rank().index(), f.len);
         let mut exact =
             Exact { flights: f, size: self.context.size(), orders: Vec::new(), known: None };
         let (mut under_way, mut begun, mut answers) = (VecDeque::<Flight>::new(), 0, Vec::new());

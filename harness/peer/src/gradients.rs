@@ -25,7 +25,7 @@ impl Gradients {
             sync = sync.compress(Codec::int8().with_feedback());
         }
         let (rank, size) = match sync.context().await {
-            Ok(context) => (context.rank(), context.size()),
+            Ok(context) => (context.rank().index(), context.size()),
             Err(error) => return emit(&report::error(&error)),
         };
         let of = |rank: usize, parameter: usize| -> Vec<f32> {

@@ -22,13 +22,13 @@ pub struct Message {
 
 impl Calls<'_> {
     pub async fn send(self, m: &Message) {
-        let buffer: Vec<f32> = input(Input::Seed(m.seed), self.context.rank(), m.len);
+        let buffer: Vec<f32> = input(Input::Seed(m.seed), self.context.rank().index(), m.len);
         let (outcome, time) = timed(None, self.context.send(m.peer, m.tag, &buffer)).await;
         tell(outcome, verdict(true, "exact"), OWN, time);
     }
 
     pub async fn recv(self, m: &Message) {
-        let given: Vec<f32> = input(Input::Seed(!m.seed), self.context.rank(), m.len);
+        let given: Vec<f32> = input(Input::Seed(!m.seed), self.context.rank().index(), m.len);
         let mut buffer = given.clone();
         let bytes = size_of_val(&given[..]) as f64;
         let mark =

@@ -3,9 +3,8 @@
 //! Inputs repeat after [`PERIOD`] elements, a prime number. So a whole buffer is checked with one
 //! period of arithmetic per fold order, and misplaced elements are still detected.
 
-use potluck::{
-    Context, Element, FoldOrder, FoldSegment, FoldTree, ReduceOp, bf16, f16, reference_sum,
-};
+use potluck::plan::{FoldOrder, FoldSegment, FoldTree, reference_sum};
+use potluck::{Context, Element, ReduceOp, bf16, f16};
 use std::ops::Range;
 
 /// The period of inputs in elements; coprime to every chunk length.

@@ -1,6 +1,7 @@
 //! The events that the node prints: one JSON object per line, flushed at once.
 
-use potluck::{Context, Error, Event, NodeId, Peer, Status, Who};
+use potluck::report::{Name, NodeInfo};
+use potluck::{Context, Error, Event, NodeId, Peer, Status};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
@@ -44,7 +45,7 @@ pub fn error(error: &Error) -> Value {
 pub fn context(context: &Context, took: Duration) -> Value {
     json!({
         "event": "context",
-        "rank": context.rank(),
+        "rank": context.rank().index(),
         "size": context.size(),
         "view": context.view(),
         "members": context.members().iter().map(peer).collect::<Vec<_>>(),
@@ -59,9 +60,9 @@ pub fn context(context: &Context, took: Duration) -> Value {
 
 /// An event of the group.
 pub fn happened(event: &Event) -> Value {
-    let whose = |who: &Who| {
-        let name = who.name.as_ref().map(potluck::Name::as_str);
-        json!({"node": hex(&who.node), "name": name})
+    let whose = |info: &NodeInfo| {
+        let name = info.name.as_ref().map(Name::as_str);
+        json!({"node": hex(&info.node), "name": name})
     };
     let (what, who, why) = match event {
         Event::Installed { .. } => ("installed", None, None),
@@ -107,8 +108,8 @@ pub fn status(status: &Status) -> Value {
             "plan": view.plan,
             "plan_revision": view.plan_revision,
             "paths": view.paths.iter().map(|path| json!({
-                "from": path.from,
-                "to": path.to,
+                "from": path.from.index(),
+                "to": path.to.index(),
                 "rtt_us": path.rtt_us,
                 "rate_kbps": path.rate_kbps,
                 "medium": path.medium,

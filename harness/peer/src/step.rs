@@ -21,7 +21,7 @@ pub struct Step {
 
 impl Calls<'_> {
     pub async fn step(self, s: &Step) {
-        let rank = self.context.rank();
+        let rank = self.context.rank().index();
         let from = |i: usize| Input::Seed(s.seed.wrapping_add(i as u64));
         let given: Vec<Vec<f32>> =
             s.lens.iter().enumerate().map(|(i, len)| input(from(i), rank, *len)).collect();

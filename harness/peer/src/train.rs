@@ -84,7 +84,7 @@ impl Training {
         }
         tokio::time::sleep(Duration::from_millis(self.step_ms)).await;
         let mut gradients: Vec<f32> =
-            input(Input::Seed(self.seed ^ (model.step << 20)), ctx.rank(), self.len);
+            input(Input::Seed(self.seed ^ (model.step << 20)), ctx.rank().index(), self.len);
         ctx.all_reduce(&mut gradients).mean().await?;
         for (weight, gradient) in model.weights.iter_mut().zip(&gradients) {
             *weight -= 0.01 * (gradient + 0.1 * *weight);
@@ -99,7 +99,7 @@ impl Training {
                 "event": "step",
                 "step": model.step,
                 "size": ctx.size(),
-                "rank": ctx.rank(),
+                "rank": ctx.rank().index(),
                 "hash": hash(&model.weights),
             }));
         }

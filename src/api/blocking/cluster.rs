@@ -1,10 +1,9 @@
 //! The handle of a running node, for programs without async.
 
 use super::super::config::Config;
-use super::super::surroundings::Surroundings;
 use super::context::Context;
 use super::wait::Wait;
-use crate::report::{Event, Metrics, Result, Status, Topology};
+use crate::report::{Event, Metrics, Result, Status, Surroundings, Topology};
 use std::fmt;
 use std::time::Duration;
 
@@ -20,8 +19,9 @@ impl Cluster {
     /// the node runs.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) or [`Error::Identity`](crate::Error::Identity), with
-    /// what to do about it.
+    /// [`Error::Config`](crate::Error::Config) if the environment is invalid, there is no cluster
+    /// key, no free port or no discovery. [`Error::Identity`](crate::Error::Identity) if a key or
+    /// state file cannot be used.
     pub fn join() -> Result<Cluster> {
         Ok(super::super::cluster::Cluster::join().wait()?.into())
     }
@@ -29,7 +29,8 @@ impl Cluster {
     /// Joins with a configuration: a [`Config`] or a [`Builder`](super::super::config::Builder).
     ///
     /// # Errors
-    /// As [`Cluster::join`].
+    /// Those of [`Cluster::join`]; also [`Error::Config`](crate::Error::Config) if the
+    /// configuration is invalid.
     pub fn join_with(config: impl Into<Config>) -> Result<Cluster> {
         Ok(super::super::cluster::Cluster::join_with(config.into()).wait()?.into())
     }
@@ -135,7 +136,8 @@ impl Iterator for StatusStream {
 /// [`potluck::look_around`](super::super::surroundings::look_around), blocking.
 ///
 /// # Errors
-/// As there.
+/// [`Error::Config`](crate::Error::Config) if the configuration is invalid, or discovery cannot
+/// start. [`Error::Identity`](crate::Error::Identity) if the cluster key cannot be used.
 pub fn look_around(config: Config, patience: Duration) -> Result<Surroundings> {
     super::super::surroundings::look_around(config, patience).wait()
 }

@@ -12,7 +12,7 @@
 //!     // Nodes of one process, for a test; `Cluster::join()` joins the group on the local network.
 //!     let cluster = Cluster::join_with(Builder::new(Config::local()).open_lan("blocking"))?;
 //!     let mut ctx = cluster.context()?; // waits until there are two
-//!     let mut numbers = vec![1.0, 2.0, ctx.rank() as f32];
+//!     let mut numbers = vec![1.0, 2.0, ctx.rank().index() as f32];
 //!     ctx.all_reduce(&mut numbers).mean().wait()?;
 //!     Ok(numbers)
 //! }

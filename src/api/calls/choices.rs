@@ -9,7 +9,7 @@ use super::owned::AllReduceOwned;
 use super::parts::{AllToAll, Gather, Scatter};
 use super::reduce::{Reduce, ReduceScatter};
 use super::step::{Commit, reducing_by};
-use super::sync::Sync;
+use super::sync::StateSync;
 use crate::memory::Element;
 use crate::protocol::{Mode, ReduceOp};
 use std::time::Duration;
@@ -107,7 +107,7 @@ macro_rules! reductions {
 }
 
 calls! {
-    Sync<'_>
+    StateSync<'_>
     Commit<'_>
 }
 

@@ -83,15 +83,15 @@ impl Codec {
     /// The planner chooses for all members, from the measured rates of the links and from each
     /// member's measured encoding speed. It takes a coarser codec if that is predicted to save at
     /// least a third of the finer one's time: at one gigabit and below int8 or int4, above 10 to 25
-    /// Gbit/s none. [`Plan::explain`](crate::Plan::explain) describes the choice with the predicted
-    /// times, [`Plan::codec`](crate::Plan::codec) returns it. It may change with the plan, while
-    /// the View stays.
+    /// Gbit/s none. [`ViewPlan::explain`](crate::plan::ViewPlan::explain) describes the choice with
+    /// the predicted times, [`ViewPlan::codec`](crate::plan::ViewPlan::codec) returns it. It may
+    /// change with the plan, while the View stays.
     ///
     /// In a plan of trees with fast and slow links, for example cables and radio, members whose
     /// links to all their parents are fast contribute without encoding, if that does not lengthen
     /// the call: their contributions are exact, and with error feedback their residual is empty.
-    /// [`Plan::codec_of`](crate::Plan::codec_of) returns the codec of a member. The result is
-    /// encoded for all.
+    /// [`ViewPlan::codec_of`](crate::plan::ViewPlan::codec_of) returns the codec of a member. The
+    /// result is encoded for all.
     pub fn auto_up_to(coarsest: Coarsest) -> Codec {
         Codec { id: CodecId::Auto(coarsest), account: None }
     }

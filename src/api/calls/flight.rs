@@ -319,7 +319,12 @@ impl Flight {
                 Cause::Engine { on: self.peer(cause.by), fault: decided.fault.filter(|_| here) }
             }
             AbortReason::ViewChange => Cause::MemberLost {
-                who: self.envelope.lost_members().into_iter().map(|rank| self.peer(rank)).collect(),
+                lost: self
+                    .envelope
+                    .lost_members()
+                    .into_iter()
+                    .map(|rank| self.peer(rank))
+                    .collect(),
             },
         };
         Error::Aborted { cause }

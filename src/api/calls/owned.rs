@@ -23,22 +23,22 @@ pub struct AllReduceOwned<T: Element> {
 }
 
 /// The error of a failed call, with the caller's buffer.
-pub struct Owned<T> {
+pub struct OwnedError<T> {
     /// The error.
     pub error: Error,
     /// The unchanged buffer.
     pub buffer: Vec<T>,
 }
 
-impl<T> From<Owned<T>> for Error {
-    fn from(owned: Owned<T>) -> Error {
+impl<T> From<OwnedError<T>> for Error {
+    fn from(owned: OwnedError<T>) -> Error {
         owned.error
     }
 }
 
-impl<T> fmt::Debug for Owned<T> {
+impl<T> fmt::Debug for OwnedError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owned({:?}, {} elements)", self.error, self.buffer.len())
+        write!(f, "OwnedError({:?}, {} elements)", self.error, self.buffer.len())
     }
 }
 
@@ -52,7 +52,7 @@ impl AllReduceOwned<f32> {
 }
 
 impl<T: Element + Unpin> Future for AllReduceOwned<T> {
-    type Output = std::result::Result<Vec<T>, Owned<T>>;
+    type Output = std::result::Result<Vec<T>, OwnedError<T>>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -66,7 +66,7 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
                 Err(output) => this.ended = Some(Ok(output)),
             },
             Err(error) => match this.given_back() {
-                Some(buffer) => return Poll::Ready(Err(Owned { error, buffer })),
+                Some(buffer) => return Poll::Ready(Err(OwnedError { error, buffer })),
                 None => this.ended = Some(Err(error)),
             },
         }

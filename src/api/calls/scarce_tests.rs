@@ -4,9 +4,9 @@ use super::all_reduce::AllReduce;
 use super::bundle::Bundle;
 use super::codec::Codec;
 use super::flight::Flight;
-use super::owned::{AllReduceOwned, Owned};
+use super::owned::{AllReduceOwned, OwnedError};
 use super::step::{Commit, Step};
-use super::sync::Sync;
+use super::sync::StateSync;
 use crate::memory::DType;
 use crate::protocol::{Call, CodecId, EngineFault, Kind, Lane, Mode, Rank, ReduceOp, view_of};
 use crate::report::{Cause, Error, Result};
@@ -124,7 +124,7 @@ fn an_owned_buffer_comes_back_itself() {
         for (rank, end) in over(&mut group, &mut futures).into_iter().enumerate() {
             match end {
                 Ok(result) => assert!(!lacks && result == summed()),
-                Err(Owned { error, buffer }) => {
+                Err(OwnedError { error, buffer }) => {
                     assert!(lacks && buffer == given(rank), "rank {rank}");
                     assert_lack(&error);
                     // There was no memory to share its buffer with an engine's thread.
@@ -161,7 +161,7 @@ fn an_owned_buffer_comes_back_at_whichever_block_there_is_no_memory_for() {
         }
         assert!(is_used_up && blocks < 1000);
         for (rank, end) in ends.into_iter().enumerate() {
-            let Owned { error, buffer } = end.expect_err("all or none");
+            let OwnedError { error, buffer } = end.expect_err("all or none");
             assert_lack(&error);
             assert!(buffer == given(rank), "rank {rank} after {blocks} blocks");
         }
@@ -240,11 +240,11 @@ fn a_state_that_there_is_no_memory_for_fails_its_sync_and_comes_with_the_next() 
         group.pools[POOR].refuse_above(if lacks { state.len() - 1 } else { usize::MAX });
         let given = [state.clone(), vec![1, 2, 3], state.clone()];
         let mut states = given.clone();
-        let mut syncs: Vec<Sync<'_>> = group
+        let mut syncs: Vec<StateSync<'_>> = group
             .members
             .iter()
             .zip(&mut states)
-            .map(|(member, state)| Sync::new(member, Lane::MAIN, 1, state))
+            .map(|(member, state)| StateSync::new(member, Lane::MAIN, 1, state))
             .collect();
         for end in over(&mut group, &mut syncs) {
             match end {

@@ -66,11 +66,11 @@ impl<'buf> Step<'buf> {
     /// unchanged.
     pub fn reduce<T: Element>(
         &mut self,
-        root: usize,
+        root: impl Into<Rank>,
         buffer: &'buf mut [T],
     ) -> StepReduction<'_, 'buf, T> {
-        let call =
-            call::<T>(Kind::Reduce { op: ReduceOp::Sum, root: Rank::clamped(root) }, buffer.len());
+        let kind = Kind::Reduce { op: ReduceOp::Sum, root: root.into() };
+        let call = call::<T>(kind, buffer.len());
         self.reduction(call, None, Some(bytes_of_mut(buffer)))
     }
 
@@ -89,8 +89,8 @@ impl<'buf> Step<'buf> {
     }
 
     /// Copies the buffer of rank `root` into the buffers of all ranks.
-    pub fn broadcast<T: Element>(&mut self, root: usize, buffer: &'buf mut [T]) {
-        let root = Rank::clamped(root);
+    pub fn broadcast<T: Element>(&mut self, root: impl Into<Rank>, buffer: &'buf mut [T]) {
+        let root = root.into();
         let (call, is_root) =
             (call::<T>(Kind::Broadcast { root }, buffer.len()), root == self.bundle.me());
         let output = bytes_of_mut(buffer);
@@ -110,8 +110,13 @@ impl<'buf> Step<'buf> {
 
     /// Collects the buffers of all ranks at rank `root`, in its `out`. `out` is ignored on other
     /// ranks.
-    pub fn gather<T: Element>(&mut self, root: usize, buffer: &[T], out: Option<&'buf mut [T]>) {
-        let root = Rank::clamped(root);
+    pub fn gather<T: Element>(
+        &mut self,
+        root: impl Into<Rank>,
+        buffer: &[T],
+        out: Option<&'buf mut [T]>,
+    ) {
+        let root = root.into();
         let out = out.filter(|_| root == self.bundle.me());
         if root == self.bundle.me() {
             self.want(
@@ -128,8 +133,13 @@ impl<'buf> Step<'buf> {
 
     /// Distributes the parts of rank `root`, like
     /// [`Context::scatter`](super::super::context::Context::scatter).
-    pub fn scatter<T: Element>(&mut self, root: usize, parts: Option<&[T]>, out: &'buf mut [T]) {
-        let root = Rank::clamped(root);
+    pub fn scatter<T: Element>(
+        &mut self,
+        root: impl Into<Rank>,
+        parts: Option<&[T]>,
+        out: &'buf mut [T],
+    ) {
+        let root = root.into();
         let parts = (root == self.bundle.me()).then(|| parts.unwrap_or_default());
         let (size, part) = (self.bundle.size(), out.len());
         if let Some(given) =
@@ -166,9 +176,9 @@ impl<'buf> Step<'buf> {
     /// Ends the step: waits until all members have the results of all calls, then writes them.
     ///
     /// # Errors
-    /// The errors of a collective, for the step as a whole.
-    /// [`Error::Rejected`](crate::Error::Rejected) if a call was invalid on this rank: more than 64
-    /// calls, an output of the wrong length, or an invalid call.
+    /// [Those of every call](super::super::context::Context#errors-of-calls), for the step as a
+    /// whole. [`Error::Rejected`](crate::Error::Rejected) if a call was invalid on this rank: more
+    /// than 64 calls, an output of the wrong length, or an invalid call.
     pub fn commit(self) -> Commit<'buf> {
         Commit { flight: self.bundle, outputs: self.outputs }
     }

@@ -13,7 +13,7 @@ use std::task::{Context as Task, Poll, ready};
 /// A [`sync`](super::super::context::Context::sync) in flight.
 #[must_use = "a sync does nothing until it is awaited, and is aborted for all members when it is \
     dropped"]
-pub struct Sync<'buf> {
+pub struct StateSync<'buf> {
     /// `None` if there is nothing to do.
     pub(crate) flight: Option<Flight>,
     state: &'buf mut Vec<u8>,
@@ -31,13 +31,13 @@ enum Progress {
     Moving,
 }
 
-impl<'buf> Sync<'buf> {
+impl<'buf> StateSync<'buf> {
     pub(crate) fn new(
         envelope: &Arc<Envelope>,
         lane: Lane,
         version: u64,
         state: &'buf mut Vec<u8>,
-    ) -> Sync<'buf> {
+    ) -> StateSync<'buf> {
         let due = loop {
             match envelope.sync_due(lane, state) {
                 // It has committed, so it counts for this node too.
@@ -57,7 +57,7 @@ impl<'buf> Sync<'buf> {
             }
             SyncDue::Nothing | SyncDue::Kept(_) => (None, Progress::Called),
         };
-        Sync { flight, state, lane, progress }
+        StateSync { flight, state, lane, progress }
     }
 
     /// Waits for the dropped sync. If that one commits, it is the result of this call; if it was
@@ -129,7 +129,7 @@ impl<'buf> Sync<'buf> {
     }
 }
 
-impl Future for Sync<'_> {
+impl Future for StateSync<'_> {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
@@ -157,7 +157,7 @@ mod tests {
     use std::task::Waker;
     use std::time::Duration;
 
-    fn is_pending(sync: Pin<&mut Sync<'_>>) -> bool {
+    fn is_pending(sync: Pin<&mut StateSync<'_>>) -> bool {
         sync.poll(&mut Task::from_waker(Waker::noop())).is_pending()
     }
 
@@ -180,9 +180,9 @@ mod tests {
         let mut group = Group::of(view);
         let members = group.members.clone();
         let (mut of_root, mut state) = (vec![7; 100], Vec::new());
-        let mut root = pin!(Sync::new(&members[0], Lane::MAIN, 1, &mut of_root));
+        let mut root = pin!(StateSync::new(&members[0], Lane::MAIN, 1, &mut of_root));
         let op = {
-            let mut first = pin!(Sync::new(&members[1], Lane::MAIN, 0, &mut state));
+            let mut first = pin!(StateSync::new(&members[1], Lane::MAIN, 0, &mut state));
             let op = first.flight.as_ref().and_then(|flight| flight.number().ok());
             for _ in 0..2 {
                 assert!(is_pending(root.as_mut()) && is_pending(first.as_mut()));
@@ -194,7 +194,8 @@ mod tests {
         };
         group.take_outgoing(1);
         let after = Duration::from_secs(5);
-        let mut again = pin!(Sync::new(&members[1], Lane::MAIN, 0, &mut state).deadline(after));
+        let mut again =
+            pin!(StateSync::new(&members[1], Lane::MAIN, 0, &mut state).deadline(after));
         assert!(is_pending(again.as_mut()) && is_pending(again.as_mut()));
         let armed = |out: &Outgoing| matches!(out, Outgoing::Deadline(of, time) if (*of, *time) == (op, after));
         let asked = group.take_outgoing(1);

@@ -23,7 +23,6 @@ pub struct GradientStep<'sync, 'buf> {
     missing: Vec<usize>,
     /// The number of buckets whose reduction has begun, in order from the first.
     begun: usize,
-    rank: usize,
 }
 
 impl<'sync, 'buf> GradientStep<'sync, 'buf> {
@@ -31,15 +30,14 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
     pub(super) fn new(sync: &'sync mut GradientSync, bundle: Bundle) -> GradientStep<'sync, 'buf> {
         let gradients = sync.layout.lens().iter().map(|_| None).collect();
         let missing = sync.layout.buckets().iter().map(ExactSizeIterator::len).collect();
-        let rank = bundle.me().index();
-        let mut step = GradientStep { sync, bundle, gradients, missing, begun: 0, rank };
+        let mut step = GradientStep { sync, bundle, gradients, missing, begun: 0 };
         step.begin_whole();
         step
     }
 
     /// This node's rank in the step's View, `0..size`.
-    pub fn rank(&self) -> usize {
-        self.rank
+    pub fn rank(&self) -> Rank {
+        self.bundle.me()
     }
 
     /// The number of members of the step's View.
@@ -83,9 +81,9 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
     /// gradients.
     ///
     /// # Errors
-    /// Those of every collective, for the step as a whole; the gradients then keep their pushed
-    /// values. [`Error::Rejected`] if a push was invalid or a gradient was
-    /// not pushed.
+    /// [Those of every call](crate::Context#errors-of-calls), for the step as a whole; the
+    /// gradients then keep their pushed values. [`Error::Rejected`] if a push was invalid or a
+    /// gradient was not pushed.
     pub async fn finish(mut self) -> Result<()> {
         if let Some(parameter) = self.gradients.iter().position(Option::is_none) {
             self.bundle
@@ -125,8 +123,9 @@ impl GradientSync {
     /// Begins a step in the newest View.
     ///
     /// # Errors
-    /// Those of every collective. [`Error::NeedsSync`] if the members do not hold the same state
-    /// yet. [`Error::Rejected`] on every member if their parameters or buckets differ.
+    /// [Those of every call](crate::Context#errors-of-calls). [`Error::NeedsSync`] if the members
+    /// do not hold the same state yet. [`Error::Rejected`] on every member if their parameters or
+    /// buckets differ.
     ///
     /// *Cancellation.* If dropped while the members compare their layouts, the next call continues
     /// the comparison. If dropped before that, nothing has been sent.
@@ -146,7 +145,7 @@ impl GradientSync {
             let digests = asked.await;
             self.asking = None;
             if let Some(other) = digests?.iter().position(|other| *other != digest) {
-                return Err(Error::Rejected(Rejection::Layout { rank: Rank::clamped(other) }));
+                return Err(Error::Rejected(Rejection::Layout { rank: Rank::from(other) }));
             }
             self.agreed = Some(view);
         }

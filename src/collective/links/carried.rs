@@ -1,8 +1,8 @@
 //! The traffic with each peer.
 
-use super::super::backend::Traffic;
 use crate::os::AtomicU64;
 use crate::protocol::Rank;
+use crate::report::Traffic;
 use std::sync::atomic::Ordering;
 
 /// Traffic in bytes by rank, over all links and with descriptors.

@@ -15,7 +15,7 @@
 //! Lock order: table, gate of an operation, outbox. The locks of a chunk and, inside it, of the
 //! result are never held together with these three. `done` is called without any lock.
 
-use super::super::backend::{Backend, Job, Traffic};
+use super::super::backend::{Backend, Job};
 use super::super::input::Input;
 #[cfg(test)]
 use super::super::links::LinkEnd;
@@ -30,6 +30,7 @@ use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdow
 use crate::memory::{Block, OutOfMemory, Pool};
 use crate::os::Mutex;
 use crate::protocol::{Enclosed, EngineFault, OpId, Rank, Seeded};
+use crate::report::Traffic;
 use std::io;
 use std::sync::Arc;
 

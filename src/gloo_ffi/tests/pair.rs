@@ -2,12 +2,13 @@
 
 use super::door::both;
 use crate::collective::suite::{Chance, PATIENCE, bytes, f32_call, op, plan};
-use crate::collective::{EARLY_OPS_MAX, Traffic, reference};
+use crate::collective::{EARLY_OPS_MAX, reference};
 use crate::link::{DataHeader, Phase, memory, sealed_tcp, tcp};
 use crate::memory::{Pool, bytes_of};
 use crate::protocol::{
     Call, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, Schedule, Tree, TreeShare,
 };
+use crate::report::Traffic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;

@@ -11,7 +11,7 @@ use crate::identity::{MemberId, Newcomer};
 use crate::link::{PathProof, Purpose, Refusal, Session, Stream};
 use crate::os::InterfaceKind;
 use crate::protocol::{Message, Post};
-use crate::report::{Event, Who};
+use crate::report::{Event, NodeInfo};
 use crate::topology::Port;
 use crate::trace;
 use std::net::{IpAddr, SocketAddr};
@@ -101,7 +101,7 @@ impl ControlPlane {
     fn admit(&mut self, session: &Session) -> Result<(), Refusal> {
         if let Some(Newcomer { node, name, namesake }) = self.access.admit(session)? {
             self.store.know(node, name.as_str().to_owned());
-            let peer = Who { node, name: Some(name) };
+            let peer = NodeInfo { node, name: Some(name) };
             self.reporter.tell(Event::FirstMet { peer, namesake });
         }
         Ok(())

@@ -7,7 +7,7 @@ use crate::identity::{MemberId, NodeId};
 use crate::link::Refusal;
 use crate::protocol::{MEMBERS_MAX, Plan, View};
 use crate::report::{
-    AloneOn, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus,
+    InterfaceFinding, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus,
 };
 use crate::session::Envelope;
 use crate::topology::loads_ppm;
@@ -113,10 +113,10 @@ impl ControlPlane {
         }
     }
 
-    fn alone_on(&self) -> Vec<AloneOn> {
+    fn alone_on(&self) -> Vec<InterfaceFinding> {
         let ours_are_seen = self.roster.sees_ours();
         let reports = self.reporter.interfaces().iter();
-        reports.map(|report| AloneOn::of(report, ours_are_seen)).collect()
+        reports.map(|report| InterfaceFinding::of(report, ours_are_seen)).collect()
     }
 
     fn has_twin(&self) -> bool {
@@ -171,8 +171,8 @@ impl ControlPlane {
             let works = path.is_some()
                 || sender.id != receiver.id && links.reachable_both_ways(sender.id, receiver.id);
             works.then(|| PathStatus {
-                from: from.index(),
-                to: to.index(),
+                from,
+                to,
                 kind: path.map(|path| path.port.kind),
                 medium: path.and_then(|path| path.port.cell),
                 rtt_us: path.map(|path| path.rtt_us),
@@ -227,8 +227,5 @@ impl ControlPlane {
 /// How the plan distributes a large buffer over the paths.
 fn shares(plan: &Plan, size: usize) -> Vec<PlanShare> {
     let loads = loads_ppm(&plan.class_for(LARGE_BYTES).schedule, size);
-    loads
-        .into_iter()
-        .map(|((from, to), ppm)| PlanShare { from: from.index(), to: to.index(), ppm })
-        .collect()
+    loads.into_iter().map(|((from, to), ppm)| PlanShare { from, to, ppm }).collect()
 }

@@ -2,9 +2,10 @@
 //! wait: a task of each data link moves the frames. Schedules, folds, codecs and flow control are
 //! those of the engine itself.
 
-use crate::collective::{Backend, Board, Engine, Input, Job, NativeBackend, NativeEngine, Traffic};
+use crate::collective::{Backend, Board, Engine, Input, Job, NativeBackend, NativeEngine};
 use crate::link::DataLink;
 use crate::protocol::{Enclosed, EngineKind, OpId, Rank, View};
+use crate::report::Traffic;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
-use potluck::{Cause, Codec, Context, Error, ReduceOp, Rejection, bf16, f16};
+use potluck::calls::Rejection;
+use potluck::{Cause, Codec, Context, Error, ReduceOp, bf16, f16};
 use potluck_harness::history::inputs::Key;
 use potluck_harness::history::what::Coded;
 use potluck_harness::history::{DType, Kind, Op, What};

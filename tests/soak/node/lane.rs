@@ -53,7 +53,7 @@ impl At {
             view: &self.view,
             k,
             members: &self.members,
-            rank: self.ctx.rank(),
+            rank: self.ctx.rank().index(),
             flag: u8::from(node.asked.load(Ordering::Relaxed)),
         };
         (&mut self.ctx, scene)
@@ -227,7 +227,7 @@ impl Lane {
             .polled_if(k < 3 || self.dropped.is_some() || cfg!(potluck_tight));
         // Part of the load: the program computes.
         sleep(way.think).await;
-        let rank = at.ctx.rank();
+        let rank = at.ctx.rank().index();
         if what.kind == Kind::Message && ![what.root, what.to].contains(&rank) {
             return Next::Call;
         }

@@ -23,7 +23,8 @@ use anyhow::{Context as _, Result};
 use draw::ROLES;
 use lane::Lane;
 use log::Log;
-use potluck::{Cluster, Event, KeptOut, Name, Status};
+use potluck::report::{Name, QuarantineReason};
+use potluck::{Cluster, Event, Status};
 use serde_json::json;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -127,7 +128,9 @@ async fn statuses(node: Arc<Node>) {
     loop {
         let status = node.cluster.status();
         let name = |name: &Option<Name>| name.as_ref().map_or("?", Name::as_str).to_owned();
-        for who in status.quarantined.iter().filter(|kept| kept.why == KeptOut::WithheldVote) {
+        for who in
+            status.quarantined.iter().filter(|kept| kept.why == QuarantineReason::WithheldVote)
+        {
             if known.insert(name(&who.name)) {
                 node.log.tell(json!({"e": "withheld", "who": name(&who.name)}));
             }

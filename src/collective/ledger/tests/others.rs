@@ -165,7 +165,7 @@ fn who_is_told_by_a_third_member_alone_waits_for_the_callers_own_word() {
     }
     assert_eq!(votes(&g), 2);
     // Who has not called it cannot say that others owe a vote.
-    assert_eq!(g.ledgers[0].unanswered(next), []);
+    assert_eq!(g.ledgers[0].unanswered(next), [Rank(0); 0]);
 }
 
 #[test]

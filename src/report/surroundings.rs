@@ -1,0 +1,42 @@
+//! The nodes around, as a node that only listens sees them.
+
+use crate::discovery::InterfaceReport;
+use std::net::SocketAddr;
+
+/// The result of [`look_around`](crate::look_around).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Surroundings {
+    /// Nodes that announce themselves, at most 256, ordered by address.
+    pub neighbours: Vec<Neighbour>,
+    /// The queries sent and the announcements received on each interface.
+    pub interfaces: Vec<InterfaceReport>,
+}
+
+/// A node that announces itself. An announcement is not authenticated: nothing here is proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Neighbour {
+    /// The protocol version that it announces.
+    pub version: u8,
+    /// The addresses that it announces.
+    pub addresses: Vec<SocketAddr>,
+    /// Its relation to this node's cluster.
+    pub kinship: Kinship,
+}
+
+/// The relation of a neighbour to the cluster of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kinship {
+    /// It is in the same cluster.
+    Ours,
+    /// It is in another cluster, or it is in any cluster and this node has no key.
+    Other,
+    /// It speaks another protocol version than this node.
+    OtherVersion,
+    /// It is in no cluster yet.
+    None,
+    /// It is an invitation to a cluster, for [`join_by_code`](crate::keys::join_by_code).
+    Invitation,
+}
