@@ -13,7 +13,7 @@
 //! The model is a toy: eight weights that learn a known linear function from synthetic samples. The
 //! part to copy is [`train`].
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use potluck::{Builder, Cluster, Config, Context, Error};
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn train(cluster: &Cluster, options: &Options) -> Result<Model> {
             // This node was cut off and does not know whether the others have done the step. `sync`
             // brings their state here.
             Err(error @ Error::Indeterminate) => ctx = renew(&ctx, &error, &model).await?,
-            Err(error) => return Err(error).context("training cannot go on"),
+            Err(error) => bail!("training cannot go on: {error}"),
         }
         tokio::time::sleep(options.pause).await;
     }
@@ -171,7 +171,7 @@ impl Options {
     fn read() -> Result<Options> {
         let pause_ms = std::env::var("ELASTIC_PAUSE_MS")
             .map_or(Ok(10), |text| text.parse())
-            .context("ELASTIC_PAUSE_MS")?;
+            .map_err(|error| anyhow!("ELASTIC_PAUSE_MS: {error}"))?;
         let mut options = Options {
             builder: Builder::new(Config::home()),
             steps: 1000,
@@ -185,7 +185,7 @@ impl Options {
                     .next()
                     .unwrap_or_default()
                     .parse::<u64>()
-                    .with_context(|| format!("{argument} NUMBER"))
+                    .map_err(|error| anyhow!("{argument} NUMBER: {error}"))
             };
             match argument.as_str() {
                 "--loopback" => {

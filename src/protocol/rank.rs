@@ -57,3 +57,27 @@ impl Decode for Rank {
         if usize::from(rank) < MEMBERS_MAX { Ok(Rank(rank)) } else { Err(Malformed::TooLong) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Rejection;
+
+    #[test]
+    fn a_number_is_a_rank_and_a_rank_a_number() {
+        assert_eq!((Rank::from(3), usize::from(Rank(3)), Rank(3).index()), (Rank(3), 3, 3));
+        assert!(Rank(3) == 3 && Rank(3) != 259 && Rank(3) < Rank::from(4));
+        assert_eq!(format!("{}|{:>3}", Rank(7), Rank(7)), "7|  7");
+    }
+
+    /// A literal needs no type, and a number of any size stays a typed error.
+    #[test]
+    fn calls_take_numbers_and_ranks() {
+        fn into(rank: impl Into<Rank>) -> Rank {
+            rank.into()
+        }
+        assert_eq!([into(1), into(Rank(1)), into(usize::MAX)], [Rank(1), Rank(1), Rank(255)]);
+        let rejection = Rejection::NoRoot { root: into(usize::MAX), size: 2 };
+        assert!(rejection.to_string().starts_with("the root is rank 255"), "{rejection}");
+    }
+}

@@ -1,5 +1,7 @@
-//! What a node reports: the parts of [`Status`](crate::Status) and [`Event`](crate::Event), the
-//! group as a graph, counters, and the machines around.
+//! What a node reports: the parts of [`Status`] and [`Event`], the group as a graph, counters, and
+//! the machines around.
+//!
+//! The main types, [`Error`](enum@Error), [`Status`] and [`Event`], are at the root of the crate.
 
 pub(crate) mod error;
 pub(crate) mod events;
