@@ -37,7 +37,7 @@ if [ $# -gt 0 ]; then
 else
     # loom in a process of its own: shuttle would report every thread that loom ends.
     explore schedules::
-    explore canvas::memory_model::
+    explore result_buffer::memory_model::
 fi
 schedules=$(sed -n 's/^threads: .*: \([0-9]*\) schedules hold.*/\1/p' "$log" | awk '{ n += $1 } END { printf "%d", n }')
 ran=$(awk '/^test result:/ { for (i = 2; i <= NF; i++) if ($i ~ /^passed/) n += $(i - 1) } END { printf "%d", n }' "$log")

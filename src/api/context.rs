@@ -2,7 +2,7 @@
 
 use super::calls::{
     AllGather, AllGatherOwned, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Bundle,
-    Flight, Gather, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync, Step,
+    Gather, PendingOp, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync, Step,
 };
 use super::cluster::Cluster;
 use crate::memory::{DType, Element, bytes_of_mut};
@@ -12,7 +12,7 @@ use crate::protocol::{
     ring_segment,
 };
 use crate::report::{Error, Peer, Result, Traffic, ViewPlan};
-use crate::session::{Envelope, Refused};
+use crate::session::{Refused, ViewSession};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -53,7 +53,7 @@ use tokio::sync::oneshot;
 /// After any of them the buffers are unchanged. [`Error::is_retryable`] tells which of them a
 /// program answers with `renewed`, `sync` and the same call.
 pub struct Context {
-    envelope: Arc<Envelope>,
+    session: Arc<ViewSession>,
     cluster: Cluster,
     lane: Lane,
     /// A lane is one sequence of calls: shared between threads, its order would be a race.
@@ -61,29 +61,29 @@ pub struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(envelope: Arc<Envelope>, cluster: Cluster) -> Context {
-        Context { envelope, cluster, lane: Lane::MAIN, _not_shared: PhantomData }
+    pub(crate) fn new(session: Arc<ViewSession>, cluster: Cluster) -> Context {
+        Context { session, cluster, lane: Lane::MAIN, _not_shared: PhantomData }
     }
 
     /// This node's rank, `0..size`. Constant.
     pub fn rank(&self) -> Rank {
-        self.envelope.me()
+        self.session.me()
     }
 
     /// The number of members of the View. Constant.
     pub fn size(&self) -> usize {
-        self.envelope.view().size()
+        self.session.view().size()
     }
 
     /// The members in rank order.
     pub fn members(&self) -> Vec<Peer> {
-        let view = self.envelope.view();
+        let view = self.session.view();
         view.ranks().filter_map(|rank| peer_at(view, rank)).collect()
     }
 
     /// The View's identifier. It grows with every View.
     pub fn view(&self) -> String {
-        self.envelope.view().id().to_string()
+        self.session.view().id().to_string()
     }
 
     /// The engine that new calls run on, the same on all members. In a View of three or more
@@ -92,19 +92,19 @@ impl Context {
     /// engine when the links prove heterogeneous, and back to Gloo when a later measurement finds
     /// them alike. [`plan`](Context::plan) describes the current plan.
     pub fn engine(&self) -> EngineKind {
-        self.envelope.engine().kind
+        self.session.engine().kind
     }
 
     /// The reason for this engine, in one sentence.
     pub fn engine_reason(&self) -> String {
-        engine_reason(self.envelope.view(), self.envelope.engine())
+        engine_reason(self.session.view(), self.session.engine())
     }
 
     /// How the members exchange data, and why. The plan may change while the Context stays, once
     /// the links have been measured. No call fails because of a change, and each call runs under
     /// the same plan on all members.
     pub fn plan(&self) -> ViewPlan {
-        ViewPlan::new(self.envelope.plan())
+        ViewPlan::new(self.session.plan())
     }
 
     /// The order in which an `all_reduce` adds the contributions to a buffer of `len` elements of
@@ -112,18 +112,18 @@ impl Context {
     /// describes calls without a [`Codec`](super::calls::Codec): with one, the addends have been
     /// encoded and decoded, and the order may differ.
     pub fn fold_order<T: Element>(&self, len: usize) -> FoldOrder {
-        self.envelope.plan().fold_order(self.size(), len, T::DTYPE.bytes())
+        self.session.plan().fold_order(self.size(), len, T::DTYPE.bytes())
     }
 
     /// As [`fold_order`](Context::fold_order), for a [`reduce`](Context::reduce) to `root`.
     pub fn reduce_order<T: Element>(&self, root: impl Into<Rank>, len: usize) -> FoldOrder {
-        self.envelope.plan().reduce_order(self.size(), root.into(), len, T::DTYPE.bytes())
+        self.session.plan().reduce_order(self.size(), root.into(), len, T::DTYPE.bytes())
     }
 
     /// As [`fold_order`](Context::fold_order), for a [`reduce_scatter`](Context::reduce_scatter) of
     /// buffers of `len` elements; one segment per shard.
     pub fn reduce_scatter_order<T: Element>(&self, len: usize) -> FoldOrder {
-        self.envelope.plan().reduce_scatter_order(self.size(), len, T::DTYPE.bytes())
+        self.session.plan().reduce_scatter_order(self.size(), len, T::DTYPE.bytes())
     }
 
     /// The range of a buffer of `len` elements that [`reduce_scatter`](Context::reduce_scatter)
@@ -136,12 +136,12 @@ impl Context {
     /// Whether the members hold the same state. If not, every call but [`Context::sync`] returns
     /// [`Error::NeedsSync`].
     pub fn is_in_sync(&self) -> bool {
-        self.envelope.is_synced()
+        self.session.is_synced()
     }
 
     /// The bytes that this member has sent and received in this View so far.
     pub fn traffic(&self) -> Traffic {
-        self.envelope.backend().traffic()
+        self.session.backend().traffic()
     }
 
     /// Exceptions to encryption, one sentence each. If empty, everything is encrypted.
@@ -159,7 +159,7 @@ impl Context {
     /// use each tag once.
     pub fn lane(&self, tag: u32) -> Context {
         Context {
-            envelope: Arc::clone(&self.envelope),
+            session: Arc::clone(&self.session),
             cluster: self.cluster.clone(),
             lane: Lane::tagged(tag),
             _not_shared: PhantomData,
@@ -189,7 +189,7 @@ impl Context {
     /// that does not fit.
     pub fn all_reduce<'buf, T: Element>(&mut self, buffer: &'buf mut [T]) -> AllReduce<'buf, T> {
         let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
-        AllReduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
+        AllReduce { pending: PendingOp::numbered(&self.session, self.lane, call), buffer }
     }
 
     /// Like [`all_reduce`](Context::all_reduce), but takes ownership of the buffer, so the future
@@ -202,7 +202,7 @@ impl Context {
     pub fn all_reduce_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllReduceOwned<T> {
         let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
         AllReduceOwned {
-            flight: Flight::numbered(&self.envelope, self.lane, call),
+            pending: PendingOp::numbered(&self.session, self.lane, call),
             buffer: Arc::new(buffer),
             ended: None,
         }
@@ -221,8 +221,8 @@ impl Context {
     ) -> Broadcast<'buf, T> {
         let root = root.into();
         let call = self.call::<T>(Kind::Broadcast { root }, buffer.len());
-        let is_root = root == self.envelope.me();
-        Broadcast { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
+        let is_root = root == self.session.me();
+        Broadcast { pending: PendingOp::numbered(&self.session, self.lane, call), buffer, is_root }
     }
 
     /// Collects the buffers of all ranks, in rank order: `size * buffer.len()` elements. All
@@ -233,14 +233,14 @@ impl Context {
     /// differ.
     pub fn all_gather<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllGather<'buf, T> {
         let call = self.call::<T>(Kind::AllGather, buffer.len());
-        let flight = Flight::numbered(&self.envelope, self.lane, call);
-        AllGather { flight, buffer, out: Vec::new() }
+        let pending = PendingOp::numbered(&self.session, self.lane, call);
+        AllGather { pending, buffer, out: Vec::new() }
     }
 
     pub(crate) fn all_gather_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllGatherOwned<T> {
         let call = self.call::<T>(Kind::AllGather, buffer.len());
-        let flight = Flight::numbered(&self.envelope, self.lane, call);
-        AllGatherOwned { flight, buffer, out: Vec::new() }
+        let pending = PendingOp::numbered(&self.session, self.lane, call);
+        AllGatherOwned { pending, buffer, out: Vec::new() }
     }
 
     /// Sums `buffer` over all members. Rank `root` gets the sum in place; the buffers of the others
@@ -261,8 +261,8 @@ impl Context {
     ) -> Reduce<'buf, T> {
         let root = root.into();
         let call = self.call::<T>(Kind::Reduce { op: ReduceOp::Sum, root }, buffer.len());
-        let is_root = root == self.envelope.me();
-        Reduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
+        let is_root = root == self.session.me();
+        Reduce { pending: PendingOp::numbered(&self.session, self.lane, call), buffer, is_root }
     }
 
     /// Sums `buffer` over all members and gives each rank its [`shard`](Context::shard) of the sum.
@@ -278,8 +278,8 @@ impl Context {
         buffer: &'buf [T],
     ) -> ReduceScatter<'buf, T> {
         let call = self.call::<T>(Kind::ReduceScatter(ReduceOp::Sum), buffer.len());
-        let flight = Flight::numbered(&self.envelope, self.lane, call);
-        ReduceScatter { flight, buffer, out: Vec::new() }
+        let pending = PendingOp::numbered(&self.session, self.lane, call);
+        ReduceScatter { pending, buffer, out: Vec::new() }
     }
 
     /// Collects the buffers of all ranks at rank `root`, in rank order: `Some` of `size *
@@ -295,9 +295,9 @@ impl Context {
     ) -> Gather<'buf, T> {
         let root = root.into();
         let call = self.call::<T>(Kind::Gather { root }, buffer.len());
-        let is_root = root == self.envelope.me();
-        let flight = Flight::numbered(&self.envelope, self.lane, call);
-        Gather { flight, buffer, out: Vec::new(), is_root }
+        let is_root = root == self.session.me();
+        let pending = PendingOp::numbered(&self.session, self.lane, call);
+        Gather { pending, buffer, out: Vec::new(), is_root }
     }
 
     /// Distributes the parts of rank `root`: each rank receives its part in `out`, which has the
@@ -317,7 +317,7 @@ impl Context {
     ) -> Scatter<'buf, T> {
         let root = root.into();
         let call = self.call::<T>(Kind::Scatter { root }, out.len());
-        let is_root = root == self.envelope.me();
+        let is_root = root == self.session.me();
         let parts = is_root.then(|| parts.unwrap_or_default());
         let wrong = parts
             .map(<[T]>::len)
@@ -328,7 +328,7 @@ impl Context {
             size: self.size(),
         });
         Scatter {
-            flight: Flight::numbered(&self.envelope, self.lane, call).rejected(rejection),
+            pending: PendingOp::numbered(&self.session, self.lane, call).rejected(rejection),
             parts,
             out,
         }
@@ -343,8 +343,8 @@ impl Context {
     /// is no multiple of `size`. [`Error::Mismatch`] on every rank if lengths differ.
     pub fn all_to_all<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllToAll<'buf, T> {
         let call = self.call::<T>(Kind::AllToAll, buffer.len());
-        let flight = Flight::numbered(&self.envelope, self.lane, call);
-        AllToAll { flight, buffer, out: Vec::new() }
+        let pending = PendingOp::numbered(&self.session, self.lane, call);
+        AllToAll { pending, buffer, out: Vec::new() }
     }
 
     /// Sends `buffer` to rank `to`, which [receives](Context::recv) it. The other ranks take no
@@ -369,7 +369,7 @@ impl Context {
         buffer: &'buf [T],
     ) -> Sending<'buf, T> {
         Sending {
-            flight: self.message::<T>(self.envelope.me(), to.into(), tag, buffer.len()),
+            pending: self.message::<T>(self.session.me(), to.into(), tag, buffer.len()),
             buffer,
         }
     }
@@ -386,7 +386,7 @@ impl Context {
         buffer: &'buf mut [T],
     ) -> Receiving<'buf, T> {
         Receiving {
-            flight: self.message::<T>(from.into(), self.envelope.me(), tag, buffer.len()),
+            pending: self.message::<T>(from.into(), self.session.me(), tag, buffer.len()),
             buffer,
         }
     }
@@ -416,11 +416,11 @@ impl Context {
             codec: CodecId::None,
             mode: Mode::PerOp,
         };
-        Bundle::new(Flight::numbered(&self.envelope, self.lane, call))
+        Bundle::new(PendingOp::numbered(&self.session, self.lane, call))
     }
 
     pub(crate) fn view_digest(&self) -> ViewDigest {
-        self.envelope.digest()
+        self.session.digest()
     }
 
     /// Waits until every member has called it.
@@ -435,7 +435,7 @@ impl Context {
             codec: CodecId::None,
             mode: Mode::PerOp,
         };
-        Barrier { flight: Flight::numbered(&self.envelope, self.lane, call) }
+        Barrier { pending: PendingOp::numbered(&self.session, self.lane, call) }
     }
 
     /// Brings all members to one state: that of the member that is furthest along the group's
@@ -460,7 +460,7 @@ impl Context {
     /// [Those of every call](Context#errors-of-calls) but [`Error::NeedsSync`]. [`Error::Engine`]
     /// if there is no memory for the state.
     pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> StateSync<'buf> {
-        StateSync::new(&self.envelope, self.lane, version, state)
+        StateSync::new(&self.session, self.lane, version, state)
     }
 
     /// Takes the result of a call of this lane whose future was dropped and that committed anyway,
@@ -471,14 +471,14 @@ impl Context {
     /// multiple of the size of `T`, or if there is no memory for it; the result then stays, and the
     /// lane remains blocked.
     pub fn take_result<T: Element>(&mut self) -> Option<Vec<T>> {
-        let (mut taken, pool) = (Vec::<T>::new(), self.envelope.pool());
+        let (mut taken, pool) = (Vec::<T>::new(), self.session.pool());
         let fits = |bytes: Option<usize>| {
             let Some(bytes) = bytes else { return true };
             let elements = bytes.is_multiple_of(T::DTYPE.bytes()).then(|| bytes / T::DTYPE.bytes());
             let memory = elements.and_then(|len| pool.elements(len).ok());
             memory.map(|memory| taken = memory).is_some()
         };
-        let output = self.envelope.take_lost(self.lane, fits)?.whole()?;
+        let output = self.session.take_lost(self.lane, fits)?.whole()?;
         output.copy_to(bytes_of_mut(&mut taken));
         Some(taken)
     }
@@ -486,19 +486,21 @@ impl Context {
     /// Discards that result; the lane is then usable again. False if there is none or it is still
     /// undecided.
     pub fn discard_result(&mut self) -> bool {
-        self.envelope.take_lost(self.lane, |_| true).is_some()
+        self.session.take_lost(self.lane, |_| true).is_some()
     }
 
-    fn message<T: Element>(&self, from: Rank, to: Rank, tag: u32, count: usize) -> Flight {
+    fn message<T: Element>(&self, from: Rank, to: Rank, tag: u32, count: usize) -> PendingOp {
         let call = self.call::<T>(Kind::Message { from, to, tag }, count);
         let apart = self
-            .envelope
+            .session
             .view()
-            .are_apart(from, to)
+            .lack_direct_link(from, to)
             .then_some(Rejection::NoDirectLink { from, to });
         match call.rejection(self.size()).or(apart) {
-            None => Flight::numbered(&self.envelope, self.lane.messages(from, to), call),
-            Some(rejection) => Flight::refused(&self.envelope, call, Refused::Senseless(rejection)),
+            None => PendingOp::numbered(&self.session, self.lane.messages(from, to), call),
+            Some(rejection) => {
+                PendingOp::refused(&self.session, call, Refused::Senseless(rejection))
+            }
         }
     }
 
@@ -523,8 +525,8 @@ impl Cluster {
         let mut views = self.handles.views.clone();
         loop {
             let newest = views.borrow_and_update().clone();
-            if let Some(envelope) = newest.filter(|e| !e.is_frozen()) {
-                return Ok(Context::new(envelope, self.clone()));
+            if let Some(session) = newest.filter(|e| !e.is_frozen()) {
+                return Ok(Context::new(session, self.clone()));
             }
             // A View that is being replaced has a successor, unless this node ends.
             views.changed().await.map_err(|_| Error::Closed)?;

@@ -3,12 +3,12 @@
 use super::admissions::cluster_keys;
 use super::config::{Config, Network};
 use super::environment::namespace_of;
+use super::machine_interfaces::MachineInterfaces;
 use super::start::{choose, discover, home_of, name_of};
-use super::wires::MachineWires;
 use crate::discovery::{Advert, Discovery, Medium};
 use crate::identity::{ClusterKey, IdentityProblem, Name, PairingCode, new_boot};
 use crate::link::{Bind, Net, TcpNet};
-use crate::os::{Interface, Wires, inventory};
+use crate::os::{Interface, InterfaceSource, inventory};
 use crate::pairing::{Doors, InvitationEnd, Terms, Visit, Welcome, Window, invite};
 use crate::report::{ConfigProblem, Error, Result};
 use crate::trace;
@@ -189,7 +189,7 @@ async fn prepare(config: &Config, machines: usize, lasts: Duration) -> Result<Pr
         return Err(Error::Config(ConfigProblem::NoDiscovery(why)));
     }
     let chosen = choose(config, &inventory().unwrap_or_default())?;
-    let mut wires = MachineWires::of(config)?;
+    let mut interface_source = MachineInterfaces::of(config)?;
     let bind = match config.network {
         Network::Loopback => Bind::At(Ipv4Addr::LOCALHOST.into()),
         _ => Bind::Everywhere,
@@ -201,7 +201,10 @@ async fn prepare(config: &Config, machines: usize, lasts: Duration) -> Result<Pr
     let port = listener.port();
     let addresses = match config.network {
         Network::Loopback => vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))],
-        _ => addresses_of(&wires.look().map_or(chosen.clone(), |wiring| wiring.chosen), port),
+        _ => addresses_of(
+            &interface_source.look().map_or(chosen.clone(), |interface_set| interface_set.chosen),
+            port,
+        ),
     };
     let code = PairingCode::of_random(&*random()?);
     let advert = advert_of(&code, port)?;
@@ -209,7 +212,11 @@ async fn prepare(config: &Config, machines: usize, lasts: Duration) -> Result<Pr
     let lasts_ms = lasts.min(Invitation::LASTS_MAX).as_millis() as u64;
     let window = Mutex::new(Window::open(0, lasts_ms, machines));
     let terms = Terms { code, welcome, window, began: Instant::now() };
-    let doors = Doors { listener, discovery: announced(config, &chosen), wires: Box::new(wires) };
+    let doors = Doors {
+        listener,
+        discovery: announced(config, &chosen),
+        interface_source: Box::new(interface_source),
+    };
     Ok(Prepared { doors, advert, terms, addresses })
 }
 

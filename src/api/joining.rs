@@ -2,15 +2,15 @@
 
 use super::config::{Config, Network};
 use super::environment::{lookup, namespace_of};
+use super::machine_interfaces::MachineInterfaces;
 use super::start::{choose, discover, home_of, name_of};
-use super::wires::MachineWires;
 use crate::discovery::FixedPeer;
 use crate::identity::{
     ClusterKey, Home, IdentityProblem, NAMESPACE_VARIABLE, Name, NamespaceName, PairingCode,
     Stored, store_cluster_key, store_next_key,
 };
 use crate::link::{Bind, TcpNet};
-use crate::os::{AddressPolicy, Wires, inventory};
+use crate::os::{AddressPolicy, InterfaceSource, inventory};
 use crate::pairing::{Found, Hints, Kept, Receipt, seek};
 use crate::report::{ConfigProblem, Error, Result};
 use crate::trace;
@@ -136,8 +136,9 @@ async fn hints(config: &Config) -> Result<Hints> {
         return Ok(Hints::Named(peers(config).await?));
     }
     let chosen = choose(config, &inventory().unwrap_or_default())?;
-    let wiring = MachineWires::of(config)?.look();
-    let policy = wiring.map_or_else(AddressPolicy::everywhere, |wiring| wiring.policy);
+    let interface_set = MachineInterfaces::of(config)?.look();
+    let policy =
+        interface_set.map_or_else(AddressPolicy::everywhere, |interface_set| interface_set.policy);
     Ok(Hints::Announced(discover(config, &chosen)?, policy))
 }
 

@@ -1,7 +1,7 @@
 //! What a program uses: clusters, contexts, calls, gradients, keys and invitations.
 //!
 //! A [`Config`] or [`Builder`] says how to join, a [`Cluster`] is the membership, a [`Context`] the
-//! calls of one View. Each call is a future around one `Flight`, which asks the session of its
+//! calls of one View. Each call is a future around one `PendingOp`, which asks the session of its
 //! View.
 
 mod admissions;
@@ -15,9 +15,9 @@ mod gradients;
 mod invitation;
 mod joining;
 mod keys;
+mod machine_interfaces;
 mod start;
 mod surroundings;
-mod wires;
 
 pub use calls::{
     AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather,

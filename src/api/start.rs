@@ -3,7 +3,7 @@
 use super::admissions::MachineAdmissions;
 use super::config::{Admission as Wanted, Config, EngineOffer as Choice, Network};
 use super::environment::{interface_filter, interface_text, lookup, namespace_of};
-use super::wires::MachineWires;
+use super::machine_interfaces::MachineInterfaces;
 use crate::collective::{Engine, NativeEngine};
 use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
 use crate::election::{Alone, Durable, ElectionConfig};
@@ -16,7 +16,9 @@ use crate::identity::{
 use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire, quick_suite};
 use crate::memory::Pool;
 use crate::node::{Admission, Doors, GRACE, NodeConfig, RENEW_AFTER, Settled};
-use crate::os::{Disk, Files, Interface, MachineSleep, Store, Unchanging, Wiring, inventory};
+use crate::os::{
+    Disk, Files, FixedInterfaces, Interface, InterfaceSet, MachineSleep, Store, inventory,
+};
 #[cfg(potluck_defects)]
 use crate::protocol::Defect;
 use crate::protocol::{Engines, Seeded};
@@ -44,8 +46,8 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let interfaces = inventory().unwrap_or_default();
     // If the filter leaves no interface, joining fails. If all links go down later, the node waits.
     let chosen = choose(config, &interfaces)?;
-    let wires = MachineWires::of(config)?;
-    let wiring = wires.wiring(interfaces);
+    let interface_source = MachineInterfaces::of(config)?;
+    let interface_set = interface_source.interface_set(interfaces);
     let held = load_or_create_identity(&home)?;
     let boot = new_boot()?;
 
@@ -78,11 +80,14 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let (offered, engines) = engines(config)?;
     let local = local(config, identity, boot, listener.port(), namespace, offered)?;
     let admission = admissions.admission().clone();
-    let node = node_config(config, local, admission, boot, durable, wiring, known)?;
+    let node = node_config(config, local, admission, boot, durable, interface_set, known)?;
     let store = Box::new(Held { disk, _identity: held });
-    let (wires, sleep) = (Box::new(wires), Box::new(MachineSleep::start()));
+    let (interface_source, sleep) = (Box::new(interface_source), Box::new(MachineSleep::start()));
     let admissions = Box::new(admissions);
-    Ok((node, Doors { net, listener, discovery, wires, admissions, store, sleep, engines }))
+    Ok((
+        node,
+        Doors { net, listener, discovery, interface_source, admissions, store, sleep, engines },
+    ))
 }
 
 /// All in memory: the nodes of one namespace in one process share a simulated network.
@@ -115,14 +120,17 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
         Admission::to(namespace),
         boot,
         Durable::default(),
-        Wiring::none(),
+        InterfaceSet::none(),
         Vec::new(),
     )?;
     node.advertised = vec![SocketAddr::new(ip, listener.port())];
     let (discovery, store, sleep) =
         (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
-    let (wires, admissions) = (Box::new(Unchanging), Box::new(Settled));
-    Ok((node, Doors { net, listener, discovery, wires, admissions, store, sleep, engines }))
+    let (interface_source, admissions) = (Box::new(FixedInterfaces), Box::new(Settled));
+    Ok((
+        node,
+        Doors { net, listener, discovery, interface_source, admissions, store, sleep, engines },
+    ))
 }
 
 fn node_config(
@@ -131,7 +139,7 @@ fn node_config(
     admission: Admission,
     boot: Boot,
     durable: Durable,
-    wiring: Wiring,
+    interface_set: InterfaceSet,
     known: Vec<(SocketAddr, Origin)>,
 ) -> Result<NodeConfig> {
     let partition = config.partition()?;
@@ -147,7 +155,7 @@ fn node_config(
         durable,
         min_members: partition.members_wanted(),
         election: ElectionConfig { alone, partition, seed: boot.0, ..ElectionConfig::default() },
-        wiring,
+        interface_set,
         known,
         advertised: Vec::new(),
         renew_after: RENEW_AFTER,

@@ -61,7 +61,7 @@ pub use reference::reference;
 pub use retired::Retired;
 pub use revising::Revising;
 #[cfg(any(fuzzing, test))]
-pub use schedule::Itinerary;
+pub use schedule::Schedule;
 #[cfg(test)]
 pub use schedule::Then;
 #[cfg(any(feature = "gloo", test))]

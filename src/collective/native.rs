@@ -33,13 +33,13 @@
 //! link. No thread joins them, so a backend may be closed and dropped on any thread, including its
 //! own.
 
+mod active_op;
 mod backend;
 mod coding;
 mod flow_control;
-mod op;
+mod op_progress;
 mod outbox;
 mod part;
-mod run;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The schedule of a call as data: the route of each piece of the result between the ranks.
 //!
-//! An [`Itinerary`] is the schedule that follows from a call, a plan and a View's size. It is a
+//! An [`Schedule`] is the schedule that follows from a call, a plan and a View's size. It is a
 //! list of [`Flow`]s, each an element range of the result with its [`Route`]. The ranges index the
 //! combined result of all ranks: a common part stands in it once; a flow that one rank keeps has no
 //! elements on the others. A rank's own result is the sequence of the flows that it keeps.
@@ -36,7 +36,7 @@ use ways::Ways;
 
 /// The schedule of one operation; the same value on every rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Itinerary {
+pub struct Schedule {
     /// The number of ranks.
     pub size: usize,
     /// The type of the elements.
@@ -54,7 +54,7 @@ pub struct Itinerary {
 
 /// One rank's role in a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Station {
+pub struct FlowRole {
     /// The ranks whose contributions this rank folds, ascending: its children and, if it
     /// contributes, itself.
     pub contributors: Vec<Rank>,
@@ -82,7 +82,7 @@ pub enum Then {
 /// Most chunks of one operation: 256 GiB in chunks of 256 KiB. Bounds the state kept per chunk.
 pub const CHUNKS_MAX: usize = 1 << 20;
 
-impl Itinerary {
+impl Schedule {
     /// The schedule of `call` among `size` ranks. `sync_root` is a sync's source: its rank and the
     /// length of its state in bytes.
     ///
@@ -99,7 +99,7 @@ impl Itinerary {
         sync_root: Option<(Rank, u64)>,
         plan: &Plan,
         size: usize,
-    ) -> Result<Itinerary, Unfit> {
+    ) -> Result<Schedule, Unfit> {
         let is_planned =
             (1..=MEMBERS_MAX).contains(&size) && plan.fits(size) && plan.is_for(EngineKind::Native);
         if !is_planned || call.rejection(size).is_some() {
@@ -127,12 +127,11 @@ impl Itinerary {
         } else {
             chunk_elements - chunk_elements % BLOCK
         };
-        let ways = Ways::new(plan, &class.schedule, size, coding.codec());
+        let ways = Ways::new(plan, &class.algorithm, size, coding.codec());
         let (reduce, flows) = (call.kind.reduce_op(), ways.flows(call.kind, count, sync_root)?);
-        let itinerary =
-            Itinerary { size, dtype: call.dtype, coding, reduce, flows, chunk_elements };
-        let chunks: usize = (0..itinerary.flows.len()).map(|flow| itinerary.chunks(flow)).sum();
-        if chunks <= CHUNKS_MAX { Ok(itinerary) } else { Err(Unfit) }
+        let schedule = Schedule { size, dtype: call.dtype, coding, reduce, flows, chunk_elements };
+        let chunks: usize = (0..schedule.flows.len()).map(|flow| schedule.chunks(flow)).sum();
+        if chunks <= CHUNKS_MAX { Ok(schedule) } else { Err(Unfit) }
     }
 
     /// Elements of the combined result of all ranks.
@@ -223,11 +222,11 @@ impl Itinerary {
     }
 
     /// The role of `me` in a flow.
-    pub fn station(&self, flow: usize, me: Rank) -> Station {
+    pub fn role(&self, flow: usize, me: Rank) -> FlowRole {
         match &self.flows[flow].route {
             Route::Exchange => {
                 let contributors = ranks(self.size).collect();
-                Station {
+                FlowRole {
                     contributors,
                     then: Then::Keep,
                     down_from: None,
@@ -245,7 +244,7 @@ impl Itinerary {
                 let then =
                     if *owner == me { Then::HandOn } else { parent.map_or(Then::Keep, Then::Send) };
                 let keeps = *kept == Kept::ByAll || *kept == Kept::By(me);
-                Station {
+                FlowRole {
                     contributors,
                     then,
                     down_from: down.parents[me.index()],
@@ -257,7 +256,7 @@ impl Itinerary {
     }
 }
 
-impl Station {
+impl FlowRole {
     /// The number of events that complete a chunk on this rank: its arrival if this rank keeps it,
     /// otherwise one send to each receiver.
     pub fn steps(&self) -> usize {

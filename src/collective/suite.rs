@@ -26,7 +26,7 @@ pub use scarce::{
 
 use crate::link::{Ends, memory, narrow};
 use crate::memory::Pool;
-use crate::protocol::{Plan, ReduceOp, Schedule, View, view_of};
+use crate::protocol::{Algorithm, Plan, ReduceOp, View, view_of};
 use std::sync::Arc;
 
 /// How the suite reaches an engine.
@@ -34,7 +34,7 @@ pub struct Door {
     /// Opens the backends of a View, with a pool for each rank.
     pub open: fn(&Arc<View>, &[Pool]) -> Opened,
     /// Its schedules among so many ranks.
-    pub schedules: fn(usize, &mut Chance) -> Vec<Schedule>,
+    pub algorithms: fn(usize, &mut Chance) -> Vec<Algorithm>,
     /// The bytes of a chunk, or of a segment of Gloo's ring, besides those that a test names.
     pub chunks: &'static [u32],
     /// Its reductions.
@@ -68,10 +68,10 @@ impl Door {
     pub fn plans(&self, size: usize, chunk_bytes: u32, chance: &mut Chance) -> Vec<Arc<Plan>> {
         let others = self.chunks.iter().filter(|chunk| **chunk != chunk_bytes);
         let mut plans = Vec::new();
-        for schedule in (self.schedules)(size, chance) {
-            plans.push(plan(chunk_bytes, schedule.clone()));
-            if matches!(schedule, Schedule::GlooRing) {
-                plans.extend(others.clone().map(|chunk| plan(*chunk, schedule.clone())));
+        for algorithm in (self.algorithms)(size, chance) {
+            plans.push(plan(chunk_bytes, algorithm.clone()));
+            if matches!(algorithm, Algorithm::GlooRing) {
+                plans.extend(others.clone().map(|chunk| plan(*chunk, algorithm.clone())));
             }
         }
         plans

@@ -7,23 +7,23 @@
 //! and acceptances are sent only once they are durable.
 
 mod durable;
+mod environment;
 #[cfg(test)]
 mod inspection;
 mod proposal;
-mod surroundings;
 
 use super::applicant::Applicant;
-use super::standing;
+use super::recovery;
 use crate::identity::MemberId;
 use crate::protocol::{
     Accepted, Ballot, Closing, Defect, EngineKind, History, LaneSet, Message, Partition, Promise,
     Rank, Seeded, View, ViewDigest, ViewId,
 };
 pub use durable::Durable;
+pub(crate) use environment::Environment;
 use proposal::Proposal;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-pub(crate) use surroundings::Surroundings;
 
 /// The largest rise of the highest round seen with one message: too little for a member to exhaust
 /// the rounds. A node that has missed more rounds learns them in steps, one with each message.
@@ -131,10 +131,12 @@ impl Agreement {
 
     /// One step. Effects must be carried out in order; messages to this node itself are fed back as
     /// events.
-    pub(crate) fn step(&mut self, event: Event, around: &mut dyn Surroundings) -> Vec<Effect> {
+    pub(crate) fn step(&mut self, event: Event, environment: &mut dyn Environment) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
-            Event::Message(from, message) => self.on_message(from, message, around, &mut effects),
+            Event::Message(from, message) => {
+                self.on_message(from, message, environment, &mut effects)
+            }
             Event::DataLink(digest) => self.on_data_link(digest, &mut effects),
             Event::Persisted(ticket) => self.on_persisted(ticket, &mut effects),
         }
@@ -145,18 +147,18 @@ impl Agreement {
         &mut self,
         from: MemberId,
         message: Message,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
         effects: &mut Vec<Effect>,
     ) {
         match message {
             Message::Prepare(ballot, members) => {
-                self.on_prepare(from, ballot, &members, around, effects);
+                self.on_prepare(from, ballot, &members, environment, effects);
             }
             Message::Promise(ballot, promise) => {
-                self.on_promise(from, ballot, *promise, around, effects);
+                self.on_promise(from, ballot, *promise, environment, effects);
             }
             Message::Nack(ballot, promised) => self.on_nack(ballot, promised),
-            Message::Accept(view) => self.on_accept(from, &view, around, effects),
+            Message::Accept(view) => self.on_accept(from, &view, environment, effects),
             Message::Accepted(id) => self.on_accepted(from, id, effects),
             Message::Install(id) => self.on_install(id, effects),
             _ => {}
@@ -232,14 +234,14 @@ impl Agreement {
     }
 
     /// Freezes the installed View: no further vote counts in it.
-    pub(super) fn leave_off(&mut self, around: &mut dyn Surroundings) {
-        self.freeze(around);
+    pub(super) fn leave_off(&mut self, environment: &mut dyn Environment) {
+        self.freeze(environment);
     }
 
     /// Ends the open operations of the installed View as indeterminate here. Later promises still
     /// report what this member holds, but it shares its history with nobody any more.
-    pub(crate) fn cut_off(&mut self, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
-        self.freeze(around);
+    pub(crate) fn cut_off(&mut self, environment: &mut dyn Environment, effects: &mut Vec<Effect>) {
+        self.freeze(environment);
         self.cut_off = Some(self.durable.promised);
         // A waiting acceptance must not leave: with it the others, and this node, could install a
         // View that relies on the results given up here.
@@ -300,7 +302,7 @@ impl Agreement {
         from: MemberId,
         ballot: Ballot,
         members: &[MemberId],
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
         effects: &mut Vec<Effect>,
     ) {
         if !self.is_meant(from, ballot, members) {
@@ -319,7 +321,7 @@ impl Agreement {
             effects.push(Effect::Send(from, Message::Nack(ballot, self.durable.promised)));
             return;
         }
-        self.freeze(around);
+        self.freeze(environment);
         let promise = Promise {
             accepted: self.durable.accepted.clone(),
             accepted_here: self.rank_in(self.accepted_here.as_deref()),
@@ -336,7 +338,7 @@ impl Agreement {
         from: MemberId,
         ballot: Ballot,
         promise: Promise,
-        around: &dyn Surroundings,
+        environment: &dyn Environment,
         effects: &mut Vec<Effect>,
     ) {
         let Some(proposal) = &mut self.proposal else { return };
@@ -348,7 +350,7 @@ impl Agreement {
         if proposal.promises.len() < proposal.members.len() {
             return;
         }
-        let view = Arc::new(proposal.draft(self.installed.as_deref(), around, self.seeded));
+        let view = Arc::new(proposal.draft(self.installed.as_deref(), environment, self.seeded));
         // While the promises came in, the members may have lost their direct links: no plan leads
         // to all of them any more, and nobody would accept such a View.
         if !view.is_consistent() {
@@ -378,7 +380,7 @@ impl Agreement {
         &mut self,
         from: MemberId,
         view: &Arc<View>,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
         effects: &mut Vec<Effect>,
     ) {
         // A proposer knows the engines of every member from the promises, so an honest one never
@@ -399,9 +401,9 @@ impl Agreement {
         {
             return;
         }
-        self.install_late(view, around, effects);
-        let closing = self.freeze(around);
-        if view.parent == self.installed_id && standing::omits_committed(&view.committed, &closing)
+        self.install_late(view, environment, effects);
+        let closing = self.freeze(environment);
+        if view.parent == self.installed_id && recovery::omits_committed(&view.committed, &closing)
         {
             // The proposer lies. Another one will make a View.
             return;
@@ -467,12 +469,12 @@ impl Agreement {
     fn install_late(
         &mut self,
         next: &View,
-        around: &mut dyn Surroundings,
+        environment: &mut dyn Environment,
         effects: &mut Vec<Effect>,
     ) {
         let Some(view) = self.late_view().cloned() else { return };
         if next.parent == Some(view.id()) {
-            self.freeze(around);
+            self.freeze(environment);
             self.install(view, effects);
             self.closing = Some(Closing::default());
         }
@@ -510,7 +512,7 @@ impl Agreement {
         let is_common = view.in_sync() || member.is_some_and(|m| m.in_sync);
         // Its own history, after `view` has decided the operations of its View or left them open.
         let own = || {
-            standing::history_after(
+            recovery::history_after(
                 self.me,
                 &self.promise(),
                 (view.parent, &view.committed),
@@ -557,7 +559,7 @@ impl Agreement {
             return Some(LaneSet::default());
         }
         let promise = self.promise();
-        let lacks = standing::lacks_a_state(&promise, &view.committed, &self.stateful);
+        let lacks = recovery::lacks_a_state(&promise, &view.committed, &self.stateful);
         lacks.then_some(promise.closing.lanes.caught_up)
     }
 
@@ -565,9 +567,9 @@ impl Agreement {
         view.and_then(|view| view.rank_of(self.me))
     }
 
-    fn freeze(&mut self, around: &mut dyn Surroundings) -> Closing {
+    fn freeze(&mut self, environment: &mut dyn Environment) -> Closing {
         let Some(id) = self.installed_id else { return Closing::default() };
-        let closing = self.closing.get_or_insert_with(|| around.freeze(id.digest));
+        let closing = self.closing.get_or_insert_with(|| environment.freeze(id.digest));
         self.stateful.extend(&closing.lanes.stateful);
         closing.clone()
     }

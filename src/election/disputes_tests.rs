@@ -2,7 +2,7 @@
 //! members that go on together never contradict each other, whatever a third member says to whom or
 //! proposes.
 
-use super::standing;
+use super::recovery;
 use crate::collective::{Ledger, LedgerEffect};
 use crate::identity::{MemberId, Name};
 use crate::memory::DType;
@@ -101,8 +101,8 @@ fn ends(ledgers: &mut [Ledger; 2], third: Option<Promise>) -> [Outcome; 2] {
         .map(|(rank, ledger)| (member_id(rank + 1), promise(&view, Rank(rank), ledger.freeze())))
         .collect();
     promises.extend(third.map(|promise| (member_id(3), promise)));
-    let standing = standing::read(&promises, Seeded::NONE);
-    ends_by(ledgers, &standing.committed, &standing.disputed).expect("an honest View is accepted")
+    let recovery = recovery::read(&promises, Seeded::NONE);
+    ends_by(ledgers, &recovery.committed, &recovery.disputed).expect("an honest View is accepted")
 }
 
 /// How the operation ends on the honest members in a View that decides this. `None` if one of them
@@ -112,7 +112,7 @@ fn ends_by(
     committed: &[CommittedOp],
     disputed: &[DisputedOp],
 ) -> Option<[Outcome; 2]> {
-    let refuses = |ledger: &mut Ledger| standing::omits_committed(committed, &ledger.freeze());
+    let refuses = |ledger: &mut Ledger| recovery::omits_committed(committed, &ledger.freeze());
     if ledgers.iter_mut().any(refuses) {
         return None;
     }

@@ -7,21 +7,21 @@ mod beside;
 mod contests;
 #[cfg(test)]
 mod drain_tests;
-mod fabric;
+mod duplicates;
+mod link_quality;
 #[cfg(test)]
-mod fabric_tests;
+mod link_quality_tests;
 mod losses;
 #[cfg(test)]
 mod losses_tests;
 mod peer;
 mod peers;
-mod pursuit;
+mod proposer;
 #[cfg(test)]
 mod stranded_tests;
-mod twins;
 mod waking;
 
-use super::agreement::{Agreement, Durable, Effect, Event, Surroundings};
+use super::agreement::{Agreement, Durable, Effect, Environment, Event};
 use super::applicant::Applicant;
 use super::config::ElectionConfig;
 use super::notice::{NOTICES_MAX, Notice};
@@ -32,11 +32,11 @@ use crate::protocol::{
 };
 use crate::report::Loss;
 use crate::topology::{Arrangement, LinkMap, arrange};
-use contests::Twins;
+use contests::Duplicates;
+pub use duplicates::PROBE;
 use peer::{Link, Peer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-pub use twins::PROBE;
 
 /// An input of the state machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +75,7 @@ pub enum Input {
     /// This machine has slept, or this process was stopped: its beliefs are out of date.
     Woke,
     /// Another living process presented this node's own identity.
-    Twin,
+    Duplicate,
     /// This node leaves.
     Leave,
 }
@@ -133,7 +133,7 @@ pub struct Election {
     leaving: bool,
     /// The last heartbeat announced that this node waits for its disk.
     told_persisting: bool,
-    twins: Twins,
+    duplicates: Duplicates,
     quarantine: Quarantine,
     notices: Vec<Notice>,
     one_way_told: Option<MemberId>,
@@ -204,7 +204,7 @@ impl Election {
             chance: config.seed | 1,
             leaving: false,
             told_persisting: false,
-            twins: Twins::default(),
+            duplicates: Duplicates::default(),
             quarantine: Quarantine::default(),
             notices: Vec::new(),
             one_way_told: None,
@@ -327,7 +327,7 @@ impl Election {
             Input::Breach(peer) => self.on_breach(now, peer, effects),
             Input::Persisted(ticket) => self.agree(Event::Persisted(ticket), ops, effects),
             Input::Woke => self.on_woke(now, ops, effects),
-            Input::Twin => self.on_own_twin(now),
+            Input::Duplicate => self.on_own_duplicate(now),
             Input::Leave => self.on_leave(effects),
         }
     }
@@ -366,7 +366,7 @@ impl Election {
         ops: &mut dyn Operations,
         effects: &mut Vec<Effect>,
     ) {
-        if self.leaving || self.twins.are_at_odds(now, from) {
+        if self.leaving || self.duplicates.are_at_odds(now, from) {
             return;
         }
         self.on_heard(now, from);
@@ -399,7 +399,7 @@ impl Election {
             Message::Leave => self.on_left(now, from, effects),
             Message::Ping(number) => effects.push(Effect::Send(from, Message::Pong(number))),
             Message::Pong(number) => self.on_pong(now, from, number, effects),
-            Message::Twin(twin) => self.on_twin(now, from, twin, effects),
+            Message::Duplicate(duplicate) => self.on_duplicate(now, from, duplicate, effects),
             // Not about membership: the driver handles these.
             Message::Op(_)
             | Message::Post(_)
@@ -413,7 +413,8 @@ impl Election {
 
     /// Passes an event to the agreement rules.
     fn agree(&mut self, event: Event, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
-        effects.extend(self.agreement.step(event, &mut Around { ops, links: &self.links }));
+        effects
+            .extend(self.agreement.step(event, &mut LiveEnvironment { ops, links: &self.links }));
     }
 
     fn on_tick(&mut self, now: u64, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
@@ -529,13 +530,13 @@ impl Election {
     }
 }
 
-/// The [`Surroundings`] through which the agreement sees this node.
-struct Around<'a> {
+/// The [`Environment`] through which the agreement sees this node.
+struct LiveEnvironment<'a> {
     ops: &'a mut dyn Operations,
     links: &'a LinkMap,
 }
 
-impl Surroundings for Around<'_> {
+impl Environment for LiveEnvironment<'_> {
     fn freeze(&mut self, view: ViewDigest) -> Closing {
         self.ops.freeze(view)
     }

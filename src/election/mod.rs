@@ -16,14 +16,14 @@ mod elsewhere;
 mod machine;
 mod notice;
 mod quarantine;
-mod standing;
+mod recovery;
 
 #[cfg(test)]
 pub(crate) use agreement::Agreement;
 #[cfg(test)]
-pub(crate) use agreement::Event;
+pub(crate) use agreement::Environment;
 #[cfg(test)]
-pub(crate) use agreement::Surroundings;
+pub(crate) use agreement::Event;
 pub use agreement::{Decides, Durable, Effect};
 pub use applicant::Applicant;
 pub use config::{Alone, ElectionConfig};

@@ -19,7 +19,7 @@ pub enum Notice {
     /// This node was suspended or stopped.
     Woke,
     /// Two living processes use this identity.
-    Twin(NodeId),
+    Duplicate(NodeId),
     /// This node hears the member, but the member does not hear this node.
     OneWay(MemberId),
 }

@@ -10,8 +10,8 @@ use super::context::{Context, Failure, version};
 use super::exception::{Exception, ExceptionKind};
 use super::p2p::Endpoint;
 use super::rails::Rails;
+use super::started::Started;
 use super::task::Task;
-use super::turnout::Turnout;
 use crate::collective::{
     Backend, Board, Done, Engine, Finished, Input, Job, LinkParty, LinkUser, Threads,
 };
@@ -51,7 +51,7 @@ struct Core {
 }
 
 struct State {
-    turnout: Turnout,
+    started: Started,
     /// Operations started here, waiting for this member's contribution.
     unfed: BTreeMap<OpId, (Task, Done)>,
     /// Operations with a contribution, waiting for a thread.
@@ -59,7 +59,7 @@ struct State {
     /// Operations that failed because of a message of this peer, before it was known whether the
     /// peer makes the same call.
     doubtful: BTreeMap<OpId, (Rank, Done)>,
-    crew: Crew,
+    crew: HelperPool,
     stage: Stage,
 }
 
@@ -73,7 +73,7 @@ struct Work {
 
 /// The number of threads of a View's backend.
 #[derive(Default)]
-struct Crew {
+struct HelperPool {
     all: usize,
     /// Threads that wait for work, including threads that are about to.
     idle: usize,
@@ -133,11 +133,11 @@ impl GlooBackend {
     ) -> GlooBackend {
         let endpoint = Endpoint::new(me, size, pool.clone(), Arc::clone(threads));
         let state = State {
-            turnout: Turnout::new(me, size),
+            started: Started::new(me, size),
             unfed: BTreeMap::new(),
             ready: VecDeque::new(),
             doubtful: BTreeMap::new(),
-            crew: Crew { all: 1, idle: 0 },
+            crew: HelperPool { all: 1, idle: 0 },
             stage: Stage::Connecting,
         };
         let (rails, threads) = (Rails::new(threads), Arc::clone(threads));
@@ -211,7 +211,7 @@ impl Core {
         let (op, mut state) = (job.op, self.lock());
         let refused = match state.stage {
             Stage::Ended(fault) => Some(fault),
-            _ => (!state.turnout.start(op)).then_some(EngineFault::Cancelled),
+            _ => (!state.started.start(op)).then_some(EngineFault::Cancelled),
         };
         if let Some(fault) = refused {
             drop(state);
@@ -220,7 +220,7 @@ impl Core {
         // Before any peer can learn that the operation started here: from then on its messages may
         // arrive.
         self.endpoint.begin_patiently(op);
-        if state.turnout.is_complete(op) {
+        if state.started.is_complete(op) {
             self.endpoint.hurry(op);
         }
         state.unfed.insert(op, (task, job.done));
@@ -242,7 +242,7 @@ impl Core {
         let mut state = self.lock();
         let refused = match state.stage {
             Stage::Ended(fault) => Some(fault),
-            _ => state.turnout.is_over(op).then_some(EngineFault::Cancelled),
+            _ => state.started.is_over(op).then_some(EngineFault::Cancelled),
         };
         if let Some(fault) = refused {
             drop(state);
@@ -256,8 +256,8 @@ impl Core {
 
     fn credit(&self, op: OpId, peer: Rank) {
         let mut state = self.lock();
-        state.turnout.credit(op, peer);
-        if state.turnout.is_complete(op) {
+        state.started.credit(op, peer);
+        if state.started.is_complete(op) {
             self.endpoint.hurry(op);
         }
         let guilty = state.doubtful.get(&op).is_some_and(|(of, _)| *of == peer);
@@ -288,7 +288,7 @@ impl Core {
     /// `op` was given up or decided: it does not begin any more.
     fn end(&self, op: OpId) {
         let mut state = self.lock();
-        state.turnout.end(op);
+        state.started.end(op);
         let waiting = state.take_ready(op).map(|work| work.done);
         let waiting = waiting.or_else(|| state.unfed.remove(&op).map(|(_, done)| done));
         let waiting = waiting.or_else(|| state.doubtful.remove(&op).map(|(_, done)| done));
@@ -377,11 +377,11 @@ impl Core {
     fn conclude(&self, op: OpId, result: Result<Finished, EngineFault>, done: Done) {
         if let Err(EngineFault::Protocol(peer)) = result {
             let mut state = self.lock();
-            if state.turnout.is_over(op) {
+            if state.started.is_over(op) {
                 drop(state);
                 return done(Err(EngineFault::Cancelled));
             }
-            if matches!(state.stage, Stage::Connected(_)) && state.turnout.is_unheard(op, peer) {
+            if matches!(state.stage, Stage::Connected(_)) && state.started.is_unheard(op, peer) {
                 state.doubtful.insert(op, (peer, done));
                 return;
             }

@@ -4,8 +4,8 @@ use super::context::{Context, Failure, UNFIT};
 use super::overlay::Overlay;
 use super::p2p::Landed;
 use super::rails::Rails;
-use super::tally::Tally;
-use super::task::{Algorithm, Reduction, Task};
+use super::result_digest::ResultDigest;
+use super::task::{GlooAlgorithm, Reduction, Task};
 use crate::collective::{Finished, Misfit, finish, fold, fold_pair};
 use crate::memory::{Block, OutOfMemory, Pool, Staging, copy};
 use crate::protocol::{OpId, Rank, gloo_ring_chunk, ring_segment};
@@ -57,15 +57,15 @@ impl Part<'_> {
             Task::Message { from, to, bytes } => self.message(from, to, bytes, only(input)),
             Task::Barrier => {
                 self.context.barrier(self.op)?;
-                Ok(finished(&Tally::new(0)?, None))
+                Ok(finished(&ResultDigest::new(0)?, None))
             }
         }
     }
 
     fn reduce(&self, reduction: Reduction, block: Option<Block>) -> Result<Finished, Failure> {
-        let tally = Tally::new(reduction.bytes())?;
-        let Some(block) = block else { return Ok(finished(&tally, None)) };
-        if reduction.algorithm == Algorithm::Exchange && self.size > 1 {
+        let result_digest = ResultDigest::new(reduction.bytes())?;
+        let Some(block) = block else { return Ok(finished(&result_digest, None)) };
+        if reduction.algorithm == GlooAlgorithm::Exchange && self.size > 1 {
             return self.exchange(reduction, &block);
         }
         // A single rank exchanges and folds nothing: Gloo would not fill a fresh buffer, and no
@@ -78,13 +78,13 @@ impl Part<'_> {
         };
         let own = self.own_chunk(reduction).filter(|_| !alone);
         let is_ring = own.is_some();
-        let landed = landed(&tally, is_ring, overlay.as_ref());
+        let landed = landed(&result_digest, is_ring, overlay.as_ref());
         let data = block.writable(self.pool)?;
         self.context.all_reduce(self.op, data, reduction, own, overlay.as_ref(), &landed)?;
         if !is_ring {
             finish(reduction.op, reduction.dtype, data, self.size)?;
         }
-        Ok(finished(&tally, Some(block)))
+        Ok(finished(&result_digest, Some(block)))
     }
 
     /// All-reduce by exchange: every rank receives all buffers and folds them in rank order.
@@ -108,12 +108,12 @@ impl Part<'_> {
         fold_pair(op, dtype, sum, of(0), of(1))?;
         (2..self.size).try_for_each(|rank| fold(op, dtype, sum, of(rank)))?;
         finish(op, dtype, sum, self.size)?;
-        Ok(finished(&Tally::new(bytes)?, Some(block)))
+        Ok(finished(&ResultDigest::new(bytes)?, Some(block)))
     }
 
     /// The byte range whose last fold happens on this rank; only for a ring.
     fn own_chunk(&self, reduction: Reduction) -> Option<Range<usize>> {
-        let Algorithm::Ring { segment_bytes } = reduction.algorithm else { return None };
+        let GlooAlgorithm::Ring { segment_bytes } = reduction.algorithm else { return None };
         let width = reduction.dtype.bytes();
         let elements =
             gloo_ring_chunk(self.me.index(), self.size, reduction.count, width, segment_bytes);
@@ -127,13 +127,13 @@ impl Part<'_> {
         reduction: Reduction,
         block: Option<Block>,
     ) -> Result<Finished, Failure> {
-        let Some(mut block) = block else { return Ok(apart(None)) };
+        let Some(mut block) = block else { return Ok(distinct(None)) };
         let shards = Shards::plain(reduction, self.size);
         self.add_shard(reduction, &shards, block.writable(self.pool)?)?;
         let own = &block.bytes()[shards.span(self.me.index())];
         let mut shard = self.pool.block(own.len())?;
         copy(shard.bytes_mut(), own);
-        Ok(apart(Some(shard)))
+        Ok(distinct(Some(shard)))
     }
 
     /// Reduce to one rank: every rank folds one shard and sends it to the root.
@@ -143,7 +143,7 @@ impl Part<'_> {
         root: Rank,
         block: Option<Block>,
     ) -> Result<Finished, Failure> {
-        let Some(mut block) = block else { return Ok(apart(None)) };
+        let Some(mut block) = block else { return Ok(distinct(None)) };
         let shards = Shards::plain(reduction, self.size);
         self.add_shard(reduction, &shards, block.writable(self.pool)?)?;
         let own = shards.span(self.me.index());
@@ -154,7 +154,7 @@ impl Part<'_> {
         let room = out.as_mut().map_or(&mut [][..], Block::bytes_mut);
         let own = &mut block.writable(self.pool)?[own];
         self.context.exchange_parts(self.op, 0, room, from, own, &to)?;
-        Ok(apart(out))
+        Ok(distinct(out))
     }
 
     /// Folds all contributions to this rank's shard into the shard's place in `data`.
@@ -199,27 +199,27 @@ impl Part<'_> {
     }
 
     fn gather_to(&self, root: Rank, bytes: usize, own: Option<Block>) -> Result<Finished, Failure> {
-        let Some(own) = own else { return Ok(apart(None)) };
+        let Some(own) = own else { return Ok(distinct(None)) };
         let mut out = self.at(root, bytes * self.size)?;
         self.context.gather(self.op, own.bytes(), out.as_mut().map(Block::bytes_mut), root)?;
-        Ok(apart(out))
+        Ok(distinct(out))
     }
 
     fn scatter(&self, root: Rank, bytes: usize, parts: Option<Block>) -> Result<Finished, Failure> {
         if bytes == 0 {
-            return Ok(apart(None));
+            return Ok(distinct(None));
         }
         let mut out = self.pool.block(bytes)?;
         let parts = parts.filter(|_| root == self.me);
         self.context.scatter(self.op, parts.as_ref().map(Block::bytes), out.bytes_mut(), root)?;
-        Ok(apart(Some(out)))
+        Ok(distinct(Some(out)))
     }
 
     fn all_to_all(&self, own: Option<Block>) -> Result<Finished, Failure> {
-        let Some(own) = own else { return Ok(apart(None)) };
+        let Some(own) = own else { return Ok(distinct(None)) };
         let mut out = self.pool.block(own.len())?;
         self.context.all_to_all(self.op, own.bytes(), out.bytes_mut())?;
-        Ok(apart(Some(out)))
+        Ok(distinct(Some(out)))
     }
 
     fn message(
@@ -230,37 +230,37 @@ impl Part<'_> {
         own: Option<Block>,
     ) -> Result<Finished, Failure> {
         if bytes == 0 {
-            return Ok(apart(None));
+            return Ok(distinct(None));
         }
         if self.me == from {
             self.context.send(self.op, own.ok_or(UNFIT)?.bytes(), to)?;
-            return Ok(apart(None));
+            return Ok(distinct(None));
         }
         let mut out = self.pool.block(bytes)?;
         self.context.recv(self.op, out.bytes_mut(), from)?;
-        Ok(apart(Some(out)))
+        Ok(distinct(Some(out)))
     }
 
     fn broadcast(&self, root: Rank, bytes: usize, input: Staging) -> Result<Finished, Failure> {
-        let tally = Tally::new(bytes)?;
+        let result_digest = ResultDigest::new(bytes)?;
         if bytes == 0 {
-            return Ok(finished(&tally, None));
+            return Ok(finished(&result_digest, None));
         }
         let own = if root == self.me { only(input) } else { None };
         let mut block = own.map_or_else(|| self.pool.block(bytes), Ok)?;
-        self.context.broadcast(self.op, block.writable(self.pool)?, root, &hook(&tally))?;
-        Ok(finished(&tally, Some(block)))
+        self.context.broadcast(self.op, block.writable(self.pool)?, root, &hook(&result_digest))?;
+        Ok(finished(&result_digest, Some(block)))
     }
 
     fn gather(&self, bytes: usize, own: Option<Block>) -> Result<Finished, Failure> {
-        let tally = Tally::new(bytes * self.size)?;
-        let Some(own) = own else { return Ok(finished(&tally, None)) };
+        let result_digest = ResultDigest::new(bytes * self.size)?;
+        let Some(own) = own else { return Ok(finished(&result_digest, None)) };
         let mut block = self.pool.block(bytes * self.size)?;
         let start = self.me.index() * bytes;
         copy(&mut block.bytes_mut()[start..start + bytes], own.bytes());
         drop(own);
-        self.context.all_gather(self.op, block.bytes_mut(), &hook(&tally))?;
-        Ok(finished(&tally, Some(block)))
+        self.context.all_gather(self.op, block.bytes_mut(), &hook(&result_digest))?;
+        Ok(finished(&result_digest, Some(block)))
     }
 }
 
@@ -289,30 +289,30 @@ fn only(input: Staging) -> Option<Block> {
 
 /// The callback of an all-reduce for received bytes: they count as written, and in a ring they are
 /// part of the result.
-fn landed(tally: &Tally, is_result: bool, overlay: Option<&Arc<Overlay>>) -> Landed {
-    let (tally, overlay) = (tally.clone(), overlay.cloned());
+fn landed(result_digest: &ResultDigest, is_result: bool, overlay: Option<&Arc<Overlay>>) -> Landed {
+    let (result_digest, overlay) = (result_digest.clone(), overlay.cloned());
     Arc::new(move |offset, bytes, before| {
         if let Some(overlay) = &overlay {
             overlay.wrote(offset + before..offset + bytes.len());
         }
         if is_result {
-            tally.landed(offset, bytes, before);
+            result_digest.landed(offset, bytes, before);
         }
     })
 }
 
-fn hook(tally: &Tally) -> Landed {
-    let tally = tally.clone();
-    Arc::new(move |offset, bytes, before| tally.landed(offset, bytes, before))
+fn hook(result_digest: &ResultDigest) -> Landed {
+    let result_digest = result_digest.clone();
+    Arc::new(move |offset, bytes, before| result_digest.landed(offset, bytes, before))
 }
 
 /// A result that differs between ranks by definition, so its digest is 0.
-fn apart(block: Option<Block>) -> Finished {
+fn distinct(block: Option<Block>) -> Finished {
     Finished { output: Staging { blocks: block.into_iter().collect() }, digest: 0 }
 }
 
-pub(super) fn finished(tally: &Tally, block: Option<Block>) -> Finished {
+pub(super) fn finished(result_digest: &ResultDigest, block: Option<Block>) -> Finished {
     let output = Staging { blocks: block.into_iter().collect() };
-    let digest = tally.finish(&output.blocks);
+    let digest = result_digest.finish(&output.blocks);
     Finished { output, digest }
 }

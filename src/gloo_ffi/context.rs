@@ -8,7 +8,7 @@ use super::folding::{Fold, Last};
 use super::noticeboard::Noticeboard;
 use super::overlay::Overlay;
 use super::p2p::{Endpoint, Landed};
-use super::task::{Algorithm, Reduction};
+use super::task::{GlooAlgorithm, Reduction};
 use super::wire::{Output, PATIENCE, Wire, during};
 use crate::collective::Board;
 use crate::gloo_ffi::bridge::ffi;
@@ -91,9 +91,11 @@ impl Context {
         let last = own.map(|bytes| Last { bytes, members: self.size, landed: Arc::clone(landed) });
         let fold = Fold::new(reduction, start, last, overlay.cloned());
         let (algorithm, segment_bytes) = match reduction.algorithm {
-            Algorithm::Ring { segment_bytes } => (ffi::Algorithm::Ring, segment_bytes),
+            GlooAlgorithm::Ring { segment_bytes } => (ffi::GlooAlgorithm::Ring, segment_bytes),
             // Bcube has no segments. An exchange does not come here, see `Part::exchange`.
-            Algorithm::Bcube | Algorithm::Exchange => (ffi::Algorithm::Bcube, data.len()),
+            GlooAlgorithm::Bcube | GlooAlgorithm::Exchange => {
+                (ffi::GlooAlgorithm::Bcube, data.len())
+            }
         };
         let (count, element_bytes) =
             (data.len() / reduction.dtype.bytes(), reduction.dtype.bytes());

@@ -9,11 +9,11 @@
 
 use super::collective::{Part, finished};
 use super::context::{Context, Failure, UNFIT};
-use super::tally::Tally;
+use super::result_digest::ResultDigest;
 use super::task::Reduction;
 use crate::collective::{Finished, finish, fold};
 use crate::compression::{Codec, codec, codec_of_sums, in_whole_blocks};
-use crate::memory::{Block, Canvas, Pool, bytes_of, bytes_of_mut, elements_of_mut};
+use crate::memory::{Block, Pool, ResultBuffer, bytes_of, bytes_of_mut, elements_of_mut};
 use crate::protocol::{CodecId, OpId, ring_segment};
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct Encoded {
     pool: Pool,
     coding: Coding,
     /// At first the contribution, in the end the result. Its parts are those of [`cuts`].
-    canvas: Arc<Canvas>,
+    result_buffer: Arc<ResultBuffer>,
     /// The number of pieces.
     pieces: usize,
 }
@@ -58,13 +58,14 @@ impl Part<'_> {
         id: CodecId,
         block: Option<Block>,
     ) -> Result<Finished, Failure> {
-        let tally = Tally::new(reduction.bytes())?;
-        let Some(block) = block else { return Ok(finished(&tally, None)) };
+        let result_digest = ResultDigest::new(reduction.bytes())?;
+        let Some(block) = block else { return Ok(finished(&result_digest, None)) };
         let (own, of_sums) = codec(id).zip(codec_of_sums(id, self.size)).ok_or(UNFIT)?;
         let pieces = pieces_of(reduction.count);
         let lengths = cuts(reduction.count, self.size, pieces)
             .map(|part| part.len() * reduction.dtype.bytes());
-        let canvas = Canvas::new(block.into_memory(self.pool)?, lengths)?.ok_or(UNFIT)?;
+        let result_buffer =
+            ResultBuffer::new(block.into_memory(self.pool)?, lengths)?.ok_or(UNFIT)?;
         let encoded = Encoded {
             context: Arc::clone(self.context),
             op: self.op,
@@ -72,7 +73,7 @@ impl Part<'_> {
             size: self.size,
             pool: self.pool.clone(),
             coding: Coding { reduction, own, of_sums },
-            canvas: Arc::clone(&canvas),
+            result_buffer: Arc::clone(&result_buffer),
             pieces,
         };
         let rails = pieces.min(RAILS);
@@ -81,7 +82,7 @@ impl Part<'_> {
             let mut own = (rail..pieces).step_by(rails);
             own.try_for_each(|piece| encoded.reduce_piece(2 * rail as u32, piece))
         })?;
-        Ok(finished(&tally, Some(Block::result(canvas).ok_or(UNFIT)?)))
+        Ok(finished(&result_digest, Some(Block::result(result_buffer).ok_or(UNFIT)?)))
     }
 }
 
@@ -97,7 +98,8 @@ impl Encoded {
     fn reduce_piece(&self, tag: u32, index: usize) -> Result<(), Failure> {
         let Coding { own, of_sums, .. } = self.coding;
         let me = self.me;
-        let claims = (0..self.size).map(|rank| self.canvas.claim(rank * self.pieces + index));
+        let claims =
+            (0..self.size).map(|rank| self.result_buffer.claim(rank * self.pieces + index));
         let mut claims = claims.collect::<Option<Vec<_>>>().ok_or(UNFIT)?;
         let parts = claims.iter_mut().map(|claim| elements_of_mut::<f32>(claim.bytes_mut()));
         let mut piece = parts.collect::<Option<Vec<_>>>().ok_or(UNFIT)?;

@@ -11,7 +11,7 @@
 //! # Order
 //! Messages name their operation, so operations neither mix nor wait for each other. An operation
 //! begins at once. Its waits have no timeout until every member has started it with the same call
-//! ([`Turnout`](turnout::Turnout)).
+//! ([`Started`](started::Started)).
 //!
 //! # Failure
 //! An operation fails alone: its waits throw, Gloo unwinds, and the context stays usable, because
@@ -48,16 +48,16 @@ mod p2p;
 mod pair;
 #[cfg(feature = "gloo")]
 mod rails;
+#[cfg(any(feature = "gloo", test))]
+mod result_digest;
 #[cfg(feature = "gloo")]
 mod shared_link;
 #[cfg(any(feature = "gloo", test))]
-mod tally;
+mod started;
 #[cfg(any(feature = "gloo", test))]
 mod task;
 #[cfg(all(test, feature = "gloo"))]
 mod tests;
-#[cfg(any(feature = "gloo", test))]
-mod turnout;
 #[cfg(feature = "gloo")]
 mod wire;
 

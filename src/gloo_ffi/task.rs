@@ -2,7 +2,7 @@
 
 use crate::collective::Unfit;
 use crate::memory::DType;
-use crate::protocol::{Call, CodecId, Kind, Plan, Rank, ReduceOp, Schedule};
+use crate::protocol::{Algorithm, Call, CodecId, Kind, Plan, Rank, ReduceOp};
 
 /// A call in Gloo's terms. Lengths are in bytes and fit an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +69,12 @@ pub struct Reduction {
     /// The number of elements.
     pub count: usize,
     /// The algorithm; used by an all-reduce only.
-    pub algorithm: Algorithm,
+    pub algorithm: GlooAlgorithm,
 }
 
 /// The algorithms of an all-reduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
+pub enum GlooAlgorithm {
     /// Reduce-scatter and all-gather in a ring.
     Ring {
         /// Largest segment in bytes that is sent and folded as one.
@@ -203,10 +203,10 @@ fn reduction(
         return Err(Unfit);
     }
     let class = plan.class_for(bytes as u64);
-    let algorithm = match class.schedule {
-        Schedule::GlooRing => Algorithm::Ring { segment_bytes: class.chunk_bytes as usize },
-        Schedule::GlooBcube => Algorithm::Bcube,
-        Schedule::GlooExchange => Algorithm::Exchange,
+    let algorithm = match class.algorithm {
+        Algorithm::GlooRing => GlooAlgorithm::Ring { segment_bytes: class.chunk_bytes as usize },
+        Algorithm::GlooBcube => GlooAlgorithm::Bcube,
+        Algorithm::GlooExchange => GlooAlgorithm::Exchange,
         _ => return Err(Unfit),
     };
     Ok(Reduction { op, dtype: call.dtype, count: bytes / call.dtype.bytes(), algorithm })
@@ -225,11 +225,11 @@ mod tests {
     use super::*;
     use crate::protocol::{AutoCodecs, Mode, PlanClass};
 
-    fn plan(schedule: Schedule) -> Plan {
+    fn plan(algorithm: Algorithm) -> Plan {
         let classes = vec![PlanClass {
             bytes_max: u64::MAX,
             chunk_bytes: 1024,
-            schedule,
+            algorithm,
             auto: AutoCodecs::NONE,
         }];
         Plan { revision: 0, reason: String::new(), classes }
@@ -243,11 +243,11 @@ mod tests {
 
     #[test]
     fn the_plan_says_which_way_and_the_codec_whether_encoded() {
-        let ring = Algorithm::Ring { segment_bytes: 1024 };
-        for (schedule, algorithm) in
-            [(Schedule::GlooRing, ring), (Schedule::GlooBcube, Algorithm::Bcube)]
+        let ring = GlooAlgorithm::Ring { segment_bytes: 1024 };
+        for (planned, algorithm) in
+            [(Algorithm::GlooRing, ring), (Algorithm::GlooBcube, GlooAlgorithm::Bcube)]
         {
-            let plan = plan(schedule);
+            let plan = plan(planned);
             let reduction =
                 Reduction { op: ReduceOp::Sum, dtype: DType::F32, count: 10, algorithm };
             let plain = call(SUM, DType::F32, 10);
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn who_contributes_hands_in_one_block() {
-        let (plan, root) = (plan(Schedule::GlooRing), Rank(1));
+        let (plan, root) = (plan(Algorithm::GlooRing), Rank(1));
         let task = |call: Call, sync| Task::of(&call, &plan, sync, 3).expect("fits");
         assert_eq!(task(call(SUM, DType::F64, 5), None).layout(3), [40]);
         assert_eq!(task(call(Kind::AllGather, DType::F32, 5), None).layout(3), [20]);
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let (ring, one_shot) = (plan(Schedule::GlooRing), plan(Schedule::OneShot));
+        let (ring, one_shot) = (plan(Algorithm::GlooRing), plan(Algorithm::OneShot));
         let coded = |call: Call| Call { codec: CodecId::Bf16, ..call };
         let unfit = [
             (call(Kind::AllReduce(ReduceOp::Mean), DType::U8, 1), None),

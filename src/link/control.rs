@@ -6,7 +6,7 @@
 //! connection.
 
 use super::keys::TAG_BYTES;
-use super::session::{Opener, Sealer, Session};
+use super::secure_channel::{Opener, Sealer, SecureChannel};
 use super::transport::Stream;
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -33,9 +33,12 @@ pub struct ControlReceiver {
 }
 
 /// Makes the two halves of a control link from a stream whose handshake has finished.
-pub fn into_control(stream: Box<dyn Stream>, session: Session) -> (ControlSender, ControlReceiver) {
+pub fn into_control(
+    stream: Box<dyn Stream>,
+    channel: SecureChannel,
+) -> (ControlSender, ControlReceiver) {
     let (from, to) = tokio::io::split(stream);
-    let (sealer, opener) = session.into_halves();
+    let (sealer, opener) = channel.into_halves();
     let buffer = vec![0; LENGTH_BYTES + SEALED_BYTES_MAX].into_boxed_slice();
     (
         ControlSender { to, sealer, unsent: Vec::new(), sent: 0 },
@@ -142,20 +145,20 @@ const SEALED_BYTES_MAX: usize = CONTROL_BYTES_MAX + TAG_BYTES;
 
 #[cfg(test)]
 mod tests {
-    use super::super::handshake::session_pair;
+    use super::super::handshake::channel_pair;
     use super::super::memory::pipe;
     use super::*;
 
     fn linked() -> ((ControlSender, ControlReceiver), (ControlSender, ControlReceiver)) {
         let (near, far) = pipe();
-        let (a, b) = session_pair();
+        let (a, b) = channel_pair();
         (into_control(near, a), into_control(far, b))
     }
 
     /// A receiver, the raw stream that feeds it, and a sealer with the matching keys.
     fn tapped() -> (Box<dyn Stream>, Sealer, ControlReceiver, ControlSender) {
         let (near, far) = pipe();
-        let (a, b) = session_pair();
+        let (a, b) = channel_pair();
         let (to, from) = into_control(far, b);
         (near, a.into_halves().0, from, to)
     }

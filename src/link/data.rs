@@ -7,8 +7,8 @@
 use super::frame::{FrameReader, FrameWriter, Source};
 use super::hello::Wire;
 use super::low_water::LowWater;
-use super::outlet::Hands;
-use super::session::Session;
+use super::pipelined_writer::Threads;
+use super::secure_channel::SecureChannel;
 use super::transport::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
 use crate::identity::MemberId;
 use crate::trace;
@@ -28,19 +28,19 @@ use std::time::Duration;
 /// `Unsupported` if the stream has no blocking socket below it, or an error of the socket.
 pub fn into_data_link(
     mut stream: Box<dyn Stream>,
-    session: Session,
+    channel: SecureChannel,
 ) -> io::Result<Box<dyn DataLink>> {
     if let Some(twin) = stream.take_twin() {
         return Ok(twin);
     }
     let tcp = stream.into_tcp().ok_or(io::ErrorKind::Unsupported)?;
-    let protection = match session.wire {
-        Wire::Untrusted => session.suite.to_string(),
+    let protection = match channel.wire {
+        Wire::Untrusted => channel.suite.to_string(),
         Wire::Trusted => "none: both ends trust the wire".to_owned(),
     };
-    trace::debug!(peer = %session.peer.id, name = %session.peer.name, protection, "a data link \
+    trace::debug!(peer = %channel.peer.id, name = %channel.peer.name, protection, "a data link \
         stands");
-    Ok(Box::new(TcpData::new(tcp, session)?))
+    Ok(Box::new(TcpData::new(tcp, channel)?))
 }
 
 /// A data link over TCP.
@@ -86,22 +86,26 @@ struct Inward {
 
 impl TcpData {
     /// Makes a link from a connected socket, and makes the socket blocking.
-    pub fn new(socket: TcpStream, session: Session) -> io::Result<TcpData> {
+    pub fn new(socket: TcpStream, channel: SecureChannel) -> io::Result<TcpData> {
         socket.set_nonblocking(false)?;
         socket.set_nodelay(true)?;
         keep_little_unsent(&socket);
         give_up_in_time(&socket);
-        let peer = session.peer.id;
-        let (sealer, opener) = match session.wire {
+        let peer = channel.peer.id;
+        let (sealer, opener) = match channel.wire {
             Wire::Untrusted => {
-                let (sealer, opener) = session.into_halves();
+                let (sealer, opener) = channel.into_halves();
                 (Some(sealer), Some(opener))
             }
             Wire::Trusted => (None, None),
         };
         let line = Arc::new(Line { peer, socket, closed: AtomicBool::new(false) });
         let sender = TcpSender {
-            frames: FrameWriter::new(Outward(Arc::clone(&line)), sealer, Hands::of_this_machine()),
+            frames: FrameWriter::new(
+                Outward(Arc::clone(&line)),
+                sealer,
+                Threads::of_this_machine(),
+            ),
             line: EndOfStream(Arc::clone(&line)),
         };
         let inward = Inward { line: Arc::clone(&line), low_water: LowWater::new() };
@@ -251,10 +255,10 @@ fn keep_little_unsent(_: &TcpStream) {}
 /// The behaviour that all implementations of `DataLink` share.
 #[cfg(test)]
 mod contract {
-    use super::super::handshake::{control, session_pair_of, session_pair_over};
+    use super::super::handshake::{channel_pair_of, channel_pair_over, control};
+    use super::super::memory_data_link::data_pair;
     use super::super::suite::Suite;
     use super::super::transport::{PAYLOAD_BYTES_MAX, Phase};
-    use super::super::twin::data_pair;
     use super::*;
     use crate::memory::Pool;
     use crate::protocol::{Lane, OpId};
@@ -265,21 +269,24 @@ mod contract {
 
     type Halves = (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
 
-    fn tcp((a, b): (Session, Session)) -> (Halves, Halves) {
+    fn tcp((a, b): (SecureChannel, SecureChannel)) -> (Halves, Halves) {
         tcp_of((a, b), |link| link)
     }
 
     /// Both senders use a writer thread.
-    fn pressed((a, b): (Session, Session)) -> (Halves, Halves) {
+    fn pressed((a, b): (SecureChannel, SecureChannel)) -> (Halves, Halves) {
         tcp_of((a, b), TcpData::pressed)
     }
 
-    fn tcp_of((a, b): (Session, Session), made: fn(TcpData) -> TcpData) -> (Halves, Halves) {
+    fn tcp_of(
+        (a, b): (SecureChannel, SecureChannel),
+        made: fn(TcpData) -> TcpData,
+    ) -> (Halves, Halves) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
         let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
         let (far, _) = listener.accept().expect("accepted");
-        let link = |socket, session| {
-            Box::new(made(TcpData::new(socket, session).expect("a link"))).split()
+        let link = |socket, channel| {
+            Box::new(made(TcpData::new(socket, channel).expect("a link"))).split()
         };
         (link(near, a), link(far, b))
     }
@@ -289,14 +296,14 @@ mod contract {
         let trusted = super::super::terms::Terms { wire: Wire::Trusted, ..control() };
         vec![
             ("memory", (a.split(), b.split())),
-            ("tcp, AES-256-GCM", tcp(session_pair_of(Suite::Aes256Gcm))),
-            ("tcp, ChaCha20-Poly1305", tcp(session_pair_of(Suite::ChaCha20Poly1305))),
-            ("tcp, AES-256-GCM, two threads", pressed(session_pair_of(Suite::Aes256Gcm))),
+            ("tcp, AES-256-GCM", tcp(channel_pair_of(Suite::Aes256Gcm))),
+            ("tcp, ChaCha20-Poly1305", tcp(channel_pair_of(Suite::ChaCha20Poly1305))),
+            ("tcp, AES-256-GCM, two threads", pressed(channel_pair_of(Suite::Aes256Gcm))),
             (
                 "tcp, ChaCha20-Poly1305, two threads",
-                pressed(session_pair_of(Suite::ChaCha20Poly1305)),
+                pressed(channel_pair_of(Suite::ChaCha20Poly1305)),
             ),
-            ("tcp, trusted", tcp(session_pair_over(trusted))),
+            ("tcp, trusted", tcp(channel_pair_over(trusted))),
         ]
     }
 

@@ -4,12 +4,12 @@
 //! Cancellation: dropping one of these futures closes the stream and leaves nothing else behind.
 
 use super::endpoints::Endpoints;
-use super::gate::Replays;
 use super::handshake::{Initiator, MESSAGE1_BYTES, MESSAGE2_BYTES, MESSAGE3_BYTES, Responder};
+use super::handshake_limiter::Replays;
 use super::local::{Local, Psk};
 use super::preamble::{DataAsk, Preamble, Purpose};
 use super::refusal::Refusal;
-use super::session::Session;
+use super::secure_channel::SecureChannel;
 use super::terms::Terms;
 use super::transport::Stream;
 use crate::identity::MemberId;
@@ -42,7 +42,7 @@ pub async fn initiate(
     local: &Local,
     purpose: Purpose,
     expect: Option<MemberId>,
-) -> Result<(Box<dyn Stream>, Session), Refusal> {
+) -> Result<(Box<dyn Stream>, SecureChannel), Refusal> {
     let psks = local.psks();
     let psk = psks.first().ok_or(Refusal::WrongKey)?;
     initiate_with(psk, stream, local, purpose, expect).await
@@ -57,7 +57,7 @@ pub async fn reach<D>(
     local: &Local,
     purpose: Purpose,
     expect: Option<MemberId>,
-) -> Result<(Box<dyn Stream>, Session), Refusal>
+) -> Result<(Box<dyn Stream>, SecureChannel), Refusal>
 where
     D: Future<Output = io::Result<Box<dyn Stream>>>,
 {
@@ -83,7 +83,7 @@ async fn initiate_with(
     local: &Local,
     purpose: Purpose,
     expect: Option<MemberId>,
-) -> Result<(Box<dyn Stream>, Session), Refusal> {
+) -> Result<(Box<dyn Stream>, SecureChannel), Refusal> {
     let wire = local.wire_at(stream.local_addr()?.ip());
     let endpoints = endpoints_of(&*stream)?;
     let terms = Terms { purpose, expect, wire, endpoints };
@@ -102,7 +102,7 @@ pub async fn respond(
     local: &Local,
     replays: &Mutex<Replays>,
     views: impl Fn(&DataAsk) -> Option<DataTerms>,
-) -> Result<(Box<dyn Stream>, Session), Refusal> {
+) -> Result<(Box<dyn Stream>, SecureChannel), Refusal> {
     timeout(HANDSHAKE_TIMEOUT, respond_unbounded(stream, local, replays, views))
         .await
         .map_err(|_| Refusal::TooSlow)?
@@ -113,15 +113,15 @@ async fn initiate_unbounded(
     mut stream: Box<dyn Stream>,
     local: &Local,
     terms: Terms,
-) -> Result<(Box<dyn Stream>, Session), Refusal> {
+) -> Result<(Box<dyn Stream>, SecureChannel), Refusal> {
     let (initiator, first) = Initiator::start_with(local, psk, terms)?;
     stream.write_all(&first).await?;
     let message2 = read_message::<MESSAGE2_BYTES>(&mut stream).await?;
     let done = initiator.conclude(&message2)?;
     let sent = stream.write_all(&done.message3).await;
-    let session = done.outcome?;
+    let channel = done.outcome?;
     sent?;
-    Ok((stream, session))
+    Ok((stream, channel))
 }
 
 async fn respond_unbounded(
@@ -129,7 +129,7 @@ async fn respond_unbounded(
     local: &Local,
     replays: &Mutex<Replays>,
     views: impl Fn(&DataAsk) -> Option<DataTerms>,
-) -> Result<(Box<dyn Stream>, Session), Refusal> {
+) -> Result<(Box<dyn Stream>, SecureChannel), Refusal> {
     let wire = local.wire_at(stream.local_addr()?.ip());
     let endpoints = endpoints_of(&*stream)?;
     let preamble = Preamble::parse(&read_message(&mut stream).await?)?;
@@ -142,8 +142,8 @@ async fn respond_unbounded(
     }
     let (answered, message2) = responder.answer()?;
     stream.write_all(&message2).await?;
-    let session = answered.finish(&read_message::<MESSAGE3_BYTES>(&mut stream).await?)?;
-    Ok((stream, session))
+    let channel = answered.finish(&read_message::<MESSAGE3_BYTES>(&mut stream).await?)?;
+    Ok((stream, channel))
 }
 
 fn terms_of(
@@ -191,7 +191,7 @@ mod tests {
     use crate::protocol::Rank;
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-    type Outcome = Result<(Box<dyn Stream>, Session), Refusal>;
+    type Outcome = Result<(Box<dyn Stream>, SecureChannel), Refusal>;
 
     const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

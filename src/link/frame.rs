@@ -11,8 +11,8 @@
 //! only its block.
 
 use super::keys::TAG_BYTES;
-use super::outlet::{Hands, Outlet};
-use super::session::{Opener, RECORD_BYTES_MAX, Sealer};
+use super::pipelined_writer::{PipelinedWriter, Threads};
+use super::secure_channel::{Opener, RECORD_BYTES_MAX, Sealer};
 use super::transport::{DataHeader, DataReceiver, PAYLOAD_BYTES_MAX};
 use crate::memory::copy;
 use crate::wire::Malformed;
@@ -25,7 +25,7 @@ pub const FULL_BYTES: usize = RECORD_BYTES_MAX - DataHeader::BYTES;
 
 /// Writes frames.
 pub struct FrameWriter<W> {
-    outlet: Outlet<W>,
+    outlet: PipelinedWriter<W>,
     /// `None`: writes in the clear.
     sealer: Option<Sealer>,
     first: Box<[u8]>,
@@ -62,9 +62,9 @@ pub struct FrameReader<R> {
 
 impl<W: Write + Send + 'static> FrameWriter<W> {
     /// Makes a writer to `to` that seals with `sealer`, or writes in the clear without one.
-    pub fn new(to: W, sealer: Option<Sealer>, hands: Hands) -> FrameWriter<W> {
+    pub fn new(to: W, sealer: Option<Sealer>, hands: Threads) -> FrameWriter<W> {
         let (first, room) = if sealer.is_some() { (RECORD_BYTES_MAX, BATCH_BYTES) } else { (0, 0) };
-        let outlet = Outlet::new(to, room, hands);
+        let outlet = PipelinedWriter::new(to, room, hands);
         FrameWriter { outlet, sealer, first: zeros(first), filled: 0, sealing: Duration::ZERO }
     }
 
@@ -374,7 +374,7 @@ impl<B: AsRef<[u8]>> Source for io::Cursor<B> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::handshake::session_pair;
+    use super::super::handshake::channel_pair;
     use super::super::transport::Phase;
     use super::*;
     use crate::memory::Pool;
@@ -387,7 +387,7 @@ mod tests {
     }
 
     fn halves() -> (Sealer, Opener) {
-        let (a, b) = session_pair();
+        let (a, b) = channel_pair();
         (a.into_halves().0, b.into_halves().1)
     }
 
@@ -479,7 +479,7 @@ mod tests {
 
     #[test]
     fn a_wrong_length_is_the_callers_error_and_writes_nothing() {
-        let mut writer = FrameWriter::new(Vec::new(), None, Hands::One);
+        let mut writer = FrameWriter::new(Vec::new(), None, Threads::One);
         let error = writer.send(&header(3), b"four").expect_err("refused");
         assert_eq!(
             (error.kind(), writer.into_inner().expect("nothing failed").len()),
@@ -530,7 +530,8 @@ mod tests {
                 &[1 << 20],
             ] {
                 let (sealer, opener) = halves();
-                let mut writer = FrameWriter::new(Vec::new(), sealed.then_some(sealer), Hands::One);
+                let mut writer =
+                    FrameWriter::new(Vec::new(), sealed.then_some(sealer), Threads::One);
                 sizes
                     .iter()
                     .for_each(|len| writer.send(&header(*len), &marked(*len)).expect("written"));
@@ -557,7 +558,7 @@ mod tests {
         let sizes = [0, 5, FULL_BYTES, AHEAD_BYTES, 1 << 18, 3 * FULL_BYTES + 9, PAYLOAD_BYTES_MAX];
         for (sealed, piece) in [(true, 7), (true, 70_000), (false, 7), (false, 70_000)] {
             let (sealer, opener) = halves();
-            let mut writer = FrameWriter::new(Vec::new(), sealed.then_some(sealer), Hands::One);
+            let mut writer = FrameWriter::new(Vec::new(), sealed.then_some(sealer), Threads::One);
             for len in sizes {
                 writer.send(&header(len), &marked(len)).expect("written");
                 writer.send(&header(100), &marked(100)).expect("written");
@@ -597,7 +598,7 @@ mod tests {
     }
 
     fn written_by(sealer: Option<Sealer>, payload: &[u8]) -> Vec<u8> {
-        let mut writer = FrameWriter::new(Vec::new(), sealer, Hands::One);
+        let mut writer = FrameWriter::new(Vec::new(), sealer, Threads::One);
         writer.send(&header(payload.len()), payload).expect("written");
         writer.into_inner().expect("written")
     }
@@ -616,7 +617,7 @@ mod tests {
             1,
             1 << 18,
         ];
-        let mut writer = FrameWriter::new(Vec::new(), Some(sealer), Hands::Two);
+        let mut writer = FrameWriter::new(Vec::new(), Some(sealer), Threads::Two);
         for (n, len) in sizes.into_iter().cycle().take(50).enumerate() {
             if n == 7 {
                 writer.press();

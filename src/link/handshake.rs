@@ -14,18 +14,18 @@
 //!
 //! # What the responder spends
 //! For a stranger two hashes. For a holder of the cluster key two key exchanges and a signature,
-//! but only once for each first message (see [`super::gate::Replays`]).
+//! but only once for each first message (see [`super::handshake_limiter::Replays`]).
 
 #[cfg(test)]
 pub(crate) use testing::{
-    control, local, respond, session_pair, session_pair_of, session_pair_over,
+    channel_pair, channel_pair_of, channel_pair_over, control, local, respond,
 };
 
 use super::hello::{Binding, Hello, PROVEN_BYTES, Role};
 use super::local::{Local, Psk, PskNumber, contributes};
 use super::preamble::{Preamble, Purpose};
 use super::refusal::Refusal;
-use super::session::Session;
+use super::secure_channel::SecureChannel;
 use super::terms::Terms;
 use snow::{Builder, HandshakeState};
 
@@ -47,7 +47,7 @@ pub struct Conclusion {
     /// self-dial, of its own identity on another node, or of another partition rule.
     pub message3: [u8; MESSAGE3_BYTES],
     /// The session, or the reason for having none.
-    pub outcome: Result<Session, Refusal>,
+    pub outcome: Result<SecureChannel, Refusal>,
 }
 
 /// The responder after reading the first message.
@@ -113,7 +113,7 @@ impl<'a> Initiator<'a> {
         }
         let mut message3 = [0; MESSAGE3_BYTES];
         self.end.speak(Role::Initiator, &mut message3)?;
-        let outcome = verdict.and_then(|()| self.end.into_session(peer));
+        let outcome = verdict.and_then(|()| self.end.into_channel(peer));
         Ok(Conclusion { message3, outcome })
     }
 }
@@ -168,10 +168,10 @@ impl Answered<'_> {
     /// # Errors
     /// [`Refusal::Forged`] if the message is not authentic, an error of the peer's introduction, or
     /// the reason for refusing this peer.
-    pub fn finish(mut self, message3: &[u8; MESSAGE3_BYTES]) -> Result<Session, Refusal> {
+    pub fn finish(mut self, message3: &[u8; MESSAGE3_BYTES]) -> Result<SecureChannel, Refusal> {
         let peer = self.end.hear(message3, Role::Initiator, Refusal::Forged)?;
         self.end.judge(&peer)?;
-        self.end.into_session(peer)
+        self.end.into_channel(peer)
     }
 }
 
@@ -219,9 +219,9 @@ impl End<'_> {
         }
     }
 
-    fn into_session(self, peer: Hello) -> Result<Session, Refusal> {
+    fn into_channel(self, peer: Hello) -> Result<SecureChannel, Refusal> {
         let own = self.local.hello_over(&self.terms);
-        Session::new(self.noise, self.psk, &own, peer, self.terms.purpose)
+        SecureChannel::new(self.noise, self.psk, &own, peer, self.terms.purpose)
     }
 }
 
@@ -282,22 +282,22 @@ pub(crate) mod testing {
     }
 
     /// The two sessions of a control link from node 1 to node 2.
-    pub(crate) fn session_pair() -> (Session, Session) {
-        session_pair_over(control())
+    pub(crate) fn channel_pair() -> (SecureChannel, SecureChannel) {
+        channel_pair_over(control())
     }
 
-    pub(crate) fn session_pair_over(terms: Terms) -> (Session, Session) {
-        session_pair_between(&local(1, 1, 7), &local(2, 2, 7), terms)
+    pub(crate) fn channel_pair_over(terms: Terms) -> (SecureChannel, SecureChannel) {
+        channel_pair_between(&local(1, 1, 7), &local(2, 2, 7), terms)
     }
 
     /// Two sessions whose records are sealed with `suite`.
-    pub(crate) fn session_pair_of(suite: Suite) -> (Session, Session) {
+    pub(crate) fn channel_pair_of(suite: Suite) -> (SecureChannel, SecureChannel) {
         let (a, mut b) = (local(1, 1, 7), local(2, 2, 7));
         b.hello.suite = suite;
-        session_pair_between(&a, &b, control())
+        channel_pair_between(&a, &b, control())
     }
 
-    fn session_pair_between(a: &Local, b: &Local, terms: Terms) -> (Session, Session) {
+    fn channel_pair_between(a: &Local, b: &Local, terms: Terms) -> (SecureChannel, SecureChannel) {
         let (initiator, first) = Initiator::start(a, terms).expect("randomness");
         let (answered, message2) = respond(b, terms, &first).expect("the first message is genuine");
         let done = initiator.conclude(&message2).expect("the second message is genuine");
@@ -328,7 +328,7 @@ mod tests {
     use std::collections::BTreeSet;
     use zeroize::Zeroizing;
 
-    type Outcomes = (Result<Session, Refusal>, Result<Session, Refusal>);
+    type Outcomes = (Result<SecureChannel, Refusal>, Result<SecureChannel, Refusal>);
 
     /// Runs a handshake whose messages pass through `tap` as (number, bytes).
     fn run(a: (&Local, Terms), b: (&Local, Terms), mut tap: impl FnMut(u8, &mut [u8])) -> Outcomes {

@@ -15,9 +15,9 @@ pub(crate) use testing::pipe;
 #[cfg(all(test, potluck_threads))]
 pub(crate) use testing::pipe_of;
 
+use super::memory_data_link::{Cable, Passage};
 use super::tcp::DIAL_TIMEOUT;
 use super::transport::{DataLink, Listener, Net, Stream};
-use super::twin::{Cable, Passage};
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -234,12 +234,12 @@ impl MemoryStream {
             waiting: [None, None],
         })));
         let cable = Arc::new(Cable::new());
-        let (near_twin, far_twin) = Cable::pair(&cable);
+        let (near_end, far_end) = Cable::pair(&cable);
         let end = |bytes, (local, peer), side, twin| {
             let (wire, cable) = (Arc::clone(&wire), Arc::clone(&cable));
             MemoryStream { bytes, local, peer, side, wire, cable, twin: Some(twin) }
         };
-        (end(near, (from, to), 0, near_twin), end(far, (to, from), 1, far_twin))
+        (end(near, (from, to), 0, near_end), end(far, (to, from), 1, far_end))
     }
 }
 
@@ -353,7 +353,7 @@ pub(in crate::link) mod testing {
 #[cfg(test)]
 mod tests {
     use super::super::data::into_data_link;
-    use super::super::handshake::session_pair;
+    use super::super::handshake::channel_pair;
     use super::super::transport::{DataHeader, Phase};
     use super::*;
     use crate::memory::Pool;
@@ -421,7 +421,7 @@ mod tests {
     async fn a_stream_becomes_a_data_link_that_a_cut_holds_up_too() {
         let world = MemoryWorld::new();
         let (near, far) = connected(&world).await;
-        let (a, b) = session_pair();
+        let (a, b) = channel_pair();
         let (mut to, _from, _) = into_data_link(near, a).expect("a twin").split();
         let (_to, mut from, _) = into_data_link(far, b).expect("a twin").split();
         let op = OpId { lane: Lane::MAIN, number: 0 };

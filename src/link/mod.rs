@@ -9,25 +9,25 @@ mod data;
 mod endpoints;
 mod establish;
 mod frame;
-mod gate;
 mod handshake;
+mod handshake_limiter;
 mod hello;
 mod keys;
 mod local;
 mod low_water;
 mod memory;
-mod outlet;
+mod memory_data_link;
+mod pipelined_writer;
 mod preamble;
 mod processor;
 mod refusal;
-mod session;
+mod secure_channel;
 mod suite;
 mod tcp;
 mod terms;
 #[cfg(test)]
 mod testing;
 mod transport;
-mod twin;
 
 pub use control::{ControlReceiver, ControlSender, into_control};
 pub use data::into_data_link;
@@ -35,7 +35,6 @@ pub use endpoints::PathProof;
 pub use establish::{DataTerms, initiate, reach, respond};
 #[cfg(any(fuzzing, test))]
 pub use frame::FrameReader;
-pub use gate::{Gate, Replays, Ticket};
 #[cfg(any(fuzzing, test))]
 pub use handshake::Initiator;
 #[cfg(any(fuzzing, test))]
@@ -44,6 +43,7 @@ pub use handshake::MESSAGE1_BYTES;
 pub use handshake::Responder;
 #[cfg(test)]
 pub(crate) use handshake::local;
+pub use handshake_limiter::{HandshakeLimiter, Replays, Ticket};
 #[cfg(any(fuzzing, test))]
 pub use hello::{Binding, PROVEN_BYTES, Role};
 pub use hello::{Hello, Wire};
@@ -51,12 +51,14 @@ pub use hello::{Hello, Wire};
 pub use keys::TAG_BYTES;
 pub use local::{Local, PskNumber};
 pub use memory::MemoryWorld;
+#[cfg(test)]
+pub use memory_data_link::data_pair;
 pub use preamble::{DataAsk, Preamble, Purpose};
 pub use processor::quick_suite;
 pub use refusal::Refusal;
 #[cfg(any(fuzzing, test))]
-pub use session::Sealer;
-pub use session::Session;
+pub use secure_channel::Sealer;
+pub use secure_channel::SecureChannel;
 #[cfg(any(fuzzing, test))]
 pub use suite::Suite;
 pub use tcp::{Bind, TcpNet};
@@ -69,5 +71,3 @@ pub use testing::{Ends, control_link, held, memory, narrow, sealed_tcp, streams,
 pub use transport::{
     DataHeader, DataLink, DataReceiver, DataSender, Listener, Net, Phase, Shutdown, Stream,
 };
-#[cfg(test)]
-pub use twin::data_pair;

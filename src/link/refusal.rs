@@ -1,6 +1,6 @@
 //! The reasons for which two nodes have no link.
 
-use super::gate::Overload;
+use super::handshake_limiter::Overload;
 use crate::wire::Malformed;
 use std::{fmt, io};
 

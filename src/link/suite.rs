@@ -68,14 +68,14 @@ mod tests {
     use super::super::data::into_data_link;
     use super::super::endpoints::Endpoints;
     use super::super::establish::{DataTerms, initiate, respond};
-    use super::super::gate::Replays;
     use super::super::handshake::{
         Initiator, MESSAGE2_BYTES, MESSAGE3_BYTES, control, local, respond as answer,
     };
+    use super::super::handshake_limiter::Replays;
     use super::super::local::Local;
     use super::super::preamble::Purpose;
     use super::super::refusal::Refusal;
-    use super::super::session::Session;
+    use super::super::secure_channel::SecureChannel;
     use super::super::tcp::{Bind, TcpNet};
     use super::super::transport::{
         DataHeader, DataReceiver, DataSender, Net, PAYLOAD_BYTES_MAX, Phase, Stream,
@@ -94,7 +94,7 @@ mod tests {
     const DATA: Purpose = Purpose::Data { view: ViewDigest([9; 32]), src: Rank(0), dst: Rank(1) };
     const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    type Ends = ((Box<dyn Stream>, Session), (Box<dyn Stream>, Session));
+    type Ends = ((Box<dyn Stream>, SecureChannel), (Box<dyn Stream>, SecureChannel));
 
     /// (dialler's preference, listener's preference, suite of their link).
     fn combinations() -> [(Suite, Suite, Suite); 4] {
@@ -266,8 +266,8 @@ mod tests {
                 } else {
                     expected.to_string()
                 };
-                for (stream, session) in [dialled, accepted] {
-                    let trace = traced(|| drop(into_data_link(stream, session).expect("tcp")));
+                for (stream, channel) in [dialled, accepted] {
+                    let trace = traced(|| drop(into_data_link(stream, channel).expect("tcp")));
                     assert!(trace.contains(&format!("protection=\"{said}\"")), "{trace}");
                 }
             }

@@ -2,14 +2,14 @@
 
 use super::control::{ControlReceiver, ControlSender, into_control};
 use super::data::TcpData;
-use super::handshake::{control, session_pair, session_pair_over};
+use super::handshake::{channel_pair, channel_pair_over, control};
 use super::hello::Wire;
 use super::memory::pipe;
 #[cfg(potluck_threads)]
 use super::memory::pipe_of;
+use super::memory_data_link::{Cable, Passage, data_pair};
 use super::terms::Terms;
 use super::transport::{DataLink, Stream};
-use super::twin::{Cable, Passage, data_pair};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ pub type Halves = (ControlSender, ControlReceiver);
 
 /// A control link in memory, with room for 64 KiB in flight per direction.
 pub fn control_link() -> (Halves, Halves) {
-    let ((near, far), (a, b)) = (pipe(), session_pair());
+    let ((near, far), (a, b)) = (pipe(), channel_pair());
     (into_control(near, a), into_control(far, b))
 }
 
 /// A control link in memory, with so many bytes in flight per direction.
 #[cfg(potluck_threads)]
 pub fn control_link_of(bytes: usize) -> (Halves, Halves) {
-    let ((near, far), (a, b)) = (pipe_of(bytes), session_pair());
+    let ((near, far), (a, b)) = (pipe_of(bytes), channel_pair());
     (into_control(near, a), into_control(far, b))
 }
 
@@ -68,8 +68,8 @@ fn tcp_over(wire: Wire) -> Ends {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
     let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
     let (far, _) = listener.accept().expect("accepted");
-    let (a, b) = session_pair_over(Terms { wire, ..control() });
-    let link = |socket, session| TcpData::new(socket, session).expect("a link");
+    let (a, b) = channel_pair_over(Terms { wire, ..control() });
+    let link = |socket, channel| TcpData::new(socket, channel).expect("a link");
     // One end as on any machine, the other one with a writer thread.
     (Box::new(link(near, a)), Box::new(link(far, b).pressed()))
 }

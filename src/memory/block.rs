@@ -3,11 +3,11 @@
 //! No thread ever holds a pointer into a borrowed buffer. A block is owned memory, or it is shared
 //! behind an `Arc` and only read: memory that a caller lends, or a complete result.
 
-use super::canvas::Canvas;
 use super::copying::copy;
 use super::element::Element;
 use super::out_of_memory::OutOfMemory;
 use super::pool::{Elements, Memory, Pool};
+use super::result_buffer::ResultBuffer;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ enum Storage {
     /// A part of a caller's input, only read.
     Lent(Arc<dyn Elements>, Range<usize>),
     /// A complete result; threads may still read from it.
-    Result(Arc<Canvas>),
+    Result(Arc<ResultBuffer>),
 }
 
 impl Pool {
@@ -61,10 +61,10 @@ impl Block {
         Block { storage: Storage::Lent(elements, all) }
     }
 
-    /// The result in `canvas`; `None` before all of it has landed.
-    pub fn result(canvas: Arc<Canvas>) -> Option<Block> {
-        canvas.landed(0..canvas.len())?;
-        Some(Block { storage: Storage::Result(canvas) })
+    /// The result in `result_buffer`; `None` before all of it has landed.
+    pub fn result(result_buffer: Arc<ResultBuffer>) -> Option<Block> {
+        result_buffer.landed(0..result_buffer.len())?;
+        Some(Block { storage: Storage::Result(result_buffer) })
     }
 
     /// A part of a [lent](Block::lent) block, lent too. `None` if the block is not lent or shorter.
@@ -86,7 +86,9 @@ impl Block {
             Storage::Owned(memory) => memory.bytes(),
             Storage::Lent(elements, part) => &elements.bytes()[part.clone()],
             // A block only exists for a result that has landed.
-            Storage::Result(canvas) => canvas.landed(0..canvas.len()).unwrap_or_default(),
+            Storage::Result(result_buffer) => {
+                result_buffer.landed(0..result_buffer.len()).unwrap_or_default()
+            }
         }
     }
 
@@ -134,9 +136,11 @@ impl Block {
         let memory = match self.storage {
             Storage::Owned(memory) => memory,
             Storage::Lent(..) => return Err((self, spare)),
-            Storage::Result(canvas) => match canvas.take() {
+            Storage::Result(result_buffer) => match result_buffer.take() {
                 Ok(memory) => memory,
-                Err(canvas) => return Err((Block { storage: Storage::Result(canvas) }, spare)),
+                Err(result_buffer) => {
+                    return Err((Block { storage: Storage::Result(result_buffer) }, spare));
+                }
             },
         };
         memory.trade(spare).map_err(|(memory, spare)| (Block::owned(memory), spare))
@@ -147,7 +151,7 @@ impl Block {
         match &self.storage {
             Storage::Owned(memory) => memory.len(),
             Storage::Lent(_, part) => part.len(),
-            Storage::Result(canvas) => canvas.len(),
+            Storage::Result(result_buffer) => result_buffer.len(),
         }
     }
 
@@ -261,13 +265,13 @@ mod tests {
         let memory = like(&pool, &Block::lent(Arc::new(vec![0f32; 2]))).expect("elements are lent");
         let place = memory.bytes().as_ptr();
         let memory = memory.into_memory(&pool).expect("it is owned");
-        let canvas = Canvas::new(memory, [8].into_iter());
-        let canvas = canvas.expect("there is memory").expect("it fits");
-        let mut claim = canvas.claim(0).expect("the first");
+        let result_buffer = ResultBuffer::new(memory, [8].into_iter());
+        let result_buffer = result_buffer.expect("there is memory").expect("it fits");
+        let mut claim = result_buffer.claim(0).expect("the first");
         claim.bytes_mut().copy_from_slice(bytes_of(&[1.5f32, 2.5]));
-        assert!(Block::result(Arc::clone(&canvas)).is_none(), "it has not landed");
+        assert!(Block::result(Arc::clone(&result_buffer)).is_none(), "it has not landed");
         let piece = claim.land();
-        let result = Block::result(canvas).expect("all of it has landed");
+        let result = Block::result(result_buffer).expect("all of it has landed");
         let (mut result, spare) = result.trade::<f32>(None).expect_err("a frame reads from it");
         assert_eq!((result.bytes(), spare), (bytes_of(&[1.5f32, 2.5]), None));
         drop(piece);

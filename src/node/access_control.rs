@@ -7,7 +7,7 @@
 use super::admission::{Admission, Admissions};
 use super::proposals::Proposals;
 use crate::identity::{NODES_MAX, Namespace, Newcomer, NodeId, Trust};
-use crate::link::{Hello, Local, PskNumber, Refusal, Session};
+use crate::link::{Hello, Local, PskNumber, Refusal, SecureChannel};
 use crate::trace;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl AccessControl {
     ///
     /// # Errors
     /// Why it is not.
-    pub(super) fn admit(&mut self, session: &Session) -> Result<Option<Newcomer>, Refusal> {
+    pub(super) fn admit(&mut self, session: &SecureChannel) -> Result<Option<Newcomer>, Refusal> {
         self.local.admits(session.peer.id.node)?;
         if self.ends_at.is_none() && !self.local.accepts(session.psk) {
             return Err(Refusal::WrongKey);

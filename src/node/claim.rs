@@ -13,7 +13,7 @@ pub(super) struct Claim {
     pub(super) dialler: NodeId,
     /// Its dialler meant it to replace an earlier link.
     pub(super) relinks: bool,
-    /// Random; see [`Session::number`](crate::link::Session).
+    /// Random; see [`SecureChannel::number`](crate::link::SecureChannel).
     pub(super) number: u64,
 }
 

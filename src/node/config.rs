@@ -5,7 +5,7 @@ use crate::discovery::Origin;
 use crate::election::{Durable, ElectionConfig};
 use crate::identity::Trust;
 use crate::link::Local;
-use crate::os::Wiring;
+use crate::os::InterfaceSet;
 use crate::protocol::Seeded;
 use crate::report::{Counters, State, Status};
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub struct NodeConfig {
     /// Timing of the election.
     pub election: ElectionConfig,
     /// Network interfaces when the node started.
-    pub wiring: Wiring,
+    pub interface_set: InterfaceSet,
     /// Own addresses to announce; empty if discovery determines them.
     pub advertised: Vec<SocketAddr>,
     /// Addresses known at the start.

@@ -4,10 +4,10 @@ use super::config::NodeConfig;
 use super::control_plane::ControlPlane;
 use super::doors::{Doors, Means};
 use super::event::Event;
-use super::told::Told;
+use super::published::Published;
 use crate::relay::Tunnels;
 use crate::report::{ConfigProblem, Error, Result, Status};
-use crate::session::{Envelope, Meter};
+use crate::session::{Meter, ViewSession};
 use crate::trace;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +24,9 @@ pub enum Command {
 pub struct Handles {
     /// Requests to the driver. The node leaves when the last sender is dropped.
     pub commands: mpsc::Sender<Command>,
-    /// The session (`Envelope`) of the newest View; `None` without one, or if the View has fewer
+    /// The session (`ViewSession`) of the newest View; `None` without one, or if the View has fewer
     /// than `min_members` members.
-    pub views: watch::Receiver<Option<Arc<Envelope>>>,
+    pub views: watch::Receiver<Option<Arc<ViewSession>>>,
     /// The newest status.
     pub status: watch::Receiver<Status>,
     /// Counters of the operations.
@@ -38,7 +38,7 @@ pub struct Handles {
 /// The driver's side of [`Handles`].
 pub struct Outlets {
     commands: mpsc::Receiver<Command>,
-    told: Told,
+    told: Published,
 }
 
 /// Capacity of the event channel, enough for many Views. A slower subscriber loses the oldest
@@ -59,7 +59,7 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
         meter: Arc::clone(&meter),
         happened,
     };
-    let told = Told { views: view_tx, status: status_tx, meter, happened: happened_tx };
+    let told = Published { views: view_tx, status: status_tx, meter, happened: happened_tx };
     (handles, Outlets { commands: command_rx, told })
 }
 
@@ -101,8 +101,16 @@ where
 
 /// Runs the control plane of one node until it leaves.
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
-    let Doors { net, mut listener, mut discovery, wires, admissions, store, engines, sleep } =
-        doors;
+    let Doors {
+        net,
+        mut listener,
+        mut discovery,
+        interface_source,
+        admissions,
+        store,
+        engines,
+        sleep,
+    } = doors;
     let Outlets { mut commands, told } = outlets;
     let (events_tx, mut events) = mpsc::channel(super::event::QUEUE);
     // Unbounded, because the disk must not wait for the driver. The disk sends at most one ticket
@@ -112,7 +120,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     let (tunnels, mut said) = Tunnels::new();
     let means = Means {
         net,
-        wires,
+        interface_source,
         admissions,
         store,
         engines,

@@ -12,11 +12,11 @@ mod links;
 mod places;
 mod plan_steps;
 mod rate_steps;
+mod route;
 mod search;
 mod status;
 mod trials;
 mod views;
-mod way;
 
 use super::access_control::AccessControl;
 use super::clock::Clock;
@@ -30,19 +30,19 @@ use super::installed::Installed;
 use super::network::Network;
 use super::peers::Peers;
 use super::planner::Planner;
+use super::published::Published;
 use super::rates::Rates;
 use super::redials::Redials;
 use super::relays::Relays;
 use super::renewals::Renewals;
 use super::reporter::Reporter;
-use super::told::Told;
 use crate::collective::Outgoing;
 use crate::discovery::{Advert, Discovery, Limits, Roster, Sighting};
 use crate::election::{Applicant, Effect, Election, Input, Operations, PROBE};
 use crate::identity::MemberId;
 use crate::os::Store;
 use crate::protocol::{Closing, EngineChoice, Message, ViewDigest};
-use crate::session::Envelope;
+use crate::session::ViewSession;
 use crate::trace;
 use crate::wire::Encode;
 use std::sync::Arc;
@@ -92,26 +92,31 @@ pub(super) struct ControlPlane {
 }
 
 /// The election's access to the operations of the installed View.
-struct Ledgers<'a>(Option<&'a Arc<Envelope>>);
+struct Ledgers<'a>(Option<&'a Arc<ViewSession>>);
 
 impl Operations for Ledgers<'_> {
     fn freeze(&mut self, view: ViewDigest) -> Closing {
         self.0
-            .filter(|envelope| envelope.digest() == view)
-            .map_or_else(Closing::default, |envelope| envelope.freeze())
+            .filter(|session| session.digest() == view)
+            .map_or_else(Closing::default, |session| session.freeze())
     }
 
     fn in_flight(&self) -> usize {
-        self.0.map_or(0, |envelope| envelope.in_flight())
+        self.0.map_or(0, |session| session.in_flight())
     }
 
     fn engine(&self) -> Option<EngineChoice> {
-        self.0.map(|envelope| envelope.engine())
+        self.0.map(|session| session.engine())
     }
 }
 
 impl ControlPlane {
-    pub(super) fn new(config: NodeConfig, port: u16, means: Means, told: Told) -> ControlPlane {
+    pub(super) fn new(
+        config: NodeConfig,
+        port: u16,
+        means: Means,
+        told: Published,
+    ) -> ControlPlane {
         let NodeConfig {
             local,
             admission,
@@ -119,7 +124,7 @@ impl ControlPlane {
             instance,
             durable: kept,
             election,
-            wiring,
+            interface_set,
             advertised,
             known,
             min_members,
@@ -127,8 +132,18 @@ impl ControlPlane {
             grace,
             seeded,
         } = config;
-        let Means { net, wires, admissions, store, engines, sleep, tunnels, events, ends, durable } =
-            means;
+        let Means {
+            net,
+            interface_source,
+            admissions,
+            store,
+            engines,
+            sleep,
+            tunnels,
+            events,
+            ends,
+            durable,
+        } = means;
         let hello = &local.hello;
         let (me, name) = (hello.id, hello.name.clone());
         let applicant = Applicant {
@@ -137,12 +152,14 @@ impl ControlPlane {
             stateless: hello.stateless,
             engines: hello.engines,
         };
-        local.set_trusted(wiring.trusted.clone());
+        local.set_trusted(interface_set.trusted.clone());
         let namespace = admission.namespace.clone();
-        let mut roster =
-            Roster::new(Limits::default(), wiring.policy.clone(), me.boot, move |boot, tag| {
-                namespace.knows(boot, tag)
-            });
+        let mut roster = Roster::new(
+            Limits::default(),
+            interface_set.policy.clone(),
+            me.boot,
+            move |boot, tag| namespace.knows(boot, tag),
+        );
         known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
         ControlPlane {
             me,
@@ -150,7 +167,7 @@ impl ControlPlane {
             election: Election::new(applicant, kept, election),
             access: AccessControl::new(Arc::clone(&local), trust, admission, admissions, grace),
             roster,
-            network: Network::new(wires, wiring, instance, port, advertised),
+            network: Network::new(interface_source, interface_set, instance, port, advertised),
             handshakes: Handshakes::new(net, local, events.clone()),
             peers: Peers::new(me.node, events.clone(), seeded),
             relays: Relays::new(me, tunnels),
@@ -268,7 +285,7 @@ impl ControlPlane {
         for dial in self.roster.due(self.now()) {
             self.handshakes.dial(dial.to);
         }
-        self.show_envelope();
+        self.show_session();
     }
 
     fn tick(&mut self, now: Instant, discovery: &mut dyn Discovery) {
@@ -283,8 +300,8 @@ impl ControlPlane {
         }
         if self.clock.takes_report(now) {
             self.reporter.set_interfaces(discovery.report());
-            if let Some(envelope) = self.installed.envelope() {
-                envelope.tell_resolved();
+            if let Some(session) = self.installed.session() {
+                session.tell_resolved();
             }
             self.wish_for_trials();
             self.leave_detours();
@@ -292,10 +309,10 @@ impl ControlPlane {
             self.reporter.meter().report();
         }
         self.seek();
-        self.look_at_wires(now, discovery);
+        self.look_at_interfaces(now, discovery);
         self.look_at_admission(now);
         self.watch_paths();
-        let waiting = self.installed.envelope().and_then(|envelope| envelope.waiting_for());
+        let waiting = self.installed.session().and_then(|session| session.waiting_for());
         self.reporter.watch_waiting(waiting, now);
         self.go_on_planning();
         self.publish();
@@ -311,8 +328,8 @@ impl ControlPlane {
     fn end(&mut self) {
         self.data.clear();
         self.peers.session().set(None);
-        if let Some(envelope) = self.installed.take() {
-            envelope.leave();
+        if let Some(session) = self.installed.take() {
+            session.leave();
         }
         self.reporter.close();
     }
@@ -341,7 +358,7 @@ impl ControlPlane {
 
     fn feed(&mut self, input: Input) {
         let now = self.now();
-        let effects = self.election.step(now, input, &mut Ledgers(self.installed.envelope()));
+        let effects = self.election.step(now, input, &mut Ledgers(self.installed.session()));
         for effect in effects {
             self.carry_out(effect);
         }
@@ -362,8 +379,8 @@ impl ControlPlane {
             }
             Effect::Install(view, decides) => self.install(&view, decides),
             Effect::CutOff => {
-                if let Some(envelope) = self.installed.envelope() {
-                    envelope.cut_off();
+                if let Some(session) = self.installed.session() {
+                    session.cut_off();
                 }
             }
             Effect::Drop(member) => self.hang_up(member),

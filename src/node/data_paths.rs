@@ -13,7 +13,7 @@
 //! - **Fresh keys**: the links are old, and move to new ones over the same path.
 
 use super::data_link::Bursts;
-use super::track::{By, Track};
+use super::data_path::{By, DataPath};
 use crate::discovery::{Paths, Trial, is_same_place};
 use crate::identity::{MemberId, NodeId};
 use crate::protocol::{Rank, View};
@@ -29,21 +29,21 @@ const TRIAL_MS: u64 = 1500;
 const BETTER_PERCENT: u64 = 125;
 const WISHES_APART_MS: u64 = 5_000;
 /// Number of remembered members that cannot be dialled. A forgotten one is found out again.
-const WALLED_MAX: usize = 64;
+const BLOCKED_MAX: usize = 64;
 
 /// The paths of the data links of the View, and the trials in progress. Times are in milliseconds.
 #[derive(Default)]
 pub(super) struct DataPaths {
     /// The results of earlier trials.
     known: Paths,
-    tracks: BTreeMap<Rank, Track>,
+    data_paths: BTreeMap<Rank, DataPath>,
     round: Option<Round>,
     /// Members whose path has changed since it was measured.
     changed: BTreeSet<MemberId>,
     /// When rank 0 was last asked to have a path measured.
     wished: BTreeMap<Rank, u64>,
     /// Members that do not answer this node's data dials although they have a control link.
-    walled: BTreeSet<MemberId>,
+    blocked: BTreeSet<MemberId>,
 }
 
 /// The trials of the other paths to one member, one at a time.
@@ -108,62 +108,66 @@ impl DataPaths {
     pub(super) fn view_changed(&mut self, view: &View) {
         self.known.keep(|node| view.members.iter().any(|m| m.id.node == node));
         self.changed.retain(|member| view.contains(*member));
-        self.tracks.clear();
+        self.data_paths.clear();
         self.round = None;
         self.wished.clear();
     }
 
     /// A data link of the View is established.
-    pub(super) fn stands(&mut self, peer: Rank, track: Track) {
-        self.tracks.insert(peer, track);
+    pub(super) fn stands(&mut self, peer: Rank, data_path: DataPath) {
+        self.data_paths.insert(peer, data_path);
     }
 
     /// The peers with a data link.
     pub(super) fn peers(&self) -> Vec<Rank> {
-        self.tracks.keys().copied().collect()
+        self.data_paths.keys().copied().collect()
     }
 
     /// The path of the data link with a peer.
-    pub(super) fn track(&self, peer: Rank) -> Option<&Track> {
-        self.tracks.get(&peer)
+    pub(super) fn data_path(&self, peer: Rank) -> Option<&DataPath> {
+        self.data_paths.get(&peer)
     }
 
     /// The same, to offer another one or to move there.
-    pub(super) fn track_mut(&mut self, peer: Rank) -> Option<&mut Track> {
-        self.tracks.get_mut(&peer)
+    pub(super) fn data_path_mut(&mut self, peer: Rank) -> Option<&mut DataPath> {
+        self.data_paths.get_mut(&peer)
     }
 
     /// Peers whose data link runs over an unproven path.
     pub(super) fn unproven(&self) -> Vec<Rank> {
-        self.peers_if(|track| !track.at().path.is_proven())
+        self.peers_if(|data_path| !data_path.at().path.is_proven())
     }
 
     /// Peers that send over a path that they offered, and that this node does not follow.
     pub(super) fn unfollowed(&self) -> Vec<Rank> {
-        self.peers_if(Track::is_left)
+        self.peers_if(DataPath::is_left)
     }
 
-    fn peers_if(&self, is_one: impl Fn(&Track) -> bool) -> Vec<Rank> {
-        self.tracks.iter().filter(|(_, track)| is_one(track)).map(|(peer, _)| *peer).collect()
+    fn peers_if(&self, is_one: impl Fn(&DataPath) -> bool) -> Vec<Rank> {
+        self.data_paths
+            .iter()
+            .filter(|(_, data_path)| is_one(data_path))
+            .map(|(peer, _)| *peer)
+            .collect()
     }
 
     // Members that cannot be dialled.
 
-    pub(super) fn is_walled(&self, member: MemberId) -> bool {
-        self.walled.contains(&member)
+    pub(super) fn is_blocked(&self, member: MemberId) -> bool {
+        self.blocked.contains(&member)
     }
 
     /// The member does not answer this node's data dials.
-    pub(super) fn wall(&mut self, member: MemberId) {
-        if self.walled.len() >= WALLED_MAX {
-            self.walled.pop_first();
+    pub(super) fn block(&mut self, member: MemberId) {
+        if self.blocked.len() >= BLOCKED_MAX {
+            self.blocked.pop_first();
         }
-        self.walled.insert(member);
+        self.blocked.insert(member);
     }
 
     /// The member is to be dialled again. Returns whether it had not answered.
-    pub(super) fn unwall(&mut self, member: MemberId) -> bool {
-        self.walled.remove(&member)
+    pub(super) fn unblock(&mut self, member: MemberId) -> bool {
+        self.blocked.remove(&member)
     }
 
     // Which paths to try.
@@ -176,8 +180,8 @@ impl DataPaths {
         node: NodeId,
         mut ways: Vec<SocketAddr>,
     ) -> Vec<SocketAddr> {
-        let Some(track) = self.tracks.get(&peer) else { return Vec::new() };
-        ways.retain(|to| !is_same_place(*to, track.at().theirs));
+        let Some(data_path) = self.data_paths.get(&peer) else { return Vec::new() };
+        ways.retain(|to| !is_same_place(*to, data_path.at().theirs));
         let mut due = self.known.due(now, node, &ways);
         due.truncate(ROUND_MAX);
         due
@@ -261,8 +265,8 @@ impl DataPaths {
                 self.known.tried(now, round.member.node, to, trial);
             }
         }
-        if let Some(track) = self.tracks.get_mut(&round.peer) {
-            track.withdraw();
+        if let Some(data_path) = self.data_paths.get_mut(&round.peer) {
+            data_path.withdraw();
         }
     }
 
@@ -289,7 +293,7 @@ impl DataPaths {
     pub(super) fn bursts_on_trial(&self, peer: Rank) -> Option<&Bursts> {
         let round = self.round.as_ref().filter(|round| round.peer == peer)?;
         let is_measured = matches!(round.on_trial, Some((_, Stage::Measured)));
-        self.tracks.get(&peer).filter(|_| is_measured)?.offered_bursts()
+        self.data_paths.get(&peer).filter(|_| is_measured)?.offered_bursts()
     }
 
     fn on_trial(&mut self, of: Rank) -> Option<&mut (SocketAddr, Stage)> {
@@ -315,7 +319,7 @@ impl DataPaths {
         // With fresh keys the control link is renewed by itself.
         trial.1 = if aim == Aim::FreshKeys { Stage::Taken(0) } else { Stage::Measured };
         if aim == Aim::Better
-            && let Some(bursts) = self.tracks.get(&peer).and_then(Track::offered_bursts)
+            && let Some(bursts) = self.data_paths.get(&peer).and_then(DataPath::offered_bursts)
         {
             bursts.begin(false);
         }
@@ -351,10 +355,11 @@ impl DataPaths {
         let Some((to, Stage::Taken(kbps))) = round.on_trial.take() else { return None };
         let (aim, peer, member) = (round.aim, round.peer, round.member);
         round.kbps = kbps;
-        let track = self.tracks.get(&peer).filter(|track| track.is_offered(By::Me))?;
+        let data_path =
+            self.data_paths.get(&peer).filter(|data_path| data_path.is_offered(By::Me))?;
         if aim != Aim::FreshKeys {
             let of_before = if aim == Aim::Better { Trial::Slower } else { Trial::Unproven };
-            self.known.tried(now, member.node, track.at().theirs, of_before);
+            self.known.tried(now, member.node, data_path.at().theirs, of_before);
             self.known.tried(now, member.node, to, Trial::Taken);
         }
         if aim == Aim::Proven {

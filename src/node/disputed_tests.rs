@@ -4,7 +4,7 @@ use super::control_loop::Handles;
 use super::testing::{PATIENCE, begin, decided, view_of};
 use crate::api::{Builder, Config};
 use crate::protocol::{Defect, Outcome, Seeded};
-use crate::session::Envelope;
+use crate::session::ViewSession;
 use std::sync::Arc;
 use tokio::time::timeout;
 
@@ -18,9 +18,9 @@ async fn node(group: &'static str, name: &str, seeded: Seeded) -> Handles {
 }
 
 /// The next View of as many members.
-async fn view_after(before: &Arc<Envelope>, handles: &mut Handles) -> Arc<Envelope> {
+async fn view_after(before: &Arc<ViewSession>, handles: &mut Handles) -> Arc<ViewSession> {
     let digest = before.digest();
-    let is_next = |e: &Option<Arc<Envelope>>| e.as_ref().is_some_and(|e| e.digest() != digest);
+    let is_next = |e: &Option<Arc<ViewSession>>| e.as_ref().is_some_and(|e| e.digest() != digest);
     let waits = timeout(PATIENCE, handles.views.wait_for(is_next)).await.expect("in time");
     let next = waits.expect("it runs").clone().expect("a View");
     assert_eq!(next.view().size(), before.view().size());
@@ -37,15 +37,15 @@ async fn a_wrong_result_fails_the_call_alike_on_all_and_its_holder_is_named() {
     let all = [of_a, of_b, of_wrong];
     let ops = all.each_ref().map(begin);
     let expected = Outcome::DigestMismatch { odd: Some(all[2].me()) };
-    for (envelope, op) in all.iter().zip(ops) {
-        let decided = decided(envelope, op).await;
+    for (session, op) in all.iter().zip(ops) {
+        let decided = decided(session, op).await;
         assert_eq!(decided.outcome, expected);
         assert!(decided.output.is_none(), "nobody gets a result");
     }
     // The members go on together, and nobody is out of sync.
-    for (envelope, handles) in all.iter().zip([&mut a, &mut b, &mut wrong]) {
-        let next = view_after(envelope, handles).await;
+    for (session, handles) in all.iter().zip([&mut a, &mut b, &mut wrong]) {
+        let next = view_after(session, handles).await;
         assert!(next.is_synced());
-        assert_eq!((envelope.lost_members(), envelope.committed()), (Vec::new(), 0));
+        assert_eq!((session.lost_members(), session.committed()), (Vec::new(), 0));
     }
 }

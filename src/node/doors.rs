@@ -5,7 +5,7 @@ use super::event::{Event, LinkEnd};
 use crate::collective::Engine;
 use crate::discovery::Discovery;
 use crate::link::{Listener, Net};
-use crate::os::{Sleep, Store, Wires};
+use crate::os::{InterfaceSource, Sleep, Store};
 use crate::relay::Tunnels;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -19,7 +19,7 @@ pub struct Doors {
     /// Finds other nodes.
     pub discovery: Box<dyn Discovery>,
     /// Network interfaces of this machine.
-    pub wires: Box<dyn Wires>,
+    pub interface_source: Box<dyn InterfaceSource>,
     /// NodeInfo is admitted.
     pub admissions: Box<dyn Admissions>,
     /// Durable state.
@@ -33,7 +33,7 @@ pub struct Doors {
 /// What a node is made of: the doors, and the queues by which tasks and the disk report.
 pub(super) struct Means {
     pub(super) net: Arc<dyn Net>,
-    pub(super) wires: Box<dyn Wires>,
+    pub(super) interface_source: Box<dyn InterfaceSource>,
     pub(super) admissions: Box<dyn Admissions>,
     pub(super) store: Box<dyn Store>,
     pub(super) engines: Vec<Arc<dyn Engine>>,

@@ -44,12 +44,12 @@ async fn a_driver_that_panics_leaves_no_call_open() {
     let mut other = node("sudden-end", "a", whole()).await;
     let mut handles = node("sudden-end", "b", Box::new(Broken(Arc::clone(&is_broken)))).await;
     let _ = view_of(2, &mut other).await;
-    let envelope = view_of(2, &mut handles).await;
-    let op = begin(&envelope);
+    let session = view_of(2, &mut handles).await;
+    let op = begin(&session);
     is_broken.store(true, Ordering::Relaxed);
     // The View changes, so there is state to save.
     drop(other);
-    let ended = decided(&envelope, op).await;
+    let ended = decided(&session, op).await;
     assert_eq!(ended.outcome, Outcome::Indeterminate);
     // A caller that waits for a View learns that there will be none.
     let ended = async { while handles.views.changed().await.is_ok() {} };
@@ -71,14 +71,14 @@ async fn who_waits_for_its_disk_gives_its_calls_up_and_comes_back_when_that_is_w
     for handles in [&mut a, &mut c, &mut d] {
         view_of(4, handles).await;
     }
-    let envelope = view_of(4, &mut b).await;
-    let op = begin(&envelope);
-    envelope.give_up_after(op, Duration::from_secs(1));
+    let session = view_of(4, &mut b).await;
+    let op = begin(&session);
+    session.give_up_after(op, Duration::from_secs(1));
     // From now on it can store nothing, and the View changes.
     std::fs::rename(&folder, &away).expect("renamed");
     std::fs::write(&folder, b"").expect("written");
     drop(d);
-    let ended = decided(&envelope, op).await;
+    let ended = decided(&session, op).await;
     assert!(!matches!(ended.outcome, Outcome::Committed), "{:?}", ended.outcome);
     let told = b
         .status

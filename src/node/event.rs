@@ -1,8 +1,8 @@
 //! The events that the driver's tasks and threads send to it.
 
-use super::data_link::Laid;
+use super::data_link::EstablishedLink;
 use crate::identity::MemberId;
-use crate::link::{Refusal, Session, Stream, Ticket};
+use crate::link::{Refusal, SecureChannel, Stream, Ticket};
 use crate::protocol::{Message, OpMessage, Rank, RateStep, ViewDigest};
 use std::net::SocketAddr;
 use tokio::sync::oneshot;
@@ -27,21 +27,27 @@ pub(super) enum Event {
     Answered {
         from: SocketAddr,
         ticket: Ticket,
-        result: Result<(Box<dyn Stream>, Session), Refusal>,
+        result: Result<(Box<dyn Stream>, SecureChannel), Refusal>,
     },
     /// A dial has ended, handshake included.
-    Dialled { to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    Dialled { to: SocketAddr, result: Result<(Box<dyn Stream>, SecureChannel), Refusal> },
     /// Redialling a known member has ended: its link was lost or in doubt, or changes its path.
     Redialled {
         member: MemberId,
         to: SocketAddr,
-        result: Result<(Box<dyn Stream>, Session), Refusal>,
+        result: Result<(Box<dyn Stream>, SecureChannel), Refusal>,
     },
     /// The handshake over a circuit that another node opened to this one has ended. `stations` are
     /// the members along the circuit, both ends included.
-    RelayAnswered { stations: Vec<MemberId>, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    RelayAnswered {
+        stations: Vec<MemberId>,
+        result: Result<(Box<dyn Stream>, SecureChannel), Refusal>,
+    },
     /// The handshake over a circuit that this node opened has ended.
-    RelayDialled { stations: Vec<MemberId>, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    RelayDialled {
+        stations: Vec<MemberId>,
+        result: Result<(Box<dyn Stream>, SecureChannel), Refusal>,
+    },
     /// A message came over a control link.
     Message { from: MemberId, message: Message },
     /// A message came about an operation of a View that is not installed. The reader waits until
@@ -55,14 +61,14 @@ pub(super) enum Event {
     /// message.
     Closed { member: MemberId, generation: u64, misbehaved: Option<String> },
     /// A data link that this node dialled is established.
-    DataLink { view: ViewDigest, peer: Rank, link: Laid },
+    DataLink { view: ViewDigest, peer: Rank, link: EstablishedLink },
     /// A data link cannot be dialled: nothing answers at the peer's address, or the peer was asked
     /// to dial and did not in time.
     DataLinkBlocked { view: ViewDigest, peer: Rank },
     /// Ask this peer to dial the data link itself.
     DialWanted { view: ViewDigest, peer: Rank },
     /// The dial of another path to a peer, to this address, has ended; `None` if it failed.
-    Path { view: ViewDigest, peer: Rank, to: SocketAddr, link: Option<Laid> },
+    Path { view: ViewDigest, peer: Rank, to: SocketAddr, link: Option<EstablishedLink> },
     /// The peer now sends over the path that was offered last.
     Moved { view: ViewDigest, peer: Rank },
     /// The result of a burst from this peer: enough frames have arrived, or its END frame has.

@@ -5,8 +5,8 @@
 use super::event::Event;
 use crate::identity::MemberId;
 use crate::link::{
-    DataAsk, DataTerms, Gate, Local, Net, Purpose, Refusal, Replays, Session, Stream, Ticket,
-    initiate, reach, respond,
+    DataAsk, DataTerms, HandshakeLimiter, Local, Net, Purpose, Refusal, Replays, SecureChannel,
+    Stream, Ticket, initiate, reach, respond,
 };
 use crate::protocol::{Rank, View, ViewDigest};
 use std::io;
@@ -28,14 +28,14 @@ const DIALS_APART: Duration = Duration::from_millis(80);
 const PROVEN_WITHIN: Duration = Duration::from_millis(300);
 
 /// A connection after its handshake.
-pub(super) type Linked = Result<(Box<dyn Stream>, Session), Refusal>;
+pub(super) type Linked = Result<(Box<dyn Stream>, SecureChannel), Refusal>;
 
 /// Accepts and dials connections.
 pub(super) struct Handshakes {
     net: Arc<dyn Net>,
     local: Arc<Local>,
     events: mpsc::Sender<Event>,
-    gate: Gate,
+    gate: HandshakeLimiter,
     replays: Arc<Mutex<Replays>>,
     /// Views that a data link may belong to. The tasks that answer handshakes read it.
     open: Arc<RwLock<Vec<OpenView>>>,
@@ -60,7 +60,7 @@ impl Handshakes {
             net,
             local,
             events,
-            gate: Gate::new(),
+            gate: HandshakeLimiter::new(),
             replays: Arc::new(Mutex::new(Replays::default())),
             open: Arc::new(RwLock::new(Vec::new())),
             open_now: Vec::new(),

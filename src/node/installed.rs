@@ -1,12 +1,12 @@
 //! The installed View on this member: its session, and what its operations wait for.
 
 use super::deadlines::Deadlines;
-use super::speaker::{Speaker, Voices};
 use super::unanswered::Unanswered;
+use super::view_sender::{SendQueues, ViewSender};
 use crate::collective::{Engine, Outgoing};
 use crate::identity::MemberId;
 use crate::protocol::{EngineKind, OpId, Rank, Seeded, View, ViewDigest};
-use crate::session::{Envelope, LostResults, Meter};
+use crate::session::{LostResults, Meter, ViewSession};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -21,7 +21,7 @@ pub(super) struct Installed {
     engines: Vec<Arc<dyn Engine>>,
     seeded: Seeded,
     lost: LostResults,
-    envelope: Option<Arc<Envelope>>,
+    session: Option<Arc<ViewSession>>,
     /// The session has not been shown to callers yet.
     is_new: bool,
     /// The requests of its operations.
@@ -40,7 +40,7 @@ impl Installed {
             engines,
             seeded,
             lost: LostResults::default(),
-            envelope: None,
+            session: None,
             is_new: false,
             outgoing: None,
             deadlines: Deadlines::default(),
@@ -50,10 +50,10 @@ impl Installed {
     }
 
     /// Ends the View, and returns its session.
-    pub(super) fn take(&mut self) -> Option<Arc<Envelope>> {
+    pub(super) fn take(&mut self) -> Option<Arc<ViewSession>> {
         self.deadlines.clear();
         self.unanswered.clear();
-        self.envelope.take()
+        self.session.take()
     }
 
     /// Opens a session of a View in which this node has the rank `me`. `None` if it lacks the
@@ -62,53 +62,53 @@ impl Installed {
         &mut self,
         view: &Arc<View>,
         me: Rank,
-        voices: Voices,
+        send_queues: SendQueues,
         meter: &Arc<Meter>,
-    ) -> Option<Arc<Envelope>> {
+    ) -> Option<Arc<ViewSession>> {
         let (tx, rx) = mpsc::unbounded_channel();
         // If the View runs both engines, Gloo's also opens the native one.
         let kind = if view.runs(EngineKind::Gloo) { EngineKind::Gloo } else { view.engine.kind };
         let engine = self.engines.iter().find(|engine| engine.kind() == kind)?;
-        let mouth = Arc::new(Speaker::new(Arc::clone(view), self.me, voices));
-        let envelope = Envelope::open(Arc::clone(view), me, engine.as_ref(), tx, mouth)
+        let op_sender = Arc::new(ViewSender::new(Arc::clone(view), self.me, send_queues));
+        let session = ViewSession::open(Arc::clone(view), me, engine.as_ref(), tx, op_sender)
             .measured_by(meter)
             .after(&self.lost)
             .with(self.seeded);
-        let envelope = Arc::new(envelope);
+        let session = Arc::new(session);
         self.engine_failures = 0;
         self.outgoing = Some(rx);
-        self.envelope = Some(Arc::clone(&envelope));
-        Some(envelope)
+        self.session = Some(Arc::clone(&session));
+        Some(session)
     }
 
     // The session.
 
-    pub(super) fn envelope(&self) -> Option<&Arc<Envelope>> {
-        self.envelope.as_ref()
+    pub(super) fn session(&self) -> Option<&Arc<ViewSession>> {
+        self.session.as_ref()
     }
 
     /// The session, unless it is frozen.
-    pub(super) fn running(&self) -> Option<&Arc<Envelope>> {
-        self.envelope().filter(|envelope| !envelope.is_frozen())
+    pub(super) fn running(&self) -> Option<&Arc<ViewSession>> {
+        self.session().filter(|session| !session.is_frozen())
     }
 
     /// The session, if it is that of this View.
-    pub(super) fn of(&self, view: ViewDigest) -> Option<&Arc<Envelope>> {
-        self.envelope().filter(|envelope| envelope.digest() == view)
+    pub(super) fn of(&self, view: ViewDigest) -> Option<&Arc<ViewSession>> {
+        self.session().filter(|session| session.digest() == view)
     }
 
     pub(super) fn digest(&self) -> Option<ViewDigest> {
-        self.envelope().map(|envelope| envelope.digest())
+        self.session().map(|session| session.digest())
     }
 
     /// The member of this rank.
     pub(super) fn member(&self, rank: Rank) -> Option<MemberId> {
-        self.envelope()?.view().member(rank).map(|member| member.id)
+        self.session()?.view().member(rank).map(|member| member.id)
     }
 
     /// The rank of this member.
     pub(super) fn rank_of(&self, member: MemberId) -> Option<Rank> {
-        self.envelope()?.view().rank_of(member)
+        self.session()?.view().rank_of(member)
     }
 
     /// The session is to be shown to callers at the end of the turn.
@@ -143,22 +143,22 @@ impl Installed {
 
     /// Sets a deadline.
     pub(super) fn arm(&mut self, op: OpId, after: Duration) {
-        let Some(envelope) = &self.envelope else { return };
-        self.deadlines.arm(op, Instant::now(), after, |op| envelope.is_open(op));
+        let Some(session) = &self.session else { return };
+        self.deadlines.arm(op, Instant::now(), after, |op| session.is_open(op));
     }
 
     /// Gives up the operations whose deadline has passed.
     pub(super) fn expire(&mut self, now: Instant) {
-        let Some(envelope) = &self.envelope else { return };
+        let Some(session) = &self.session else { return };
         while let Some(op) = self.deadlines.next(now) {
-            envelope.expire(op);
+            session.expire(op);
         }
     }
 
     /// All others have been asked for their votes on `op`.
     pub(super) fn await_votes(&mut self, op: OpId) {
-        let Some(envelope) = &self.envelope else { return };
-        let is_open = |op| !envelope.unanswered(op).is_empty();
+        let Some(session) = &self.session else { return };
+        let is_open = |op| !session.unanswered(op).is_empty();
         self.unanswered.ask(op, Instant::now(), is_open);
     }
 
@@ -169,12 +169,12 @@ impl Installed {
 
     /// The members whose votes on `op` are missing. `None` if the View has ended.
     pub(super) fn missing_votes(&mut self, op: OpId) -> Option<Vec<MemberId>> {
-        let envelope = self.envelope.as_ref()?;
-        let missing = envelope.unanswered(op);
+        let session = self.session.as_ref()?;
+        let missing = session.unanswered(op);
         if missing.is_empty() {
             self.unanswered.end(op);
         }
-        let members = missing.iter().filter_map(|rank| envelope.view().member(*rank));
+        let members = missing.iter().filter_map(|rank| session.view().member(*rank));
         Some(members.map(|member| member.id).collect())
     }
 

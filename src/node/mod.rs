@@ -25,6 +25,7 @@ mod control_plane;
 #[cfg(test)]
 mod crowd_tests;
 mod data_link;
+mod data_path;
 mod data_paths;
 mod deadlines;
 #[cfg(test)]
@@ -35,9 +36,9 @@ mod ends_tests;
 mod event;
 mod handshakes;
 mod installed;
+mod ipv4_path;
 #[cfg(any(test, potluck_defects))]
 mod lies;
-mod lighter;
 mod network;
 #[cfg(test)]
 mod news_tests;
@@ -47,6 +48,7 @@ mod planner;
 mod proposals;
 #[cfg(test)]
 mod proposals_tests;
+mod published;
 mod rates;
 mod reader;
 mod redials;
@@ -57,17 +59,15 @@ mod renewals;
 mod reporter;
 #[cfg(test)]
 mod row_tests;
-mod speaker;
+mod send_queue;
 #[cfg(test)]
 mod testing;
-mod told;
-mod track;
 #[cfg(test)]
 mod trust_tests;
 mod unanswered;
 #[cfg(test)]
 mod unanswered_tests;
-mod voice;
+mod view_sender;
 
 pub use access_control::GRACE;
 pub use admission::{Admission, Admissions, Settled};
@@ -83,4 +83,4 @@ pub(crate) use lies::lie_by_seed;
 pub use renewals::RENEW_AFTER;
 pub use reporter::{engine_reason, peer_at};
 #[cfg(test)]
-pub(crate) use voice::{full_by_chance, overruns};
+pub(crate) use send_queue::{full_by_chance, overruns};

@@ -2,7 +2,7 @@
 
 use crate::discovery::{Advert, ways};
 use crate::identity::Boot;
-use crate::os::{Interface, Wires, Wiring};
+use crate::os::{Interface, InterfaceSet, InterfaceSource};
 use crate::topology::Port;
 use crate::trace;
 use crate::wire::PROTOCOL_VERSION;
@@ -15,8 +15,8 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// The interfaces at the last look, and what this node announces on them.
 pub(super) struct Network {
-    wires: Box<dyn Wires>,
-    wiring: Wiring,
+    interface_source: Box<dyn InterfaceSource>,
+    interface_set: InterfaceSet,
     look_at: Instant,
     /// The instance name of the announcement.
     instance: String,
@@ -35,13 +35,20 @@ pub(super) struct Rewired {
 
 impl Network {
     pub(super) fn new(
-        wires: Box<dyn Wires>,
-        wiring: Wiring,
+        interface_source: Box<dyn InterfaceSource>,
+        interface_set: InterfaceSet,
         instance: String,
         port: u16,
         advertised: Vec<SocketAddr>,
     ) -> Network {
-        Network { wires, wiring, look_at: Instant::now(), instance, port, advertised }
+        Network {
+            interface_source,
+            interface_set,
+            look_at: Instant::now(),
+            instance,
+            port,
+            advertised,
+        }
     }
 
     /// Looks at the interfaces, if it is time. `None` if nothing has changed.
@@ -50,42 +57,49 @@ impl Network {
             return None;
         }
         self.look_at = now + LOOK;
-        let wiring = self.wires.look().filter(|wiring| *wiring != self.wiring)?;
-        let before = std::mem::replace(&mut self.wiring, wiring);
+        let interface_set = self
+            .interface_source
+            .look()
+            .filter(|interface_set| *interface_set != self.interface_set)?;
+        let before = std::mem::replace(&mut self.interface_set, interface_set);
         let names =
             |chosen: &[Interface]| chosen.iter().map(|i| i.name.clone()).collect::<Vec<_>>();
-        let chosen = names(&self.wiring.chosen);
+        let chosen = names(&self.interface_set.chosen);
         trace::info!(before = ?names(&before.chosen), now = ?chosen, "the network of this machine \
             has changed");
-        let places = |wiring: &Wiring| {
-            wiring.chosen.iter().map(|i| (i.name.clone(), i.addresses.clone())).collect::<Vec<_>>()
+        let places = |interface_set: &InterfaceSet| {
+            interface_set
+                .chosen
+                .iter()
+                .map(|i| (i.name.clone(), i.addresses.clone()))
+                .collect::<Vec<_>>()
         };
-        Some(Rewired { chosen, has_moved: places(&self.wiring) != places(&before) })
+        Some(Rewired { chosen, has_moved: places(&self.interface_set) != places(&before) })
     }
 
-    pub(super) fn wiring(&self) -> &Wiring {
-        &self.wiring
+    pub(super) fn interface_set(&self) -> &InterfaceSet {
+        &self.interface_set
     }
 
     /// The port of this machine that has this local address; `None` if no interface has it now.
     pub(super) fn port_of(&self, at: SocketAddr) -> Option<Port> {
-        self.wiring.of(at).map(|interface| Port::unmeasured(interface.kind, interface.index))
+        self.interface_set.of(at).map(|interface| Port::unmeasured(interface.kind, interface.index))
     }
 
     /// The name of that interface.
     pub(super) fn name_of(&self, at: Option<SocketAddr>) -> Option<String> {
-        at.and_then(|at| self.wiring.of(at)).map(|interface| interface.name.clone())
+        at.and_then(|at| self.interface_set.of(at)).map(|interface| interface.name.clone())
     }
 
     /// Whether the interface that had this local address is gone.
     pub(super) fn is_cut_off(&self, ours: Option<SocketAddr>) -> bool {
-        !self.wiring.all.is_empty() && ours.is_some_and(|ours| !self.wiring.has(ours))
+        !self.interface_set.all.is_empty() && ours.is_some_and(|ours| !self.interface_set.has(ours))
     }
 
     /// The addresses among `theirs` to which this machine's interfaces lead, the most promising
     /// first.
     pub(super) fn ways_to(&self, theirs: &[SocketAddr]) -> Vec<SocketAddr> {
-        ways(&self.wiring.chosen, theirs)
+        ways(&self.interface_set.chosen, theirs)
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -110,7 +124,7 @@ impl Network {
     pub(super) fn own_places(&self) -> Vec<SocketAddr> {
         let mut own = self.advertised.clone();
         if own.is_empty() {
-            let ips = self.wiring.chosen.iter().flat_map(|i| &i.addresses).map(|a| a.ip);
+            let ips = self.interface_set.chosen.iter().flat_map(|i| &i.addresses).map(|a| a.ip);
             own = ips.map(|ip| SocketAddr::new(ip, self.port)).collect();
         }
         // IPv4 addresses are preferred, and an interface may have many others.

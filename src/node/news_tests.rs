@@ -4,7 +4,7 @@ use crate::api::{Builder, Config};
 use crate::collective::Input;
 use crate::memory::{DType, bytes_of};
 use crate::protocol::{Call, CodecId, Kind, Lane, Mode, OpId, Outcome, ReduceOp, ViewDigest};
-use crate::session::Envelope;
+use crate::session::ViewSession;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, mpsc};
@@ -24,8 +24,8 @@ const SUM: Call = Call {
     mode: Mode::PerOp,
 };
 
-type Views = watch::Receiver<Option<Arc<Envelope>>>;
-type Begun = (Arc<Envelope>, OpId);
+type Views = watch::Receiver<Option<Arc<ViewSession>>>;
+type Begun = (Arc<ViewSession>, OpId);
 
 /// Begins a call in every View, once, and reports it to the test.
 struct Caller {
@@ -37,15 +37,15 @@ struct Caller {
 
 impl Caller {
     fn call(&self) {
-        let Some(envelope) = self.views.borrow().clone() else { return };
-        if !self.called.lock().expect("nobody panics").insert(envelope.digest()) {
+        let Some(session) = self.views.borrow().clone() else { return };
+        if !self.called.lock().expect("nobody panics").insert(session.digest()) {
             return;
         }
         // Refused if the View has already ended.
-        if let Ok(op) = envelope.call(Lane::MAIN, SUM) {
-            envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
+        if let Ok(op) = session.call(Lane::MAIN, SUM) {
+            session.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
             // The test may have ended.
-            let _ = self.begun.send((envelope, op));
+            let _ = self.begun.send((session, op));
         }
     }
 }
@@ -97,10 +97,10 @@ async fn a_call_is_not_faster_than_the_news_of_its_view() {
     while !done.values().any(|members| *members == 2) {
         assert!(Instant::now() < until, "of {} calls none ends on both: {done:?}", open.len());
         open.extend(all_begun.try_iter());
-        open.retain(|(envelope, op): &Begun| {
-            match envelope.poll_decided(*op, &mut Context::from_waker(Waker::noop())) {
+        open.retain(|(session, op): &Begun| {
+            match session.poll_decided(*op, &mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(decided) => {
-                    *done.entry(envelope.digest()).or_default() +=
+                    *done.entry(session.digest()).or_default() +=
                         u32::from(decided.outcome == Outcome::Committed);
                     false
                 }

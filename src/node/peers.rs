@@ -1,18 +1,18 @@
-//! The control links of this node: at most one per member, each with a send queue (`Voice`) and a
+//! The control links of this node: at most one per member, each with a send queue (`SendQueue`) and a
 //! reader task.
 
 use super::claim::{Claim, FRESH};
 use super::event::Event;
 use super::open_session::OpenSession;
 use super::reader::Reader;
-use super::speaker::Voices;
-use super::voice::{Line, Voice, WAITING_MAX};
+use super::send_queue::{QueueOwner, SendQueue, WAITING_MAX};
+use super::view_sender::SendQueues;
 use crate::identity::{MemberId, NodeId};
 use crate::link::{
-    ControlReceiver, Hello, PathProof, PskNumber, Purpose, Session, Stream, into_control,
+    ControlReceiver, Hello, PathProof, PskNumber, Purpose, SecureChannel, Stream, into_control,
 };
 use crate::protocol::{Message, Rank, Seeded};
-use crate::session::Envelope;
+use crate::session::ViewSession;
 use crate::topology::RoundTrip;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ const LINGER: Duration = Duration::from_secs(2);
 pub(super) struct Peers {
     me: NodeId,
     links: BTreeMap<MemberId, Link>,
-    voices: Voices,
+    send_queues: SendQueues,
     session: OpenSession,
     generations: u64,
     events: mpsc::Sender<Event>,
@@ -48,7 +48,7 @@ pub(super) struct Peers {
 /// A new authenticated connection. `over` is empty for a direct one.
 pub(super) struct Arrival {
     pub(super) stream: Box<dyn Stream>,
-    pub(super) session: Session,
+    pub(super) session: SecureChannel,
     pub(super) address: SocketAddr,
     pub(super) over: Vec<MemberId>,
     pub(super) dialler: NodeId,
@@ -83,7 +83,7 @@ pub(super) struct Link {
     psk: PskNumber,
     generation: u64,
     claim: Claim,
-    line: Line,
+    line: QueueOwner,
     reader: AbortHandle,
     writer: AbortHandle,
 }
@@ -105,7 +105,7 @@ impl Peers {
         Peers {
             me,
             links: BTreeMap::new(),
-            voices: Voices::default(),
+            send_queues: SendQueues::default(),
             session: OpenSession::default(),
             generations: 0,
             events,
@@ -162,7 +162,7 @@ impl Peers {
         let generation = self.generations;
         let local = stream.local_addr().ok().filter(|_| over.is_empty());
         let (sender, receiver) = into_control(stream, session);
-        let (line, writer) = Voice::over(sender, self.seeded);
+        let (line, writer) = SendQueue::over(sender, self.seeded);
         let writers = if over.is_empty() { &mut self.writers } else { &mut self.relayed_writers };
         let writer = writers.spawn(writer);
         let reader = self.reader(receiver, id, generation);
@@ -191,7 +191,7 @@ impl Peers {
         };
         let is_relayed = !link.is_direct();
         // Operations must not send over the new link before the replay of their earlier messages.
-        self.voices.remove(id);
+        self.send_queues.remove(id);
         match self.links.insert(id, link) {
             None => Taken::New,
             // The closed connection tells the peer at once that the direct link is no longer read.
@@ -264,13 +264,13 @@ impl Peers {
     }
 
     fn unlink(&mut self, id: MemberId) -> Option<Link> {
-        self.voices.remove(id);
+        self.send_queues.remove(id);
         self.links.remove(&id)
     }
 
     /// The send queues that operations use.
-    pub(super) fn voices(&self) -> &Voices {
-        &self.voices
+    pub(super) fn send_queues(&self) -> &SendQueues {
+        &self.send_queues
     }
 
     /// The session to which the readers deliver messages of operations.
@@ -278,17 +278,17 @@ impl Peers {
         &self.session
     }
 
-    /// Replays the operations of a session to this member, see [`Voices::replay`].
-    pub(super) fn replay(&self, to: MemberId, envelope: &Envelope, rank: Rank) {
+    /// Replays the operations of a session to this member, see [`SendQueues::replay`].
+    pub(super) fn replay(&self, to: MemberId, session: &ViewSession, rank: Rank) {
         if let Some(link) = self.links.get(&to) {
-            self.voices.replay(to, link.line.voice(), envelope, rank);
+            self.send_queues.replay(to, link.line.send_queue(), session, rank);
         }
     }
 
     /// There is nothing to replay to this member; operations send over its link themselves.
     pub(super) fn let_speak(&self, id: MemberId) {
         if let Some(link) = self.links.get(&id) {
-            self.voices.add(id, link.line.voice());
+            self.send_queues.add(id, link.line.send_queue());
         }
     }
 
@@ -296,20 +296,20 @@ impl Peers {
     /// many messages waiting. Such a link [has overrun](Peers::overrun); its successor gets a full
     /// replay.
     pub(super) fn send(&self, to: MemberId, message: Message) -> bool {
-        self.say(to, |voice| voice.push(message))
+        self.say(to, |send_queue| send_queue.push(message))
     }
 
     /// As [`send`](Peers::send), for the replay of an earlier message over a new link: it does not
     /// count towards [`WAITING_MAX`].
     pub(super) fn send_again(&self, to: MemberId, message: Message) -> bool {
-        self.say(to, |voice| voice.push_again(message))
+        self.say(to, |send_queue| send_queue.push_again(message))
     }
 
-    fn say(&self, to: MemberId, push: impl FnOnce(&Voice) -> bool) -> bool {
-        let voice = self.links.get(&to).map(|link| link.line.voice());
-        voice.is_some_and(|voice| {
-            let is_taken = push(voice);
-            voice.wake();
+    fn say(&self, to: MemberId, push: impl FnOnce(&SendQueue) -> bool) -> bool {
+        let send_queue = self.links.get(&to).map(|link| link.line.send_queue());
+        send_queue.is_some_and(|send_queue| {
+            let is_taken = push(send_queue);
+            send_queue.wake();
             is_taken
         })
     }
@@ -319,7 +319,7 @@ impl Peers {
     pub(super) fn passes_on(&self, to: MemberId) -> bool {
         self.links
             .get(&to)
-            .is_some_and(|l| l.is_direct() && l.line.voice().waiting() < WAITING_MAX / 4 * 3)
+            .is_some_and(|l| l.is_direct() && l.line.send_queue().waiting() < WAITING_MAX / 4 * 3)
     }
 
     /// Members with a direct link.
@@ -342,7 +342,7 @@ impl Peers {
     /// Members whose link refused a message, with the link's generation. Ends the reader and the
     /// writer of each: the state is replayed over the next link.
     pub(super) fn overrun(&self) -> Vec<(MemberId, u64)> {
-        let overrun = self.links.iter().filter(|(_, link)| link.line.voice().has_overrun());
+        let overrun = self.links.iter().filter(|(_, link)| link.line.send_queue().has_overrun());
         let ended = overrun.map(|(id, link)| {
             link.reader.abort();
             link.writer.abort();
@@ -434,7 +434,7 @@ mod tests {
     use std::net::IpAddr;
     use std::sync::Mutex;
 
-    type End = (Box<dyn Stream>, Session);
+    type End = (Box<dyn Stream>, SecureChannel);
 
     /// The two ends of a new connection, the dialler's first.
     async fn dialled(from: &Local, to: &Local) -> (End, End) {
@@ -605,7 +605,10 @@ mod tests {
         let id = to.hello.id;
         assert!((0..WAITING_MAX as u64).all(|number| peers.send(id, Message::Ping(number))));
         tokio::time::sleep(Duration::from_millis(10)).await;
-        assert!(peers.get(id).expect("it stands").line.voice().waiting() > 0, "it took everything");
+        assert!(
+            peers.get(id).expect("it stands").line.send_queue().waiting() > 0,
+            "it took everything"
+        );
         (id, far)
     }
 

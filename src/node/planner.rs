@@ -13,7 +13,7 @@ use super::rates::{Rates, members};
 use crate::collective::Revising;
 use crate::protocol::{EngineKind, OpId, Plan, PlanStep, Rank, View};
 use crate::report::Forecast;
-use crate::session::Envelope;
+use crate::session::ViewSession;
 use crate::topology::{
     LinkMap, Survey, Watch, best_plan, better_plan, forecasts_us, with_better_codecs,
 };
@@ -90,10 +90,10 @@ struct Signs {
 }
 
 impl Signs {
-    fn of(envelope: &Envelope, rates: &Rates) -> Signs {
-        let received_bytes = envelope.backend().traffic().received_bytes;
+    fn of(session: &ViewSession, rates: &Rates) -> Signs {
+        let received_bytes = session.backend().traffic().received_bytes;
         let bursts = rates.survey().map_or(0, Survey::told);
-        Signs { received_bytes, under_way: envelope.moving(), bursts }
+        Signs { received_bytes, under_way: session.moving(), bursts }
     }
 }
 
@@ -118,23 +118,23 @@ impl Planner {
     }
 
     /// Searches again if calls leave their codecs to the plan since the last look.
-    pub(super) fn look_for_codecs(&mut self, envelope: &Envelope) {
-        if envelope.asks_for_codecs() && !std::mem::replace(&mut self.asked_for_codecs, true) {
+    pub(super) fn look_for_codecs(&mut self, session: &ViewSession) {
+        if session.asks_for_codecs() && !std::mem::replace(&mut self.asked_for_codecs, true) {
             self.look_again();
         }
     }
 
     /// Whether nothing is in the way of bursts, and whether a path may be measured whose rate is
     /// known.
-    pub(super) fn may_measure(&mut self, envelope: &Envelope) -> (bool, bool) {
-        let is_idle = envelope.in_flight() == 0;
+    pub(super) fn may_measure(&mut self, session: &ViewSession) -> (bool, bool) {
+        let is_idle = session.in_flight() == 0;
         let was_idle = std::mem::replace(&mut self.was_idle, is_idle) && is_idle;
         let is_quiet = match &self.change {
-            Some(change) if change.revising.is_held() => envelope.moving() == 0,
+            Some(change) if change.revising.is_held() => session.moving() == 0,
             Some(_) => false,
             None => was_idle,
         };
-        (is_quiet, self.change.is_none() && self.has_choice(envelope))
+        (is_quiet, self.change.is_none() && self.has_choice(session))
     }
 
     /// Whether the plan is being changed.
@@ -144,12 +144,12 @@ impl Planner {
 
     /// Whether calls should be held for measuring: there were no idle moments for a while, much
     /// data was sent, and the best plan or a changed path is unknown.
-    pub(super) fn is_busy(&self, now: u64, envelope: &Envelope, rates: &Rates) -> bool {
+    pub(super) fn is_busy(&self, now: u64, session: &ViewSession, rates: &Rates) -> bool {
         // Two members have only one schedule; only another path or another codec can help them.
-        let depends = envelope.view().size() > 2 || self.asked_for_codecs;
+        let depends = session.view().size() > 2 || self.asked_for_codecs;
         let has_no_plan = |survey: &Survey| depends && !survey.knows_the_ports();
-        let is_unknown = self.has_choice(envelope) && rates.survey().is_some_and(has_no_plan);
-        let is_worth_it = || envelope.backend().traffic().sent_bytes >= BUSY_BYTES;
+        let is_unknown = self.has_choice(session) && rates.survey().is_some_and(has_no_plan);
+        let is_worth_it = || session.backend().traffic().sent_bytes >= BUSY_BYTES;
         (is_unknown || rates.is_wished()) && now >= self.pause_from && is_worth_it()
     }
 
@@ -158,22 +158,22 @@ impl Planner {
     pub(super) fn are_late(
         &mut self,
         now: u64,
-        envelope: &Envelope,
+        session: &ViewSession,
         links: &LinkMap,
         served: &[(u64, Duration)],
     ) -> bool {
         if self.change.is_some()
             || served.is_empty()
-            || !self.has_choice(envelope)
-            || envelope.view().size() < 3
+            || !self.has_choice(session)
+            || session.view().size() < 3
         {
             return false;
         }
         // The forecast is by bandwidth alone, from the slope between two large sizes: operations
         // overlap, and the time that they wait for each other is not due to the links.
-        let order = members(envelope.view());
+        let order = members(session.view());
         let [(small, small_us), (large, large_us)] =
-            forecasts_us(&order, links, &envelope.plan(), [GIB, 2 * GIB])[..]
+            forecasts_us(&order, links, &session.plan(), [GIB, 2 * GIB])[..]
         else {
             return false;
         };
@@ -199,7 +199,7 @@ impl Planner {
     /// be proposed.
     pub(super) fn find(
         &mut self,
-        envelope: &Envelope,
+        session: &ViewSession,
         rates: &Rates,
         links: &LinkMap,
     ) -> Option<Plan> {
@@ -209,34 +209,34 @@ impl Planner {
             (true, false) => Looked::AtThePorts,
             (false, false) => return None,
         };
-        if known <= self.looked || !self.has_choice(envelope) {
+        if known <= self.looked || !self.has_choice(session) {
             return None;
         }
         self.looked = known;
         let has_stations = !survey.stations().is_empty();
-        self.better_plan(envelope, links).or_else(|| {
+        self.better_plan(session, links).or_else(|| {
             // If a medium turned out to be shared, the present plan's promise is wrong even if the
             // plan remains the best one; then the same plan with a new reason is proposed.
-            let is_wrong = known == Looked::AtThePaths && has_stations && can_be_revised(envelope);
+            let is_wrong = known == Looked::AtThePaths && has_stations && can_be_revised(session);
             let best = is_wrong.then(|| {
-                let (order, links) = (members(envelope.view()), data_links(envelope, links));
-                best_plan(&order, &links, has_gloo(envelope))
+                let (order, links) = (members(session.view()), data_links(session, links));
+                best_plan(&order, &links, has_gloo(session))
             });
-            best.filter(|best| best.reason != envelope.plan().reason)
+            best.filter(|best| best.reason != session.plan().reason)
         })
     }
 
     /// Whether another plan, or at least other codecs, can be chosen.
-    fn has_choice(&self, envelope: &Envelope) -> bool {
-        envelope.view().size() > 2 && can_be_revised(envelope) || self.asked_for_codecs
+    fn has_choice(&self, session: &ViewSession) -> bool {
+        session.view().size() > 2 && can_be_revised(session) || self.asked_for_codecs
     }
 
     /// A better plan, or the present one with better codecs.
-    fn better_plan(&self, envelope: &Envelope, links: &LinkMap) -> Option<Plan> {
-        let (order, links) = (members(envelope.view()), data_links(envelope, links));
-        let present = envelope.plan();
-        let other = if can_be_revised(envelope) {
-            better_plan(&order, &links, &present, has_gloo(envelope))
+    fn better_plan(&self, session: &ViewSession, links: &LinkMap) -> Option<Plan> {
+        let (order, links) = (members(session.view()), data_links(session, links));
+        let present = session.plan();
+        let other = if can_be_revised(session) {
+            better_plan(&order, &links, &present, has_gloo(session))
         } else {
             None
         };
@@ -251,18 +251,18 @@ impl Planner {
     pub(super) fn hold(
         &mut self,
         now: u64,
-        envelope: &Envelope,
+        session: &ViewSession,
         rates: &Rates,
         plan: Option<Plan>,
     ) -> Option<PlanStep> {
         let revision = self.revision.checked_add(1)?;
         self.revision = revision;
-        let revising = Revising::new(revision, envelope.view().size());
+        let revising = Revising::new(revision, session.view().size());
         let hold = revising.hold();
         trace::debug!(revision, known = plan.is_some(), "calls are held for another plan");
         self.pause_from = now + PAUSES_APART_MS;
         let (until, until_at_most) = (now + PAUSE_MS, now + DRAIN_MS);
-        let signs = Signs::of(envelope, rates);
+        let signs = Signs::of(session, rates);
         self.change = Some(Change { revising, plan, until, until_at_most, signs });
         Some(hold)
     }
@@ -272,11 +272,11 @@ impl Planner {
     pub(super) fn decide(
         &mut self,
         now: u64,
-        envelope: &Envelope,
+        session: &ViewSession,
         rates: &Rates,
         links: &LinkMap,
     ) -> Option<PlanStep> {
-        let signs = Signs::of(envelope, rates);
+        let signs = Signs::of(session, rates);
         let change = self.change.as_mut().filter(|change| change.revising.is_held())?;
         if std::mem::replace(&mut change.signs, signs) != signs {
             change.until = now + PAUSE_MS;
@@ -291,7 +291,7 @@ impl Planner {
             return None;
         }
         let known = change.plan.take();
-        let plan = known.or_else(|| self.better_plan(envelope, links));
+        let plan = known.or_else(|| self.better_plan(session, links));
         if plan.is_some() {
             self.watch.was_right();
         }
@@ -324,28 +324,28 @@ impl Planner {
     }
 
     /// Updates them from the present link map.
-    pub(super) fn renew_forecasts(&mut self, envelope: &Envelope, links: &LinkMap) {
+    pub(super) fn renew_forecasts(&mut self, session: &ViewSession, links: &LinkMap) {
         let takes = |us: f64| Duration::from_secs_f64(us / 1e6);
-        let order = members(envelope.view());
-        let forecasts = forecasts_us(&order, links, &envelope.plan(), FORECAST_BYTES);
+        let order = members(session.view());
+        let forecasts = forecasts_us(&order, links, &session.plan(), FORECAST_BYTES);
         self.forecasts =
             forecasts.into_iter().map(|(bytes, us)| Forecast { bytes, takes: takes(us) }).collect();
     }
 }
 
 /// The link map without the pairs that have no data link in this View.
-fn data_links(envelope: &Envelope, links: &LinkMap) -> LinkMap {
-    let view = envelope.view();
+fn data_links(session: &ViewSession, links: &LinkMap) -> LinkMap {
+    let view = session.view();
     let order = members(view);
-    links.without(view.apart.iter().map(|(a, b)| (order[a.index()], order[b.index()])))
+    links.without(view.no_direct_link.iter().map(|(a, b)| (order[a.index()], order[b.index()])))
 }
 
 /// Whether the View may use any plan. With Gloo alone, plans follow the ranks.
-fn can_be_revised(envelope: &Envelope) -> bool {
-    envelope.view().runs(EngineKind::Native)
+fn can_be_revised(session: &ViewSession) -> bool {
+    session.view().runs(EngineKind::Native)
 }
 
 /// Whether plans may use Gloo.
-fn has_gloo(envelope: &Envelope) -> bool {
-    envelope.view().runs(EngineKind::Gloo)
+fn has_gloo(session: &ViewSession) -> bool {
+    session.view().runs(EngineKind::Gloo)
 }

@@ -130,7 +130,7 @@ impl Rates {
         let known = |(from, to): Pair| {
             links.path(order[from.index()], order[to.index()])?.rate_kbps.map(NonZeroU32::get)
         };
-        let mut survey = Survey::new(view.size(), known).without(&view.apart);
+        let mut survey = Survey::new(view.size(), known).without(&view.no_direct_link);
         for (rank, from) in view.ranks().zip(&order) {
             let shares =
                 |to: &MemberId| links.path(*from, *to).is_some_and(|path| path.port.cell.is_some());
@@ -146,7 +146,7 @@ impl Rates {
         self.surveys = self.surveys.saturating_add(1);
         links.forget_rates(&members(view));
         self.again.clear();
-        self.survey = Some(Survey::new(view.size(), |_| None).without(&view.apart));
+        self.survey = Some(Survey::new(view.size(), |_| None).without(&view.no_direct_link));
         self.stations_told = false;
     }
 

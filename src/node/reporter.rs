@@ -1,13 +1,13 @@
 //! What a node tells its program: sessions, status, events and counters.
 
-use super::told::Told;
+use super::published::Published;
 use crate::discovery::InterfaceReport;
 use crate::election::Notice;
 use crate::identity::{MemberId, Name, NodeId};
 use crate::link::Refusal;
 use crate::protocol::{EngineChoice, OpId, Rank, View};
 use crate::report::{Counters, Event, NodeInfo, Peer, State, Status, Waiting};
-use crate::session::{Envelope, Meter};
+use crate::session::{Meter, ViewSession};
 use crate::trace;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ const REFUSALS_MAX: usize = 64;
 
 /// The reports of one node, and what it remembers for them.
 pub(super) struct Reporter {
-    told: Told,
+    told: Published,
     me: (NodeId, Name),
     /// A View with fewer members is not shown to callers.
     min_members: usize,
@@ -41,7 +41,7 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    pub(super) fn new(told: Told, me: (NodeId, Name), min_members: usize) -> Reporter {
+    pub(super) fn new(told: Published, me: (NodeId, Name), min_members: usize) -> Reporter {
         Reporter {
             told,
             me,
@@ -61,9 +61,9 @@ impl Reporter {
     }
 
     /// Shows the installed View to callers.
-    pub(super) fn show(&self, envelope: Option<&Arc<Envelope>>) {
-        let enough = |envelope: &&Arc<Envelope>| envelope.view().size() >= self.min_members;
-        self.told.views.send_replace(envelope.filter(enough).cloned());
+    pub(super) fn show(&self, session: Option<&Arc<ViewSession>>) {
+        let enough = |session: &&Arc<ViewSession>| session.view().size() >= self.min_members;
+        self.told.views.send_replace(session.filter(enough).cloned());
     }
 
     pub(super) fn meter(&self) -> &Arc<Meter> {
@@ -77,9 +77,9 @@ impl Reporter {
     }
 
     /// The session of a View is over.
-    pub(super) fn leave(&mut self, envelope: &Envelope) {
+    pub(super) fn leave(&mut self, session: &ViewSession) {
         self.told.meter.leave();
-        self.counters.committed += envelope.committed();
+        self.counters.committed += session.committed();
     }
 
     /// Tells callers that the node is closed.
@@ -129,10 +129,10 @@ impl Reporter {
     }
 
     /// The operation that waits for other ranks.
-    pub(super) fn waiting(&self, envelope: &Envelope) -> Option<Waiting> {
+    pub(super) fn waiting(&self, session: &ViewSession) -> Option<Waiting> {
         let (op, since, _) = self.waiting?;
-        let (_, ranks) = envelope.waiting_for().filter(|(now, _)| *now == op)?;
-        let ranks = ranks.into_iter().filter_map(|rank| peer_at(envelope.view(), rank)).collect();
+        let (_, ranks) = session.waiting_for().filter(|(now, _)| *now == op)?;
+        let ranks = ranks.into_iter().filter_map(|rank| peer_at(session.view(), rank)).collect();
         Some(Waiting { op, ranks, since: since.elapsed() })
     }
 
@@ -144,8 +144,8 @@ impl Reporter {
     }
 
     /// The counters, with those of the present session.
-    pub(super) fn counters(&self, envelope: Option<&Envelope>) -> Counters {
-        let committed = self.counters.committed + envelope.map_or(0, Envelope::committed);
+    pub(super) fn counters(&self, session: Option<&ViewSession>) -> Counters {
+        let committed = self.counters.committed + session.map_or(0, ViewSession::committed);
         Counters { committed, ..self.counters }
     }
 
@@ -209,7 +209,7 @@ impl Reporter {
                 Event::Quarantined { peer: self.who(node), lasts: Duration::from_millis(ms) }
             }
             Notice::Woke => Event::Woke,
-            Notice::Twin(node) => Event::Duplicate(self.who(node)),
+            Notice::Duplicate(node) => Event::Duplicate(self.who(node)),
             Notice::OneWay(id) => Event::OneWay(who(id)),
         });
     }

@@ -9,7 +9,7 @@ use crate::link::{MemoryWorld, Net};
 use crate::memory::{DType, bytes_of};
 use crate::protocol::{Call, CodecId, Kind, Lane, Mode, OpId, ReduceOp, Seeded};
 use crate::report::{Event, Loss};
-use crate::session::{Decided, Envelope};
+use crate::session::{Decided, ViewSession};
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -77,33 +77,33 @@ pub(super) async fn lost(events: &mut Receiver<Event>) -> (String, Loss) {
 }
 
 /// The View of so many members, once this node has it.
-pub(super) async fn view_of(size: usize, handles: &mut Handles) -> Arc<Envelope> {
-    let is_it = |envelope: &Option<Arc<Envelope>>| {
-        envelope.as_ref().is_some_and(|e| e.view().size() == size && !e.is_frozen())
+pub(super) async fn view_of(size: usize, handles: &mut Handles) -> Arc<ViewSession> {
+    let is_it = |session: &Option<Arc<ViewSession>>| {
+        session.as_ref().is_some_and(|e| e.view().size() == size && !e.is_frozen())
     };
-    let envelope = timeout(PATIENCE, handles.views.wait_for(is_it))
+    let session = timeout(PATIENCE, handles.views.wait_for(is_it))
         .await
         .expect("in time")
         .expect("it runs")
         .clone();
-    envelope.expect("a View")
+    session.expect("a View")
 }
 
 /// Calls with a buffer of ones.
-pub(super) fn begin(envelope: &Arc<Envelope>) -> OpId {
-    try_begin(envelope).expect("a number")
+pub(super) fn begin(session: &Arc<ViewSession>) -> OpId {
+    try_begin(session).expect("a number")
 }
 
 /// The same; `None` if the View is being replaced.
-pub(super) fn try_begin(envelope: &Arc<Envelope>) -> Option<OpId> {
-    let op = envelope.call(Lane::MAIN, SUM).ok()?;
-    envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
+pub(super) fn try_begin(session: &Arc<ViewSession>) -> Option<OpId> {
+    let op = session.call(Lane::MAIN, SUM).ok()?;
+    session.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
     Some(op)
 }
 
 /// How the operation ends here.
-pub(super) async fn decided(envelope: &Arc<Envelope>, op: OpId) -> Decided {
-    timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task)))
+pub(super) async fn decided(session: &Arc<ViewSession>, op: OpId) -> Decided {
+    timeout(PATIENCE, poll_fn(|task| session.poll_decided(op, task)))
         .await
         .expect("the call stays open")
 }

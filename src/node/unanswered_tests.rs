@@ -30,8 +30,8 @@ async fn group(name: &'static str, calls: bool) {
     let began = Instant::now();
     let (at_a, at_b) = (begin(&of_a), begin(&of_b));
     of_a.give_up_after(at_a, DEADLINE);
-    for (envelope, op) in [(&of_a, at_a), (&of_b, at_b)] {
-        let outcome = decided(envelope, op).await.outcome;
+    for (session, op) in [(&of_a, at_a), (&of_b, at_b)] {
+        let outcome = decided(session, op).await.outcome;
         let took = began.elapsed();
         // All who go on have the sum if the other one has contributed to it.
         let is_right = match outcome {
@@ -41,12 +41,12 @@ async fn group(name: &'static str, calls: bool) {
         };
         assert!(is_right, "{outcome:?}");
         assert!(took < DEADLINE + LATE_MAX, "{took:?}");
-        assert_eq!(envelope.lost_members(), [rank]);
+        assert_eq!(session.lost_members(), [rank]);
     }
     // They go on, and the other one is named and stays out.
     let (of_a, of_b) = (view_of(2, &mut a).await, view_of(2, &mut b).await);
-    for (envelope, op) in [(&of_a, begin(&of_a)), (&of_b, begin(&of_b))] {
-        assert_eq!(decided(envelope, op).await.outcome, Outcome::Committed);
+    for (session, op) in [(&of_a, begin(&of_a)), (&of_b, begin(&of_b))] {
+        assert_eq!(decided(session, op).await.outcome, Outcome::Committed);
     }
     assert_eq!(lost(&mut events).await, ("c".to_owned(), Loss::Withheld));
     let out = a.status.wait_for(|status| !status.quarantined.is_empty()).await.expect("it runs");

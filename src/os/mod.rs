@@ -5,12 +5,12 @@ mod disk;
 mod float_environment;
 mod interface;
 mod interface_filter;
+mod interface_set;
 pub mod interfaces;
 mod locks;
 mod race;
 mod suspend;
 pub(crate) mod thread;
-mod wiring;
 
 pub use address::{AddressPolicy, Subnet};
 pub(crate) use address::{is_dialable, is_link_local};
@@ -22,6 +22,7 @@ pub(crate) use float_environment::under_every_control_word;
 pub use interface::InterfaceAddress;
 pub use interface::{Interface, InterfaceKind};
 pub use interface_filter::InterfaceFilter;
+pub use interface_set::{FixedInterfaces, InterfaceSet, InterfaceSource};
 pub use interfaces::inventory;
 #[cfg(all(test, potluck_threads))]
 pub(crate) use locks::model;
@@ -31,4 +32,3 @@ pub(crate) use locks::{
 pub(crate) use race::Race;
 pub use suspend::{MachineSleep, Sleep};
 pub(crate) use thread::ThreadId;
-pub use wiring::{Unchanging, Wires, Wiring};

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::api::{Builder, Config};
     use crate::report::Event;
-    use crate::session::Envelope;
+    use crate::session::ViewSession;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
     use tokio::sync::watch;
@@ -72,17 +72,17 @@ mod tests {
     }
 
     async fn view_of_two(
-        views: &mut watch::Receiver<Option<Arc<Envelope>>>,
+        views: &mut watch::Receiver<Option<Arc<ViewSession>>>,
         not: Option<String>,
     ) -> String {
-        let fits = |e: &Envelope| {
+        let fits = |e: &ViewSession| {
             e.view().size() == 2 && !e.is_frozen() && Some(e.view().id().to_string()) != not
         };
         let found =
             tokio::time::timeout(PATIENCE, views.wait_for(|e| e.as_ref().is_some_and(|e| fits(e))))
                 .await;
-        let envelope = found.expect("in time").expect("the node runs").clone();
-        envelope.map(|e| e.view().id().to_string()).expect("it was there")
+        let session = found.expect("in time").expect("the node runs").clone();
+        session.map(|e| e.view().id().to_string()).expect("it was there")
     }
 
     #[tokio::test]

@@ -6,8 +6,8 @@ mod tests;
 use super::talk::{Terms, Visit, receive};
 use super::window::InvitationEnd;
 use crate::discovery::{Advert, Discovery};
-use crate::link::{Gate, Listener, Stream, Ticket};
-use crate::os::{AddressPolicy, Wires, Wiring};
+use crate::link::{HandshakeLimiter, Listener, Stream, Ticket};
+use crate::os::{AddressPolicy, InterfaceSet, InterfaceSource};
 use crate::trace;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,15 +22,15 @@ pub struct Doors {
     /// Announces it.
     pub discovery: Box<dyn Discovery>,
     /// The interfaces that it uses.
-    pub wires: Box<dyn Wires>,
+    pub interface_source: Box<dyn InterfaceSource>,
 }
 
 /// The inviter while the invitation stands.
 struct Inviter {
     terms: Arc<Terms>,
-    gate: Gate,
-    /// What [`Doors::wires`] said last; `None` if every interface is used.
-    wiring: Option<Wiring>,
+    gate: HandshakeLimiter,
+    /// What [`Doors::interface_source`] said last; `None` if every interface is used.
+    interface_set: Option<InterfaceSet>,
     visits: JoinSet<(Ticket, IpAddr, Visit)>,
 }
 
@@ -47,8 +47,9 @@ pub async fn invite(
     if let Err(problem) = doors.discovery.announce(&advert).await {
         trace::warn!(%problem, "only machines that are told this one's address find it");
     }
-    let wiring = doors.wires.look();
-    let mut inviter = Inviter { terms, gate: Gate::new(), wiring, visits: JoinSet::new() };
+    let interface_set = doors.interface_source.look();
+    let mut inviter =
+        Inviter { terms, gate: HandshakeLimiter::new(), interface_set, visits: JoinSet::new() };
     let end = tokio::select! {
         end = inviter.run(&mut doors, &mut heard) => Some(end),
         () = wanted => None,
@@ -120,26 +121,26 @@ impl Inviter {
 
     /// Whether a connection has come to an interface that is used. The port itself listens on all.
     fn is_used(&self, stream: &dyn Stream) -> bool {
-        let Some(wiring) = &self.wiring else { return true };
-        if wiring.policy == AddressPolicy::Loopback {
+        let Some(interface_set) = &self.interface_set else { return true };
+        if interface_set.policy == AddressPolicy::Loopback {
             return true; // the port listens there only
         }
         let Ok(at) = stream.local_addr() else { return false };
         let ip = at.ip().to_canonical();
-        wiring.chosen.iter().any(|interface| interface.addresses.iter().any(|a| a.ip == ip))
+        interface_set.chosen.iter().any(|interface| interface.addresses.iter().any(|a| a.ip == ip))
     }
 
     /// Follows the interfaces, and looks at the clock: the time of the invitation may be over.
     fn look(&mut self, doors: &mut Doors) {
-        let Some(wiring) = doors.wires.look() else { return };
-        if self.wiring.as_ref() == Some(&wiring) {
+        let Some(interface_set) = doors.interface_source.look() else { return };
+        if self.interface_set.as_ref() == Some(&interface_set) {
             return;
         }
-        if wiring.policy != AddressPolicy::Loopback {
-            let names: Vec<String> = wiring.chosen.iter().map(|i| i.name.clone()).collect();
+        if interface_set.policy != AddressPolicy::Loopback {
+            let names: Vec<String> = interface_set.chosen.iter().map(|i| i.name.clone()).collect();
             doors.discovery.follow(&names);
         }
-        self.wiring = Some(wiring);
+        self.interface_set = Some(interface_set);
     }
 }
 

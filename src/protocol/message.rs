@@ -66,7 +66,7 @@ pub enum Message {
     /// Answer to `Ping`, with its number.
     Pong(u64),
     /// Another process with the receiver's identity has a link here and has just answered a probe.
-    Twin(Twin),
+    Duplicate(Duplicate),
     /// About a plan change in a View.
     Plan(Box<PlanMessage>),
     /// About the measured rates of a View's paths.
@@ -80,7 +80,7 @@ pub enum Message {
 
 /// Tells a node that another living process uses its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Twin {
+pub struct Duplicate {
     /// The boot of the process that has the link.
     pub boot: Boot,
     /// That process is in the sender's View.
@@ -316,16 +316,16 @@ impl Decode for Accepted {
     }
 }
 
-impl Encode for Twin {
+impl Encode for Duplicate {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.boot.0.to_le_bytes());
         out.push(u8::from(self.settled));
     }
 }
 
-impl Decode for Twin {
-    fn decode(r: &mut Reader<'_>) -> Result<Twin, Malformed> {
-        Ok(Twin { boot: Boot(r.u64()?), settled: r.bool()? })
+impl Decode for Duplicate {
+    fn decode(r: &mut Reader<'_>) -> Result<Duplicate, Malformed> {
+        Ok(Duplicate { boot: Boot(r.u64()?), settled: r.bool()? })
     }
 }
 
@@ -387,7 +387,7 @@ impl Encode for Message {
             Message::Ping(number) => tagged_number(out, 14, *number),
             Message::Pong(number) => tagged_number(out, 15, *number),
             Message::Post(post) => tagged(out, 16, post.as_ref()),
-            Message::Twin(twin) => tagged(out, 17, twin),
+            Message::Duplicate(duplicate) => tagged(out, 17, duplicate),
             Message::Plan(message) => tagged(out, 18, message.as_ref()),
             Message::Rate(message) => tagged(out, 19, message),
             Message::Relay(frame) => tagged(out, 24, frame.as_ref()),
@@ -425,7 +425,7 @@ impl Decode for Message {
             14 => Message::Ping(r.u64()?),
             15 => Message::Pong(r.u64()?),
             16 => Message::Post(Box::new(Post::decode(r)?)),
-            17 => Message::Twin(Twin::decode(r)?),
+            17 => Message::Duplicate(Duplicate::decode(r)?),
             18 => Message::Plan(Box::new(PlanMessage::decode(r)?)),
             19 => Message::Rate(RateMessage::decode(r)?),
             24 => Message::Relay(Box::new(RelayFrame::decode(r)?)),
@@ -514,7 +514,7 @@ mod tests {
             Message::Leave,
             Message::Ping(1),
             Message::Pong(u64::MAX),
-            Message::Twin(Twin { boot: Boot(7), settled: true }),
+            Message::Duplicate(Duplicate { boot: Boot(7), settled: true }),
             Message::Plan(Box::new(PlanMessage {
                 view: view.digest(),
                 body: PlanStep::Switched { revision: 1 },

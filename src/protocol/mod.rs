@@ -4,6 +4,7 @@
 //! Nothing here acts. The other rooms give these values a meaning: `election` agrees on a [`View`],
 //! `topology` computes a [`Plan`], `collective` counts each [`Vote`].
 
+mod algorithm;
 mod auto_codecs;
 mod ballot;
 mod call;
@@ -33,7 +34,6 @@ mod reduce_op;
 mod rejection;
 mod relay_frame;
 mod revision;
-mod schedule;
 mod tree;
 mod view;
 mod view_id;
@@ -44,6 +44,8 @@ pub use ballot::Ballot;
 pub use call::Descriptor;
 pub use call::{Call, CallKind, CallMode};
 // Their short names inside of the crate.
+pub use algorithm::Algorithm;
+pub use algorithm::TreeShare;
 pub use call::{CallKind as Kind, CallMode as Mode};
 pub use codec_id::{Coarsest, CodecId};
 pub use coding::Coding;
@@ -60,7 +62,7 @@ pub use gloo_fold::gloo_ring_chunk;
 pub use history::History;
 pub use lane_set::LaneSet;
 pub use message::{
-    Accepted, Accused, Heartbeat, Message, PeerAddress, Promise, REACH_MAX, Reached, Twin,
+    Accepted, Accused, Duplicate, Heartbeat, Message, PeerAddress, Promise, REACH_MAX, Reached,
 };
 pub use op_id::{Lane, OpId, PARTS_MAX};
 pub use op_set::OpSet;
@@ -78,8 +80,6 @@ pub use reduce_op::ReduceOp;
 pub use rejection::{FeedbackProblem, GradientProblem, Rejection};
 pub use relay_frame::{Circuit, FRAME_COST, RelayBody, RelayFrame, STATIONS_MAX, WINDOW, cost};
 pub use revision::{LANES_TOLD_MAX, PlanMessage, PlanStep, REVISION_UNKNOWN, Switch};
-pub use schedule::Schedule;
-pub use schedule::TreeShare;
 #[cfg(test)]
 pub use tree::any_tree;
 pub use tree::{Tree, ranks};

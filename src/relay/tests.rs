@@ -5,15 +5,15 @@ use super::switch::{Act, End, Switch};
 use super::tunnel::{Said, Tunnels};
 use crate::identity::MemberId;
 use crate::link::{
-    ControlReceiver, ControlSender, Local, Purpose, Refusal, Replays, Session, Stream, initiate,
-    into_control, local, respond,
+    ControlReceiver, ControlSender, Local, Purpose, Refusal, Replays, SecureChannel, Stream,
+    initiate, into_control, local, respond,
 };
 use crate::protocol::{RelayBody, RelayFrame};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
-type Outcome = Result<(Box<dyn Stream>, Session), Refusal>;
+type Outcome = Result<(Box<dyn Stream>, SecureChannel), Refusal>;
 
 /// The changes that the relay makes to the frames.
 type Deed = Box<dyn FnMut(&mut RelayFrame) + Send>;
@@ -122,8 +122,8 @@ async fn met(deed: Deed) -> ((Outcome, Outcome), Arc<Mutex<Vec<u8>>>) {
 }
 
 fn halves(outcome: Outcome) -> (ControlSender, ControlReceiver) {
-    let (stream, session) = outcome.expect("a link");
-    into_control(stream, session)
+    let (stream, channel) = outcome.expect("a link");
+    into_control(stream, channel)
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The plan of a View for users of the crate, read from the [`Plan`] of the protocol.
 
-use crate::protocol::{Coarsest, CodecId, Plan, PlanClass, Rank, Schedule};
+use crate::protocol::{Algorithm as PlannedAlgorithm, Coarsest, CodecId, Plan, PlanClass, Rank};
 use std::fmt;
 use std::sync::Arc;
 
@@ -82,25 +82,25 @@ impl ViewPlan {
         let class = |c: &PlanClass| SizeClass {
             bytes_max: c.bytes_max,
             chunk_bytes: c.chunk_bytes,
-            algorithm: algorithm(&c.schedule),
+            algorithm: algorithm(&c.algorithm),
         };
         self.plan.classes.iter().map(class).collect()
     }
 }
 
-fn algorithm(schedule: &Schedule) -> Algorithm {
-    match schedule {
-        Schedule::OneShot => Algorithm::Exchange,
-        Schedule::Ring { order } => Algorithm::Ring(order.clone()),
-        Schedule::Trees { trees } => Algorithm::Trees(
+fn algorithm(algorithm: &PlannedAlgorithm) -> Algorithm {
+    match algorithm {
+        PlannedAlgorithm::OneShot => Algorithm::Exchange,
+        PlannedAlgorithm::Ring { order } => Algorithm::Ring(order.clone()),
+        PlannedAlgorithm::Trees { trees } => Algorithm::Trees(
             trees
                 .iter()
                 .map(|t| WeightedTree { parents: t.tree.parents.clone(), ppm: t.ppm })
                 .collect(),
         ),
-        Schedule::GlooExchange => Algorithm::Gloo("exchange"),
-        Schedule::GlooRing => Algorithm::Gloo("ring"),
-        Schedule::GlooBcube => Algorithm::Gloo("bcube"),
+        PlannedAlgorithm::GlooExchange => Algorithm::Gloo("exchange"),
+        PlannedAlgorithm::GlooRing => Algorithm::Gloo("ring"),
+        PlannedAlgorithm::GlooBcube => Algorithm::Gloo("bcube"),
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
         let mut plan = Plan::mesh(3);
         let first = PlanClass {
             bytes_max: 9,
-            schedule: Schedule::Trees { trees: vec![tree] },
+            algorithm: PlannedAlgorithm::Trees { trees: vec![tree] },
             ..plan.classes[0].clone()
         };
         plan.classes.insert(0, first);

@@ -33,7 +33,7 @@ struct State {
     current: Option<Current>,
     busy: Busy,
     #[cfg(feature = "metrics")]
-    told: facade::Told,
+    told: facade::Published,
 }
 
 /// The View whose links carry data now.

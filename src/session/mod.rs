@@ -1,13 +1,15 @@
 //! The operations of one View on this member, from their calls to their outcomes, and their
 //! counters.
 //!
-//! An [`Envelope`] joins the ledger, which counts votes, to the backend, which moves data. A
+//! An [`ViewSession`] joins the ledger, which counts votes, to the backend, which moves data. A
 //! [`Meter`] counts what they do, over all Views.
 
-mod envelope;
 mod meter;
+mod view_session;
 
-#[cfg(test)]
-pub(crate) use envelope::Group;
-pub use envelope::{Decided, Envelope, Fate, LostResults, Mouth, Refused, SyncDue, SyncStep};
 pub use meter::Meter;
+#[cfg(test)]
+pub(crate) use view_session::Group;
+pub use view_session::{
+    Decided, Fate, LostResults, OpSender, Refused, SyncDue, SyncStep, ViewSession,
+};

@@ -31,17 +31,17 @@ pub(crate) fn explore(run: fn()) {
     let name = name();
     let seeds = number("POTLUCK_SEEDS").unwrap_or(10);
     let seeds = number("POTLUCK_SEED").map_or(0..seeds, |seed| seed..seed + 1);
-    let mut schedules = 0;
+    let mut algorithms = 0;
     for seed in seeds {
         match schedules_of(seed, None, run) {
-            Ok(more) => schedules += more,
+            Ok(more) => algorithms += more,
             Err(panic) => {
                 println!("threads: {name} fails, again with: make threads SEED={seed} ARGS={name}");
                 resume_unwind(panic);
             }
         }
     }
-    println!("threads: {name}: {schedules} schedules hold");
+    println!("threads: {name}: {algorithms} schedules hold");
 }
 
 /// Requires that the test finds a seeded race, and that the race alone makes it fail.

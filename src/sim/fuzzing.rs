@@ -4,7 +4,7 @@
 //! A decoded value must encode to the same bytes. No input may panic, hang, or allocate more memory
 //! than the decoder's bounds allow.
 
-use crate::collective::{Engine, Input, Itinerary, Job, NativeEngine, Threads, ViewBoard};
+use crate::collective::{Engine, Input, Job, NativeEngine, Schedule, Threads, ViewBoard};
 use crate::discovery::Advert;
 use crate::election::Durable;
 use crate::gloo_ffi::{EAGER_OP_BYTES, Endpoint, Owned, PIECE, SLOTS_MAX};
@@ -14,7 +14,7 @@ use crate::identity::{
 };
 use crate::link::{
     Binding, DataHeader, DataLink, DataReceiver, DataSender, FrameReader, Hello, Initiator, Local,
-    MESSAGE1_BYTES, PROVEN_BYTES, Phase, Preamble, Purpose, Responder, Role, Sealer, Session,
+    MESSAGE1_BYTES, PROVEN_BYTES, Phase, Preamble, Purpose, Responder, Role, Sealer, SecureChannel,
     Shutdown, Suite, TAG_BYTES, Terms, Wire,
 };
 use crate::memory::{DType, Pool};
@@ -74,7 +74,7 @@ pub fn view(bytes: &[u8]) {
             mode: Mode::PerOp,
         };
         if view.engine.kind == EngineKind::Native {
-            Itinerary::of(&call, None, &view.plan, view.size())
+            Schedule::of(&call, None, &view.plan, view.size())
                 .expect("a View's plan fits the View");
         }
     }
@@ -127,10 +127,10 @@ pub fn op_message(bytes: &[u8]) {
     let Some(descriptor) = round_trip::<Descriptor>(bytes) else { return };
     for size in [1, 2, 16] {
         let plan = Plan::mesh(size);
-        if let Ok(itinerary) =
-            Itinerary::of(&descriptor.call, Some((Rank(0), descriptor.call.count)), &plan, size)
+        if let Ok(schedule) =
+            Schedule::of(&descriptor.call, Some((Rank(0), descriptor.call.count)), &plan, size)
         {
-            itinerary.input_bytes(Rank(0));
+            schedule.input_bytes(Rank(0));
         }
     }
 }
@@ -298,7 +298,7 @@ pub fn engine(bytes: &[u8]) {
         members,
         plan,
         engine: EngineChoice::NATIVE,
-        apart: vec![],
+        no_direct_link: vec![],
     };
     let board = Arc::new(ViewBoard::new(Rank(0), tokio::sync::mpsc::unbounded_channel().0));
     let backend = NativeEngine::new(Pool::new()).open(&Arc::new(view.clone()), Rank(0), board);
@@ -469,7 +469,7 @@ fn append_sealed(sealer: &mut Sealer, plain: &[u8], stream: &mut Vec<u8>) {
 }
 
 /// Both ends of a control link sealed with `suite`.
-fn sessions(suite: Suite) -> (Session, Session) {
+fn sessions(suite: Suite) -> (SecureChannel, SecureChannel) {
     let terms =
         Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted, endpoints: None };
     let (a, mut b) = (local(1), local(2));

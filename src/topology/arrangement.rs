@@ -1,10 +1,10 @@
 //! The decisions of a View's proposer besides its members: the ranks, the engine and the plan.
 
+use super::codec_choice::with_codecs;
+use super::heterogeneous::Heterogeneous;
 use super::link_map::LinkMap;
 use super::network::Network;
-use super::paying::with_codecs;
 use super::planner::{gloo_plan, plan, rank_order};
-use super::uneven::Uneven;
 use crate::identity::MemberId;
 use crate::protocol::{EngineChoice, EngineKind, EngineReason, Engines, Plan, Rank, View, ranks};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ pub struct Arrangement {
     /// The plan, with schedules of this engine.
     pub plan: Plan,
     /// The pairs without a direct link, lower rank first, ascending.
-    pub apart: Vec<(Rank, Rank)>,
+    pub no_direct_link: Vec<(Rank, Rank)>,
 }
 
 /// Decides ranks, engine and plan for these members, each with the engines that it offers.
@@ -44,41 +44,41 @@ pub fn arrange(
     engine_now: Option<EngineChoice>,
     links: &LinkMap,
 ) -> Arrangement {
-    let was_uneven = engine_now
+    let was_heterogeneous = engine_now
         .or(current.map(|view| view.engine))
-        .is_some_and(|engine| engine.why == EngineReason::Uneven);
+        .is_some_and(|engine| engine.why == EngineReason::Heterogeneous);
     let current: Vec<MemberId> =
         current.map_or_else(Vec::new, |v| v.members.iter().map(|m| m.id).collect());
     let all: BTreeSet<MemberId> = members.keys().copied().collect();
     let order = rank_order(&current, &all);
-    let uneven = Uneven::of(&order, links);
-    let apart = pairs_apart(&order, links);
-    let is_uneven = match &uneven {
-        Some(uneven) => uneven.is_worth_it(),
-        None => was_uneven && order.len() > 2 && !Network::is_known(&order, links),
+    let heterogeneous = Heterogeneous::of(&order, links);
+    let no_direct_link = pairs_without_direct_link(&order, links);
+    let is_heterogeneous = match &heterogeneous {
+        Some(heterogeneous) => heterogeneous.is_worth_it(),
+        None => was_heterogeneous && order.len() > 2 && !Network::is_known(&order, links),
     };
-    let engine = engine(&order, members, &apart, is_uneven);
-    let plan = match (engine.kind, uneven) {
+    let engine = engine(&order, members, &no_direct_link, is_heterogeneous);
+    let plan = match (engine.kind, heterogeneous) {
         (EngineKind::Gloo, _) => gloo_plan(order.len()),
-        (EngineKind::Native, Some(uneven)) => uneven.plan,
+        (EngineKind::Native, Some(heterogeneous)) => heterogeneous.plan,
         (EngineKind::Native, None) => plan(&order, links),
     };
     let plan = with_codecs(&order, links, plan);
-    Arrangement { order, engine, plan, apart }
+    Arrangement { order, engine, plan, no_direct_link }
 }
 
-fn pairs_apart(order: &[MemberId], links: &LinkMap) -> Vec<(Rank, Rank)> {
+fn pairs_without_direct_link(order: &[MemberId], links: &LinkMap) -> Vec<(Rank, Rank)> {
     let ranked = || ranks(order.len()).zip(order);
     let pairs = ranked().flat_map(|a| ranked().filter(move |b| a.0 < b.0).map(move |b| (a, b)));
-    let apart = pairs.filter(|((_, a), (_, b))| !links.direct_both_ways(**a, **b));
-    apart.map(|((a, _), (b, _))| (a, b)).collect()
+    let no_direct_link = pairs.filter(|((_, a), (_, b))| !links.direct_both_ways(**a, **b));
+    no_direct_link.map(|((a, _), (b, _))| (a, b)).collect()
 }
 
 fn engine(
     order: &[MemberId],
     members: &BTreeMap<MemberId, Engines>,
-    apart: &[(Rank, Rank)],
-    is_uneven: bool,
+    no_direct_link: &[(Rank, Rank)],
+    is_heterogeneous: bool,
 ) -> EngineChoice {
     let native = |why| EngineChoice { kind: EngineKind::Native, why };
     if order.len() < 2 {
@@ -90,7 +90,7 @@ fn engine(
     {
         return native(why);
     }
-    match apart.first() {
+    match no_direct_link.first() {
         Some((a, b)) => native(EngineReason::Indirect(*a, *b)),
         None => {
             let wants = |(_, id): &(Rank, &MemberId)| {
@@ -100,7 +100,7 @@ fn engine(
                 Some((rank, _)) => {
                     EngineChoice { kind: EngineKind::Gloo, why: EngineReason::Wanted(rank) }
                 }
-                None if is_uneven => native(EngineReason::Uneven),
+                None if is_heterogeneous => native(EngineReason::Heterogeneous),
                 None => EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo },
             }
         }
@@ -112,7 +112,7 @@ mod tests {
     use super::super::homes::{Home, Lan};
     use super::super::link_map::Path;
     use super::*;
-    use crate::protocol::{Schedule, member_id, view_of};
+    use crate::protocol::{Algorithm, member_id, view_of};
 
     fn linked(n: u8) -> LinkMap {
         let mut links = LinkMap::new();
@@ -165,7 +165,7 @@ mod tests {
             links.set_relayed(member_id(end), &others.into_iter().map(member_id).collect());
         }
         let chain = of(&[Engines::GLOO; 4], &links);
-        assert_eq!(chain.apart, [(0, 2), (0, 3), (1, 3)].map(|(a, b)| (Rank(a), Rank(b))));
+        assert_eq!(chain.no_direct_link, [(0, 2), (0, 3), (1, 3)].map(|(a, b)| (Rank(a), Rank(b))));
         assert_eq!(
             chain.engine,
             EngineChoice {
@@ -173,15 +173,15 @@ mod tests {
                 why: EngineReason::Indirect(Rank(0), Rank(2))
             }
         );
-        assert!(chain.plan.fits(4) && chain.plan.keeps_apart(&chain.apart), "{:?}", chain.plan);
-        assert_eq!(of(&[Engines::GLOO; 4], &linked(4)).apart, []);
+        assert!(chain.plan.fits(4) && chain.plan.avoids(&chain.no_direct_link), "{:?}", chain.plan);
+        assert_eq!(of(&[Engines::GLOO; 4], &linked(4)).no_direct_link, []);
     }
 
     #[test]
     fn small_buffers_take_few_steps_and_large_ones_the_ring() {
         let plan = of(&[Engines::GLOO; 4], &linked(4)).plan;
-        assert_eq!(plan.class_for(1 << 20).schedule, Schedule::GlooBcube);
-        assert_eq!(plan.class_for((1 << 20) + 1).schedule, Schedule::GlooRing);
+        assert_eq!(plan.class_for(1 << 20).algorithm, Algorithm::GlooBcube);
+        assert_eq!(plan.class_for((1 << 20) + 1).algorithm, Algorithm::GlooRing);
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         for engines in [Engines::NATIVE, Engines::GLOO] {
             let unequal = of(&[engines; 4], &with([940, 940, 940, 200]));
             assert!(
-                matches!(unequal.plan.class_for(64 << 20).schedule, Schedule::Trees { .. }),
+                matches!(unequal.plan.class_for(64 << 20).algorithm, Algorithm::Trees { .. }),
                 "{}",
                 unequal.plan.reason
             );
@@ -201,7 +201,7 @@ mod tests {
             );
         }
         let slow_one = with([940, 940, 940, 200]);
-        assert_eq!(of(&[Engines::GLOO; 4], &slow_one).engine.why, EngineReason::Uneven);
+        assert_eq!(of(&[Engines::GLOO; 4], &slow_one).engine.why, EngineReason::Heterogeneous);
         let wanted = of(
             &[Engines::GLOO, Engines::GLOO, Engines::GLOO.wanting_gloo(), Engines::GLOO],
             &slow_one,
@@ -222,15 +222,15 @@ mod tests {
             |why| View { engine: EngineChoice { kind: EngineKind::Native, why }, ..view_of(3) };
         let engine =
             |view: &View, links: &LinkMap| arrange(&members, Some(view), None, links).engine.why;
-        let (uneven, declined) =
-            (before(EngineReason::Uneven), before(EngineReason::Declined(Rank(1))));
-        assert_eq!(engine(&uneven, &linked(4)), EngineReason::Uneven);
+        let (heterogeneous, declined) =
+            (before(EngineReason::Heterogeneous), before(EngineReason::Declined(Rank(1))));
+        assert_eq!(engine(&heterogeneous, &linked(4)), EngineReason::Heterogeneous);
         assert_eq!(engine(&declined, &linked(4)), EngineReason::AllHaveGloo);
         let even = Home::new(&[Lan::Wired(940); 4], &[]).link_map(|_| 0);
-        assert_eq!(engine(&uneven, &even), EngineReason::AllHaveGloo);
+        assert_eq!(engine(&heterogeneous, &even), EngineReason::AllHaveGloo);
         // A plan change alone has moved the View from Gloo to native, or back.
         let on_gloo = EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo };
-        let by_trees = EngineChoice { kind: EngineKind::Native, why: EngineReason::Uneven };
+        let by_trees = EngineChoice { kind: EngineKind::Native, why: EngineReason::Heterogeneous };
         for (began, now) in [(on_gloo, by_trees), (by_trees, on_gloo)] {
             let view = View { engine: began, ..view_of(3) };
             assert_eq!(arrange(&members, Some(&view), Some(now), &linked(4)).engine, now);

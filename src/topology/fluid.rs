@@ -3,7 +3,7 @@
 //! other, as the native engine does.
 
 use super::homes::{Home, HomeWay};
-use crate::collective::{Itinerary, Then};
+use crate::collective::{Schedule, Then};
 use crate::memory::DType;
 use crate::protocol::{Call, CodecId, Kind, Mode, Plan, Rank, ReduceOp, ranks};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,17 +18,17 @@ pub(super) fn simulated_s(home: &Home, plan: &Plan, count: u64) -> f64 {
         codec: CodecId::None,
         mode: Mode::PerOp,
     };
-    let itinerary = Itinerary::of(&call, None, plan, home.size()).expect("a plan that fits");
-    let mut model = Fluid::new(home, &itinerary);
+    let schedule = Schedule::of(&call, None, plan, home.size()).expect("a plan that fits");
+    let mut model = Fluid::new(home, &schedule);
     for rank in ranks(home.size()) {
-        for (flow, chunk) in itinerary.feed_order(rank) {
+        for (flow, chunk) in schedule.feed_order(rank) {
             model.contribute(rank, flow, chunk);
         }
     }
     while model.step() {}
     assert_eq!(
         model.held,
-        home.size() * (0..itinerary.flows.len()).map(|flow| itinerary.chunks(flow)).sum::<usize>()
+        home.size() * (0..schedule.flows.len()).map(|flow| schedule.chunks(flow)).sum::<usize>()
     );
     model.now_s
 }
@@ -51,7 +51,7 @@ struct Connection {
 }
 
 struct Fluid<'a> {
-    itinerary: &'a Itinerary,
+    schedule: &'a Schedule,
     resources: usize,
     connections: BTreeMap<(Rank, Rank), Connection>,
     /// Messages that are sent and have not arrived, by arrival time.
@@ -64,14 +64,14 @@ struct Fluid<'a> {
 }
 
 impl<'a> Fluid<'a> {
-    fn new(home: &Home, itinerary: &'a Itinerary) -> Fluid<'a> {
+    fn new(home: &Home, schedule: &'a Schedule) -> Fluid<'a> {
         let pairs = ranks(home.size())
             .flat_map(|a| ranks(home.size()).map(move |b| (a, b)))
             .filter(|(a, b)| a != b);
         let connection =
             |way| Connection { way, queue: VecDeque::new(), bits_left: 0.0, bits_per_s: 0.0 };
         Fluid {
-            itinerary,
+            schedule,
             resources: home.resources(),
             connections: pairs
                 .filter_map(|pair| Some((pair, connection(home.way(pair.0.0, pair.1.0)?))))
@@ -86,11 +86,11 @@ impl<'a> Fluid<'a> {
 
     /// A contribution to the sum of this chunk has reached this rank.
     fn contribute(&mut self, rank: Rank, flow: usize, chunk: usize) {
-        let station = self.itinerary.station(flow, rank);
+        let role = self.schedule.role(flow, rank);
         let have = self.contributions.entry((flow, chunk, rank)).or_default();
         *have += 1;
-        if *have == station.contributors.len() {
-            match station.then {
+        if *have == role.contributors.len() {
+            match role.then {
                 Then::Send(parent) => {
                     self.send(rank, parent, Message { flow, chunk, is_result: false });
                 }
@@ -102,7 +102,7 @@ impl<'a> Fluid<'a> {
 
     fn hold(&mut self, rank: Rank, flow: usize, chunk: usize) {
         self.held += 1;
-        for to in self.itinerary.station(flow, rank).down_to {
+        for to in self.schedule.role(flow, rank).down_to {
             self.send(rank, to, Message { flow, chunk, is_result: true });
         }
     }
@@ -118,8 +118,8 @@ impl<'a> Fluid<'a> {
     }
 
     fn bits(&self, message: Message) -> f64 {
-        let elements = self.itinerary.elements(message.flow, message.chunk).len();
-        self.itinerary.wire_bytes(None, elements) as f64 * 8.0
+        let elements = self.schedule.elements(message.flow, message.chunk).len();
+        self.schedule.wire_bytes(None, elements) as f64 * 8.0
     }
 
     /// Advances to the next event; `false` if there is none.

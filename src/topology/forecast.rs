@@ -1,7 +1,7 @@
 //! The predicted duration of a schedule on a network.
 
 use super::network::{Network, Resource};
-use crate::protocol::{Rank, Schedule, TreeShare, ranks};
+use crate::protocol::{Algorithm, Rank, TreeShare, ranks};
 use std::collections::BTreeSet;
 
 /// The predicted duration of an all-reduce of `bytes` bytes in microseconds. `None` if two ranks
@@ -12,26 +12,26 @@ use std::collections::BTreeSet;
 /// the beginning, but each step takes at least a chunk and its latency.
 pub(super) fn forecast_us(
     network: &Network,
-    schedule: &Schedule,
+    algorithm: &Algorithm,
     bytes: u64,
     chunk_bytes: u32,
 ) -> Option<f64> {
-    forecast_longer_us(network, schedule, bytes, chunk_bytes, |_| 1.0)
+    forecast_longer_us(network, algorithm, bytes, chunk_bytes, |_| 1.0)
 }
 
 /// The same if the data that some ranks send up their trees is longer than other data by the factor
 /// `longer_up`. A rank that skips the codec sends such data.
 pub(super) fn forecast_longer_us(
     network: &Network,
-    schedule: &Schedule,
+    algorithm: &Algorithm,
     bytes: u64,
     chunk_bytes: u32,
     longer_up: impl Fn(Rank) -> f64,
 ) -> Option<f64> {
     let size = network.size as f64;
     let part = |share: f64| (bytes as f64 * share).min(f64::from(chunk_bytes));
-    match schedule {
-        Schedule::OneShot => {
+    match algorithm {
+        Algorithm::OneShot => {
             let pairs = ranks(network.size)
                 .flat_map(|a| ranks(network.size).filter(move |b| a != *b).map(move |b| (a, b)));
             let hops: Vec<Hop> =
@@ -41,12 +41,12 @@ pub(super) fn forecast_longer_us(
                     + busiest_us(network, &hops, bytes)?,
             )
         }
-        Schedule::Ring { order } => ring_us(network, order, bytes, part(1.0 / size)),
-        Schedule::GlooRing => {
+        Algorithm::Ring { order } => ring_us(network, order, bytes, part(1.0 / size)),
+        Algorithm::GlooRing => {
             let segment = f64::min(part(1.0 / size), f64::from(GLOO_SEGMENT_BYTES_MAX));
             ring_us(network, &ranks(network.size).collect::<Vec<_>>(), bytes, segment)
         }
-        Schedule::Trees { trees } => {
+        Algorithm::Trees { trees } => {
             let hops_of = |share: &TreeShare| tree_hops(share, &longer_up);
             let hops: Vec<Hop> = trees.iter().flat_map(hops_of).collect();
             let fill_us = |share: &TreeShare| {
@@ -54,7 +54,7 @@ pub(super) fn forecast_longer_us(
             };
             Some(longest(trees.iter().map(fill_us))? + busiest_us(network, &hops, bytes)?)
         }
-        Schedule::GlooExchange | Schedule::GlooBcube => None,
+        Algorithm::GlooExchange | Algorithm::GlooBcube => None,
     }
 }
 

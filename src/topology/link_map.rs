@@ -26,7 +26,7 @@ use std::num::NonZeroU32;
 #[derive(Clone, Debug, Default)]
 pub struct LinkMap {
     // The unseeded hasher makes two runs identical; results are sorted wherever order is visible.
-    graph: GraphMap<MemberId, Way, Directed, BuildHasherDefault<DefaultHasher>>,
+    graph: GraphMap<MemberId, DirectedLink, Directed, BuildHasherDefault<DefaultHasher>>,
     /// Measurements of links. They survive while a link is re-established and its edge is missing.
     paths: BTreeMap<(MemberId, MemberId), Path>,
     coding: BTreeMap<MemberId, CodingSpeed>,
@@ -53,7 +53,7 @@ impl Path {
 
 /// One directed edge of the graph. If there is no [`Path`] for it, the link is only reported.
 #[derive(Clone, Copy, Debug, Default)]
-struct Way {
+struct DirectedLink {
     /// Other members relay the link.
     relayed: bool,
 }
@@ -68,7 +68,7 @@ impl LinkMap {
     pub fn observe(&mut self, from: MemberId, to: MemberId, path: Path) {
         if from != to {
             if !self.graph.contains_edge(from, to) {
-                self.graph.add_edge(from, to, Way::default());
+                self.graph.add_edge(from, to, DirectedLink::default());
             }
             self.paths.insert((from, to), path);
         }
@@ -151,7 +151,7 @@ impl LinkMap {
         gone.into_iter().for_each(|other| self.forget_unless_named(other));
         for other in to.iter().copied().filter(|other| *other != from) {
             if !self.graph.contains_edge(from, other) {
-                self.graph.add_edge(from, other, Way::default());
+                self.graph.add_edge(from, other, DirectedLink::default());
             }
         }
     }
@@ -159,7 +159,7 @@ impl LinkMap {
     /// Records that `from` has a direct or relayed link to `to`. Measurements of the path are kept.
     pub fn set_way(&mut self, from: MemberId, to: MemberId, relayed: bool) {
         if from != to {
-            self.graph.add_edge(from, to, Way { relayed });
+            self.graph.add_edge(from, to, DirectedLink { relayed });
         }
     }
 
@@ -175,9 +175,12 @@ impl LinkMap {
 
     /// A copy of the map in which these pairs have no direct link.
     #[must_use]
-    pub fn without(&self, apart: impl IntoIterator<Item = (MemberId, MemberId)>) -> LinkMap {
+    pub fn without(
+        &self,
+        no_direct_link: impl IntoIterator<Item = (MemberId, MemberId)>,
+    ) -> LinkMap {
         let mut links = self.clone();
-        for (a, b) in apart.into_iter().flat_map(|(a, b)| [(a, b), (b, a)]) {
+        for (a, b) in no_direct_link.into_iter().flat_map(|(a, b)| [(a, b), (b, a)]) {
             if let Some(way) = links.graph.edge_weight_mut(a, b) {
                 way.relayed = true;
             }

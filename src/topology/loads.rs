@@ -1,6 +1,6 @@
 //! The traffic that a schedule sends between each pair of ranks.
 
-use crate::protocol::{Rank, Schedule, ranks};
+use crate::protocol::{Algorithm, Rank, ranks};
 use std::collections::BTreeMap;
 
 /// For each pair of sender and receiver, the traffic of an all-reduce in millionths of the buffer,
@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 /// the size of the group.
 ///
 /// The schedule must fit `size` ranks.
-pub fn loads_ppm(schedule: &Schedule, size: usize) -> BTreeMap<(Rank, Rank), u32> {
+pub fn loads_ppm(algorithm: &Algorithm, size: usize) -> BTreeMap<(Rank, Rank), u32> {
     let mut loads = BTreeMap::new();
-    match schedule {
-        Schedule::OneShot | Schedule::GlooExchange => {
+    match algorithm {
+        Algorithm::OneShot | Algorithm::GlooExchange => {
             let pairs =
                 ranks(size).flat_map(|a| ranks(size).map(move |b| (a, b))).filter(|(a, b)| a != b);
             loads.extend(pairs.map(|pair| (pair, WHOLE)));
         }
-        Schedule::Ring { order } => round(order, &mut loads),
-        Schedule::GlooRing => round(&ranks(size).collect::<Vec<_>>(), &mut loads),
-        Schedule::Trees { trees } => {
+        Algorithm::Ring { order } => round(order, &mut loads),
+        Algorithm::GlooRing => round(&ranks(size).collect::<Vec<_>>(), &mut loads),
+        Algorithm::Trees { trees } => {
             for share in trees {
                 let edges = ranks(size)
                     .zip(&share.tree.parents)
@@ -29,7 +29,7 @@ pub fn loads_ppm(schedule: &Schedule, size: usize) -> BTreeMap<(Rank, Rank), u32
                 }
             }
         }
-        Schedule::GlooBcube => {}
+        Algorithm::GlooBcube => {}
     }
     loads
 }
@@ -64,12 +64,12 @@ mod tests {
             let least = 2 * (size as u64 - 1) * 1_000_000;
             let mut order: Vec<Rank> = ranks(size).collect();
             order.reverse();
-            let ring = loads_ppm(&Schedule::Ring { order }, size);
+            let ring = loads_ppm(&Algorithm::Ring { order }, size);
             assert!(least - sum(&ring) < size as u64 && ring.len() == size, "{size}: {ring:?}");
-            assert_eq!(sum(&loads_ppm(&Schedule::GlooRing, size)), sum(&ring));
+            assert_eq!(sum(&loads_ppm(&Algorithm::GlooRing, size)), sum(&ring));
             let star = |root, ppm| TreeShare { tree: Tree::star(Rank(root), size), ppm };
             let trees = loads_ppm(
-                &Schedule::Trees { trees: vec![star(0, 300_000), star(1, 700_000)] },
+                &Algorithm::Trees { trees: vec![star(0, 300_000), star(1, 700_000)] },
                 size,
             );
             assert_eq!(sum(&trees), least, "{size}");
@@ -79,18 +79,18 @@ mod tests {
 
     #[test]
     fn in_a_ring_nobody_sends_back() {
-        let ring = loads_ppm(&Schedule::Ring { order: vec![Rank(0), Rank(2), Rank(1)] }, 3);
+        let ring = loads_ppm(&Algorithm::Ring { order: vec![Rank(0), Rank(2), Rank(1)] }, 3);
         let ways: Vec<(u8, u8)> = ring.keys().map(|(a, b)| (a.0, b.0)).collect();
         assert_eq!((ways, ring[&(Rank(0), Rank(2))]), (vec![(0, 2), (1, 0), (2, 1)], 1_333_333));
     }
 
     #[test]
     fn whole_buffers_go_everywhere_and_of_bcube_nothing_is_said() {
-        assert_eq!(sum(&loads_ppm(&Schedule::OneShot, 3)), 6_000_000);
-        assert!(loads_ppm(&Schedule::GlooBcube, 4).is_empty());
+        assert_eq!(sum(&loads_ppm(&Algorithm::OneShot, 3)), 6_000_000);
+        assert!(loads_ppm(&Algorithm::GlooBcube, 4).is_empty());
         assert!(
-            loads_ppm(&Schedule::OneShot, 1).is_empty()
-                && loads_ppm(&Schedule::GlooRing, 1).is_empty()
+            loads_ppm(&Algorithm::OneShot, 1).is_empty()
+                && loads_ppm(&Algorithm::GlooRing, 1).is_empty()
         );
     }
 }

@@ -7,10 +7,12 @@
 
 mod arrangement;
 mod burst;
+mod codec_choice;
 mod costs;
 #[cfg(test)]
 mod fluid;
 mod forecast;
+mod heterogeneous;
 #[cfg(test)]
 mod homes;
 mod link_map;
@@ -19,27 +21,25 @@ mod media;
 mod network;
 mod packing;
 mod pair;
-mod paying;
 mod planner;
 mod port;
 mod rings;
 mod round_trip;
 mod survey;
 mod tries;
-mod uneven;
 mod watch;
 
 pub use arrangement::{Arrangement, arrange};
 pub use burst::Burst;
+pub use codec_choice::with_better_codecs;
+pub use heterogeneous::{best_plan, better_plan, forecasts_us};
 pub use link_map::LinkMap;
 #[cfg(test)]
 pub use link_map::Path;
 pub use loads::loads_ppm;
 pub use pair::Pair;
-pub use paying::with_better_codecs;
 pub use port::Port;
 pub use round_trip::RoundTrip;
 pub use survey::Probe;
 pub use survey::Survey;
-pub use uneven::{best_plan, better_plan, forecasts_us};
 pub use watch::Watch;

@@ -320,7 +320,7 @@ mod tests {
     use super::super::homes::Lan::{No, Radio, Wired};
     use super::super::link_map::links_of;
     use super::*;
-    use crate::protocol::{Schedule, TreeShare, member_id};
+    use crate::protocol::{Algorithm, TreeShare, member_id};
 
     fn network(home: &Home) -> Network {
         Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates are known")
@@ -422,8 +422,8 @@ mod tests {
         assert_eq!(kbps(&network, 0, 1), [600_000, 600_000]);
         let forecast_s = |network: &Network, root| {
             let tree = Tree::star(Rank(root), 3);
-            let schedule = Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
-            forecast_us(network, &schedule, 75_000_000, 1 << 18).expect("links") / 1e6
+            let algorithm = Algorithm::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
+            forecast_us(network, &algorithm, 75_000_000, 1 << 18).expect("links") / 1e6
         };
         // 600 Mbit in each direction: over rank 0 they use the air twice at 600 and twice at 300
         // Mbit/s.
@@ -439,14 +439,14 @@ mod tests {
         assert!(network(&Home::new(&[Radio(300); 4], &[])).is_even());
         let mixed = [Wired(300), Radio(300), Radio(300)];
         let triangle = [(0, 1, cable), (1, 2, cable), (2, 0, cable)];
-        for uneven in [
+        for heterogeneous in [
             Home::new(&[Wired(940), Wired(940), Wired(200)], &[]),
             Home::new(&mixed, &[]),
             Home::new(&[No; 3], &triangle),
             Home::new(&[No; 3], &triangle[..2]),
             Home::new(&[Wired(940); 3], &[(0, 1, 940)]),
         ] {
-            assert!(!network(&uneven).is_even(), "{uneven:?}");
+            assert!(!network(&heterogeneous).is_even(), "{heterogeneous:?}");
         }
     }
 

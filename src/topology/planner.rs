@@ -7,7 +7,7 @@
 use super::link_map::LinkMap;
 use super::rings::Rings;
 use crate::identity::MemberId;
-use crate::protocol::{AutoCodecs, Plan, PlanClass, Rank, Schedule, Tree, TreeShare, ranks};
+use crate::protocol::{Algorithm, AutoCodecs, Plan, PlanClass, Rank, Tree, TreeShare, ranks};
 use std::collections::BTreeSet;
 
 /// The plan for the members of a View, given in rank order; at most `MEMBERS_MAX`.
@@ -27,7 +27,7 @@ pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
     let tree = if direct || ring.is_some() { None } else { lowest_tree(members, links) };
     let (reason, classes) = match (ring, tree) {
         (Some(order), _) => {
-            let small = direct.then(|| class(SMALL_BYTES_MAX, 16, Schedule::OneShot));
+            let small = direct.then(|| class(SMALL_BYTES_MAX, 16, Algorithm::OneShot));
             (
                 ring_reason(members, links, &order, &rings, direct),
                 small.into_iter().chain(ring_classes(&order)).collect(),
@@ -44,7 +44,7 @@ pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
 /// Two members have only one ring, and they reach each other, because otherwise they would not
 /// share a View.
 fn plan_of_two() -> Plan {
-    let small = class(SMALL_OF_TWO_BYTES_MAX, 64, Schedule::OneShot);
+    let small = class(SMALL_OF_TWO_BYTES_MAX, 64, Algorithm::OneShot);
     let classes = std::iter::once(small).chain(ring_classes(&[Rank(0), Rank(1)])).collect();
     let reason = "two members exchange whole buffers up to 32 KiB, which takes one step; of larger ones each adds up one half, \
                   which moves no more bytes and takes half the work";
@@ -57,10 +57,10 @@ pub fn gloo_plan(size: usize) -> Plan {
     // wait for each other at every segment, and over fast links that takes longer than the transfer
     // of a short segment. A longer segment is used only if each rank has at least four of them, so
     // that two are always in flight.
-    let exchange = |bytes_max| class(bytes_max, 1024, Schedule::GlooExchange);
-    let bcube = class(MIB, 1024, Schedule::GlooBcube);
+    let exchange = |bytes_max| class(bytes_max, 1024, Algorithm::GlooExchange);
+    let bcube = class(MIB, 1024, Algorithm::GlooBcube);
     let four_each_of = |mib: u64| 4 * size as u64 * mib * MIB;
-    let ring = |bytes_max, chunk_kib| class(bytes_max, chunk_kib, Schedule::GlooRing);
+    let ring = |bytes_max, chunk_kib| class(bytes_max, chunk_kib, Algorithm::GlooRing);
     let rings =
         [ring(four_each_of(2) - 1, 1024), ring(four_each_of(4) - 1, 2048), ring(u64::MAX, 4096)];
     let (reason, classes) = if size == 2 {
@@ -108,16 +108,16 @@ fn lowest_tree(members: &[MemberId], links: &LinkMap) -> Option<Tree> {
     whole.min_by_key(|tree| tree.root(size).map(|root| tree.height(root)))
 }
 
-fn tree_schedule(tree: Tree) -> Schedule {
-    Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] }
+fn tree_schedule(tree: Tree) -> Algorithm {
+    Algorithm::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] }
 }
 
 fn ring_classes(order: &[Rank]) -> [PlanClass; 3] {
-    chunked(&Schedule::Ring { order: order.to_vec() })
+    chunked(&Algorithm::Ring { order: order.to_vec() })
 }
 
-fn chunked(schedule: &Schedule) -> [PlanClass; 3] {
-    let same = || schedule.clone();
+fn chunked(algorithm: &Algorithm) -> [PlanClass; 3] {
+    let same = || algorithm.clone();
     // A segment should have several chunks, so that receiving, adding and sending overlap. But
     // below 32 KiB the cost per chunk exceeds the gain. Above 1 MiB, 256 KiB is the compromise
     // between the processor's cache and the cost of system calls.
@@ -125,11 +125,11 @@ fn chunked(schedule: &Schedule) -> [PlanClass; 3] {
 }
 
 fn exchange_classes() -> Vec<PlanClass> {
-    vec![class(1024 * KIB, 64, Schedule::OneShot), class(u64::MAX, 256, Schedule::OneShot)]
+    vec![class(1024 * KIB, 64, Algorithm::OneShot), class(u64::MAX, 256, Algorithm::OneShot)]
 }
 
-fn class(bytes_max: u64, chunk_kib: u32, schedule: Schedule) -> PlanClass {
-    PlanClass { bytes_max, chunk_bytes: chunk_kib * 1024, schedule, auto: AutoCodecs::NONE }
+fn class(bytes_max: u64, chunk_kib: u32, algorithm: Algorithm) -> PlanClass {
+    PlanClass { bytes_max, chunk_bytes: chunk_kib * 1024, algorithm, auto: AutoCodecs::NONE }
 }
 
 fn exchange_reason(size: usize, direct: bool) -> String {
@@ -214,14 +214,14 @@ mod tests {
 
     /// The ring order for large buffers, by rank.
     fn ring(plan: &Plan) -> Vec<u8> {
-        match &plan.class_for(64 << 20).schedule {
-            Schedule::Ring { order } => order.iter().map(|rank| rank.0).collect(),
+        match &plan.class_for(64 << 20).algorithm {
+            Algorithm::Ring { order } => order.iter().map(|rank| rank.0).collect(),
             _ => Vec::new(),
         }
     }
 
     fn all_one_shot(plan: &Plan) -> bool {
-        plan.classes.iter().all(|class| class.schedule == Schedule::OneShot)
+        plan.classes.iter().all(|class| class.algorithm == Algorithm::OneShot)
     }
 
     #[test]
@@ -231,8 +231,8 @@ mod tests {
             let plan = plan(&members(2), &links);
             assert!(plan.fits(2) && plan.reason.len() <= Plan::REASON_BYTES_MAX);
             assert_eq!(
-                (&plan.class_for(32 << 10).schedule, ring(&plan)),
-                (&Schedule::OneShot, vec![0, 1])
+                (&plan.class_for(32 << 10).algorithm, ring(&plan)),
+                (&Algorithm::OneShot, vec![0, 1])
             );
         }
     }
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn small_buffers_go_whole_and_larger_ones_round_a_ring() {
         let plan = plan(&members(4), &links_of(4, |_, _| Some(200)));
-        assert_eq!(plan.class_for(16 * 1024).schedule, Schedule::OneShot);
+        assert_eq!(plan.class_for(16 * 1024).algorithm, Algorithm::OneShot);
         assert_eq!(ring(&plan), [0, 1, 2, 3]);
         let chunks = [16_385, 64 << 10, 256 << 10, 1 << 20, (1 << 20) + 1]
             .map(|bytes| plan.class_for(bytes).chunk_bytes);
@@ -274,7 +274,7 @@ mod tests {
         let found = plan(&members(4), &sparse);
         assert_eq!(ring(&found), [0, 2, 1, 3]);
         assert!(
-            !found.classes.iter().any(|class| class.schedule == Schedule::OneShot),
+            !found.classes.iter().any(|class| class.algorithm == Algorithm::OneShot),
             "one pair has no link for it"
         );
         assert!(!found.reason.contains("small buffers"), "{}", found.reason);
@@ -303,7 +303,7 @@ mod tests {
             let connected = expected.root(size).is_some();
             for class in &found.classes {
                 assert_eq!(
-                    class.schedule == tree_schedule(expected.clone()),
+                    class.algorithm == tree_schedule(expected.clone()),
                     connected,
                     "{found:?}"
                 );
@@ -339,7 +339,7 @@ mod tests {
         // Two halves that share one member: no ring exists, and there are far too many paths to
         // find that out by trying all.
         let halves = links_of(16, |a, b| (a == 1 || (a <= 8) == (b <= 8)).then_some(200));
-        let Schedule::Trees { trees } = &plan(&members(16), &halves).classes[0].schedule else {
+        let Algorithm::Trees { trees } = &plan(&members(16), &halves).classes[0].algorithm else {
             panic!("no tree")
         };
         assert_eq!(trees[0].tree, Tree::star(Rank(0), 16));

@@ -93,9 +93,12 @@ impl Survey {
     /// The same survey if these pairs have no direct link. Then each path may have ports of its
     /// own, so all are measured before a plan is made.
     #[must_use]
-    pub fn without(mut self, apart: &[Pair]) -> Survey {
-        self.is_mesh = apart.is_empty();
-        apart.iter().flat_map(|(a, b)| [(*a, *b), (*b, *a)]).for_each(|pair| self.leave(pair));
+    pub fn without(mut self, no_direct_link: &[Pair]) -> Survey {
+        self.is_mesh = no_direct_link.is_empty();
+        no_direct_link
+            .iter()
+            .flat_map(|(a, b)| [(*a, *b), (*b, *a)])
+            .for_each(|pair| self.leave(pair));
         self
     }
 

@@ -54,7 +54,7 @@ const LAYERS: Layers<'static> = &[
             "link/frame.rs",
             "link/low_water.rs",
             "link/memory.rs",
-            "link/outlet.rs",
+            "link/pipelined_writer.rs",
             "link/tcp.rs",
             "link/transport.rs",
         ]),

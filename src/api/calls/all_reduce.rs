@@ -1,7 +1,7 @@
 //! The future of an all_reduce in place.
 
 use super::codec::Codec;
-use super::flight::Flight;
+use super::pending_op::PendingOp;
 use crate::memory::{Element, bytes_of, bytes_of_mut};
 use crate::report::Result;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use std::task::{Context as Task, Poll, ready};
 /// without writing the buffer.
 #[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct AllReduce<'buf, T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     pub(crate) buffer: &'buf mut [T],
 }
 
@@ -22,7 +22,7 @@ impl AllReduce<'_, f32> {
     /// Encodes the data on the wire. Every rank must use the same codec; error feedback may differ
     /// between ranks.
     pub fn compress(mut self, codec: &mut Codec) -> Self {
-        self.flight.encoded_by(codec);
+        self.pending.encoded_by(codec);
         self
     }
 }
@@ -32,7 +32,7 @@ impl<T: Element> Future for AllReduce<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
-        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
+        let output = ready!(this.pending.poll(task, Some(bytes_of(this.buffer))))?;
         output.copy_to(bytes_of_mut(this.buffer));
         Poll::Ready(Ok(()))
     }

@@ -1,7 +1,7 @@
 //! Several calls under one vote: the common part of [`Step`](super::step::Step) and `GradientStep`.
 
-use super::account::{Account, Unpaid};
-use super::flight::{Flight, Stage};
+use super::error_feedback::{ErrorFeedback, Unpaid};
+use super::pending_op::{PendingOp, Stage};
 use crate::collective::Input;
 use crate::memory::{OutOfMemory, Pool, Staging, elements_of};
 use crate::protocol::{AbortReason, Call, CodecId, PARTS_MAX, Rank, Rejection};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Calls under one vote. Dropping it before its end aborts all of them for all members.
 pub(crate) struct Bundle {
-    flight: Flight,
+    pending: PendingOp,
     /// The number of calls made so far.
     calls: usize,
     /// The bytes of this rank's buffers in all of these calls.
@@ -19,43 +19,48 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    pub(crate) fn new(flight: Flight) -> Bundle {
-        Bundle { flight, calls: 0, bytes: 0 }
+    pub(crate) fn new(pending: PendingOp) -> Bundle {
+        Bundle { pending, calls: 0, bytes: 0 }
     }
 
     pub(crate) fn me(&self) -> Rank {
-        self.flight.envelope.me()
+        self.pending.session.me()
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.flight.envelope.view().size()
+        self.pending.session.view().size()
     }
 
     /// The pool of its engine.
     pub(crate) fn pool(&self) -> &Pool {
-        self.flight.envelope.pool()
+        self.pending.session.pool()
     }
 
-    /// Begins the next call, unless the bundle is rejected. With the residual of `account` added to
+    /// Begins the next call, unless the bundle is rejected. With the residual of `feedback` added to
     /// the input, if there is one.
-    pub(crate) fn begin(&mut self, call: Call, input: &Input<'_>, account: Option<&Account>) {
+    pub(crate) fn begin(
+        &mut self,
+        call: Call,
+        input: &Input<'_>,
+        feedback: Option<&ErrorFeedback>,
+    ) {
         if let Some(rejection) = call.rejection(self.size()) {
             self.reject(rejection);
         }
         if self.calls >= PARTS_MAX {
             self.reject(Rejection::StepTooLong);
         }
-        if self.flight.number().is_ok() && self.flight.rejected.is_none() {
-            match account {
+        if self.pending.number().is_ok() && self.pending.rejected.is_none() {
+            match feedback {
                 None => _ = self.carry_out(call, input),
-                Some(account) => {
+                Some(feedback) => {
                     let elements = elements_of(input.bytes()).unwrap_or_default();
-                    match account.open(call.kind, elements, self.flight.envelope.pool()) {
-                        Ok(payment) => {
-                            let codec = self.carry_out(call, &payment.contribution());
+                    match feedback.open(call.kind, elements, self.pending.session.pool()) {
+                        Ok(ticket) => {
+                            let codec = self.carry_out(call, &ticket.contribution());
                             // Below `PARTS_MAX`: further calls are rejected above.
-                            if let Ok(step) = self.flight.number() {
-                                self.flight.paid(step.part(self.calls as u8), codec, payment);
+                            if let Ok(step) = self.pending.number() {
+                                self.pending.paid(step.part(self.calls as u8), codec, ticket);
                             }
                         }
                         Err(Unpaid::Rejected(rejection)) => self.reject(rejection),
@@ -71,59 +76,59 @@ impl Bundle {
 
     /// Aborts all calls for all members now; the end returns the first rejection.
     pub(crate) fn reject(&mut self, rejection: Rejection) {
-        self.flight.rejected.get_or_insert(rejection);
-        if let Ok(op) = self.flight.number() {
-            self.flight.abandon(op);
+        self.pending.rejected.get_or_insert(rejection);
+        if let Ok(op) = self.pending.number() {
+            self.pending.abandon(op);
         }
     }
 
     /// Gives all calls up for all members, because there is no memory for one of them here. The
     /// votes decide the outcome, as always.
     pub(crate) fn lacks(&self, lack: OutOfMemory) {
-        if let Ok(op) = self.flight.number() {
-            self.flight.envelope.give_up(op, lack.into());
+        if let Ok(op) = self.pending.number() {
+            self.pending.session.give_up(op, lack.into());
         }
     }
 
     /// Aborts all calls if a reduction that begins from now on has a NaN or an infinity in its
     /// input, or if any result has one.
     pub(super) fn reject_non_finite(&mut self) {
-        self.flight.finite_only = true;
-        if let Ok(op) = self.flight.number() {
-            self.flight.envelope.finite_only(op);
+        self.pending.finite_only = true;
+        if let Ok(op) = self.pending.number() {
+            self.pending.session.finite_only(op);
         }
     }
 
     /// Aborts all calls if they are undecided this long after the first poll of the end.
     pub(crate) fn deadline(&mut self, after: Duration) {
-        self.flight.deadline = Some(after);
+        self.pending.deadline = Some(after);
     }
 
     /// Ends the bundle; resolves to the results of all calls in order when they are committed.
     pub(crate) fn poll_end(&mut self, task: &mut Task<'_>) -> Poll<Result<Vec<Staging>>> {
-        let op = self.flight.op()?;
-        if self.flight.stage == Stage::Numbered {
-            self.flight.check(op)?;
+        let op = self.pending.op()?;
+        if self.pending.stage == Stage::Numbered {
+            self.pending.check(op)?;
             // At most `PARTS_MAX`, else `check` has rejected it.
-            self.flight.end_step(op, self.calls as u8, self.bytes);
+            self.pending.end_step(op, self.calls as u8, self.bytes);
         }
-        let mut decided = ready!(self.flight.envelope.poll_decided(op, task));
+        let mut decided = ready!(self.pending.session.poll_decided(op, task));
         let results = std::mem::take(&mut decided.parts);
-        Poll::Ready(self.flight.over(decided).map(|_| results))
+        Poll::Ready(self.pending.over(decided).map(|_| results))
     }
 
     fn carry_out(&self, call: Call, input: &Input<'_>) -> Option<CodecId> {
         // Callers check that there is a number.
-        let op = self.flight.number().ok()?;
-        let envelope = &self.flight.envelope;
-        if self.flight.finite_only
+        let op = self.pending.number().ok()?;
+        let session = &self.pending.session;
+        if self.pending.finite_only
             && call.kind.reduce_op().is_some()
             && !input.is_finite(call.dtype)
         {
-            envelope.give_up(op, AbortReason::NonFinite);
+            session.give_up(op, AbortReason::NonFinite);
             return None;
         }
         // Below `PARTS_MAX`: further calls are rejected before.
-        envelope.begin_part(op, self.calls as u8, call, input)
+        session.begin_part(op, self.calls as u8, call, input)
     }
 }

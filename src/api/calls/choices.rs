@@ -3,10 +3,10 @@
 use super::all_reduce::AllReduce;
 use super::bundle::Bundle;
 use super::copies::{AllGather, Barrier, Broadcast};
-use super::flight::Flight;
 use super::message::{Receiving, Sending};
 use super::owned::AllReduceOwned;
 use super::parts::{AllToAll, Gather, Scatter};
+use super::pending_op::PendingOp;
 use super::reduce::{Reduce, ReduceScatter};
 use super::step::{Commit, reducing_by};
 use super::sync::StateSync;
@@ -26,7 +26,7 @@ macro_rules! calls {
                 /// the others the same with `of` this rank. Once this rank has voted for the
                 /// result, its deadline has no effect: the other ranks' votes decide.
                 pub fn deadline(mut self, after: Duration) -> Self {
-                    self.flight.give_up_after(after);
+                    self.pending.give_up_after(after);
                     self
                 }
             }
@@ -47,7 +47,7 @@ macro_rules! votes {
                 /// others not, and no rank detects that; the group's history does not count the
                 /// call. A result that is returned is correct.
                 pub fn best_effort(mut self) -> Self {
-                    self.flight.call.mode = Mode::BestEffort;
+                    self.pending.call.mode = Mode::BestEffort;
                     self
                 }
             }
@@ -63,7 +63,7 @@ macro_rules! reductions {
                 /// The reduction operator. Default: the sum. A mean of integers is
                 /// [`Error::Rejected`](crate::Error::Rejected).
                 pub fn op(mut self, op: ReduceOp) -> Self {
-                    let kind = &mut self.flight.call.kind;
+                    let kind = &mut self.pending.call.kind;
                     *kind = reducing_by(*kind, op);
                     self
                 }
@@ -98,7 +98,7 @@ macro_rules! reductions {
                 /// usually suffices, but it does not see an infinite contribution of another rank
                 /// that the operator hides, as a minimum does; that rank must request it too.
                 pub fn reject_non_finite(mut self) -> Self {
-                    self.flight.finite_only = true;
+                    self.pending.finite_only = true;
                     self
                 }
             }
@@ -138,7 +138,7 @@ trait MayGiveUp {
     fn give_up_after(&mut self, after: Duration);
 }
 
-impl MayGiveUp for Flight {
+impl MayGiveUp for PendingOp {
     fn give_up_after(&mut self, after: Duration) {
         self.deadline = Some(after);
     }
@@ -151,10 +151,10 @@ impl MayGiveUp for Bundle {
 }
 
 /// A sync without an operation has ended already, so it needs no deadline.
-impl MayGiveUp for Option<Flight> {
+impl MayGiveUp for Option<PendingOp> {
     fn give_up_after(&mut self, after: Duration) {
-        if let Some(flight) = self {
-            flight.give_up_after(after);
+        if let Some(pending) = self {
+            pending.give_up_after(after);
         }
     }
 }

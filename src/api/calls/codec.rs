@@ -1,6 +1,6 @@
 //! The codecs of bulk data that a caller can choose.
 
-use super::account::Account;
+use super::error_feedback::ErrorFeedback;
 use crate::compression::codec;
 use crate::memory::{bytes_of, bytes_of_mut};
 use crate::protocol::{Coarsest, CodecId};
@@ -42,33 +42,33 @@ use std::fmt;
 #[derive(Clone)]
 pub struct Codec {
     id: CodecId,
-    account: Option<Account>,
+    feedback: Option<ErrorFeedback>,
 }
 
 impl Codec {
     /// bfloat16: half the bytes, about three decimal digits, the full exponent range.
     pub fn bf16() -> Codec {
-        Codec { id: CodecId::Bf16, account: None }
+        Codec { id: CodecId::Bf16, feedback: None }
     }
 
     /// Half precision: half the bytes, more than three decimal digits, magnitudes from 6e-8 to
     /// 65504; larger ones become infinite.
     pub fn f16() -> Codec {
-        Codec { id: CodecId::F16, account: None }
+        Codec { id: CodecId::F16, feedback: None }
     }
 
     /// Eight bits per element and one step size per 256 elements: 0.254 of the bytes. The error of
     /// an element is at most half a step, 1/254 of the largest magnitude among its 256. An infinity
     /// or a NaN makes all 256 NaN; magnitudes below 2^-100 become zero.
     pub fn int8() -> Codec {
-        Codec { id: CodecId::Int8, account: None }
+        Codec { id: CodecId::Int8, feedback: None }
     }
 
     /// Four bits per element and one step size per 256 elements: 0.129 of the bytes. The error of
     /// an element is at most 1/14 of the largest magnitude among its 256; otherwise like
     /// [`int8`](Codec::int8).
     pub fn int4() -> Codec {
-        Codec { id: CodecId::Int4, account: None }
+        Codec { id: CodecId::Int4, feedback: None }
     }
 
     /// The codec that saves time: none, bf16 or int8, see [`auto_up_to`](Codec::auto_up_to).
@@ -93,7 +93,7 @@ impl Codec {
     /// [`ViewPlan::codec_of`](crate::plan::ViewPlan::codec_of) returns the codec of a member. The
     /// result is encoded for all.
     pub fn auto_up_to(coarsest: Coarsest) -> Codec {
-        Codec { id: CodecId::Auto(coarsest), account: None }
+        Codec { id: CodecId::Auto(coarsest), feedback: None }
     }
 
     /// Top-k sparsification: of every 256 elements the ones of largest magnitude, a fraction
@@ -107,28 +107,28 @@ impl Codec {
     pub fn top_k(share: f64) -> Codec {
         // `as` saturates, and turns NaN into 0.
         let kept = ((share * 256.0).ceil() as u8).clamp(1, CodecId::KEPT_MAX);
-        Codec { id: CodecId::TopK { kept }, account: Some(Account::default()) }
+        Codec { id: CodecId::TopK { kept }, feedback: Some(ErrorFeedback::default()) }
     }
 
     /// The same codec without error feedback; the residual is dropped.
     pub fn without_feedback(self) -> Codec {
-        Codec { account: None, ..self }
+        Codec { feedback: None, ..self }
     }
 
     /// The same codec with error feedback and an empty residual.
     pub fn with_feedback(self) -> Codec {
-        Codec { id: self.id, account: Some(Account::default()) }
+        Codec { id: self.id, feedback: Some(ErrorFeedback::default()) }
     }
 
     /// The residual of each element of the buffer; empty if there is none, as before the first
     /// call. During a call: the residual before it.
     pub fn owed(&self) -> Vec<f32> {
-        self.account.as_ref().map(Account::residual).unwrap_or_default()
+        self.feedback.as_ref().map(ErrorFeedback::residual).unwrap_or_default()
     }
 
     /// Drops the residual, for example before the codec is used for another buffer.
     pub fn forget(&mut self) {
-        self.account.iter().for_each(Account::forget);
+        self.feedback.iter().for_each(ErrorFeedback::forget);
     }
 
     /// Encodes `elements` as one member's contribution and replaces the contents of `out`. Ignores
@@ -170,11 +170,11 @@ impl Codec {
 
     /// A codec of the same kind, with an empty residual if this one has feedback.
     pub(crate) fn owing_nothing(&self) -> Codec {
-        Codec { id: self.id, account: self.account.as_ref().map(|_| Account::default()) }
+        Codec { id: self.id, feedback: self.feedback.as_ref().map(|_| ErrorFeedback::default()) }
     }
 
-    pub(crate) fn account(&self) -> Option<&Account> {
-        self.account.as_ref()
+    pub(crate) fn feedback(&self) -> Option<&ErrorFeedback> {
+        self.feedback.as_ref()
     }
 }
 
@@ -196,7 +196,7 @@ impl fmt::Debug for Codec {
             f,
             "Codec({}{})",
             self.id,
-            if self.account.is_some() { " with feedback" } else { "" }
+            if self.feedback.is_some() { " with feedback" } else { "" }
         )
     }
 }

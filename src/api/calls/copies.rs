@@ -1,6 +1,6 @@
 //! The futures of calls that copy without reduction: broadcast, all_gather, barrier.
 
-use super::flight::Flight;
+use super::pending_op::PendingOp;
 use crate::memory::{Element, bytes_of, bytes_of_mut};
 use crate::report::Result;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::task::{Context as Task, Poll, ready};
 #[must_use = "a broadcast does nothing until it is awaited, and is aborted for all members when \
     it is dropped"]
 pub struct Broadcast<'buf, T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     pub(crate) buffer: &'buf mut [T],
     pub(crate) is_root: bool,
 }
@@ -21,7 +21,7 @@ impl<T: Element> Future for Broadcast<'_, T> {
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
         let input = this.is_root.then(|| bytes_of(this.buffer));
-        let output = ready!(this.flight.poll(task, input))?;
+        let output = ready!(this.pending.poll(task, input))?;
         output.copy_to(bytes_of_mut(this.buffer));
         Poll::Ready(Ok(()))
     }
@@ -31,7 +31,7 @@ impl<T: Element> Future for Broadcast<'_, T> {
 #[must_use = "an all_gather does nothing until it is awaited, and is aborted for all members when \
     it is dropped"]
 pub struct AllGather<'buf, T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     pub(crate) buffer: &'buf [T],
     /// The memory of the result.
     pub(crate) out: Vec<T>,
@@ -42,13 +42,13 @@ impl<T: Element> Future for AllGather<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
         let this = &mut *self;
-        this.flight.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out)
+        this.pending.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out)
     }
 }
 
 /// An all_gather that owns its buffer, so that it may outlive the future that began it.
 pub(crate) struct AllGatherOwned<T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     pub(crate) buffer: Vec<T>,
     pub(crate) out: Vec<T>,
 }
@@ -58,7 +58,7 @@ impl<T: Element + Unpin> Future for AllGatherOwned<T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
         let this = &mut *self;
-        this.flight.poll_into(task, Some(bytes_of(&this.buffer)), &mut this.out)
+        this.pending.poll_into(task, Some(bytes_of(&this.buffer)), &mut this.out)
     }
 }
 
@@ -66,13 +66,13 @@ impl<T: Element + Unpin> Future for AllGatherOwned<T> {
 #[must_use = "a barrier does nothing until it is awaited, and is aborted for all members when it \
     is dropped"]
 pub struct Barrier {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
 }
 
 impl Future for Barrier {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
-        self.flight.poll(task, None).map_ok(drop)
+        self.pending.poll(task, None).map_ok(drop)
     }
 }

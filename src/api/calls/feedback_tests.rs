@@ -1,11 +1,11 @@
 //! Error feedback if the plan chooses the codec and exempts some members.
 
 use super::codec::Codec;
-use super::flight::Flight;
+use super::pending_op::PendingOp;
 use crate::memory::{DType, bytes_of, bytes_of_mut};
 use crate::protocol::{
-    AutoCodecs, Call, Coarsest, CodecId, Coding, Kind, Lane, Mode, Plan, PlanStep, Rank, ReduceOp,
-    Schedule, Switch, Tree, TreeShare, View, view_of,
+    Algorithm, AutoCodecs, Call, Coarsest, CodecId, Coding, Kind, Lane, Mode, Plan, PlanStep, Rank,
+    ReduceOp, Switch, Tree, TreeShare, View, view_of,
 };
 use crate::session::Group;
 use std::task::{Context as Task, Waker};
@@ -15,8 +15,9 @@ const LEN: usize = 700;
 /// A star of three with root 0; the `plain` ranks contribute without encoding.
 fn plan(plain: &[u8]) -> Plan {
     let mut plan = Plan::mesh(3);
-    plan.classes[0].schedule =
-        Schedule::Trees { trees: vec![TreeShare { tree: Tree::star(Rank(0), 3), ppm: 1_000_000 }] };
+    plan.classes[0].algorithm = Algorithm::Trees {
+        trees: vec![TreeShare { tree: Tree::star(Rank(0), 3), ppm: 1_000_000 }],
+    };
     plan.classes[0].auto = AutoCodecs::new(|coarsest| {
         Coding::but_for(coarsest.id(), plain.iter().copied().map(Rank).collect())
     });
@@ -47,19 +48,19 @@ fn sum_of(
         mode: Mode::PerOp,
     };
     let inputs = numbers.map(|number| vec![number; LEN]);
-    let mut flights: Vec<Flight> = Vec::new();
+    let mut pending_ops: Vec<PendingOp> = Vec::new();
     for ((member, codec), input) in group.members.iter().zip(codecs).zip(&inputs) {
-        let mut flight = Flight::numbered(member, Lane::MAIN, call);
-        flight.encoded_by(codec);
+        let mut pending = PendingOp::numbered(member, Lane::MAIN, call);
+        pending.encoded_by(codec);
         assert!(
-            flight.poll(&mut Task::from_waker(Waker::noop()), Some(bytes_of(input))).is_pending()
+            pending.poll(&mut Task::from_waker(Waker::noop()), Some(bytes_of(input))).is_pending()
         );
-        flights.push(flight);
+        pending_ops.push(pending);
     }
     between(group);
     let mut sums: Vec<f32> = Vec::new();
-    for (flight, input) in flights.iter_mut().zip(&inputs) {
-        let result = group.ready(|task| flight.poll(task, Some(bytes_of(input)))).expect("a sum");
+    for (pending, input) in pending_ops.iter_mut().zip(&inputs) {
+        let result = group.ready(|task| pending.poll(task, Some(bytes_of(input)))).expect("a sum");
         let mut own = vec![0f32; LEN];
         result.copy_to(bytes_of_mut(&mut own));
         sums.extend(own);

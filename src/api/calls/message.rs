@@ -1,6 +1,6 @@
 //! The futures of point-to-point messages: send and recv.
 
-use super::flight::Flight;
+use super::pending_op::PendingOp;
 use crate::memory::{Element, bytes_of, bytes_of_mut};
 use crate::report::Result;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use std::task::{Context as Task, Poll, ready};
 /// If dropped before this end's vote, it is aborted at both ends.
 #[must_use = "a send does nothing until it is awaited, and is aborted for both when it is dropped"]
 pub struct Sending<'buf, T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     pub(crate) buffer: &'buf [T],
 }
 
@@ -21,7 +21,7 @@ pub struct Sending<'buf, T: Element> {
 /// writing the buffer.
 #[must_use = "a recv does nothing until it is awaited, and is aborted for both when it is dropped"]
 pub struct Receiving<'buf, T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     pub(crate) buffer: &'buf mut [T],
 }
 
@@ -30,7 +30,7 @@ impl<T: Element> Future for Sending<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
-        ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
+        ready!(this.pending.poll(task, Some(bytes_of(this.buffer))))?;
         Poll::Ready(Ok(()))
     }
 }
@@ -40,7 +40,7 @@ impl<T: Element> Future for Receiving<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
-        let output = ready!(this.flight.poll(task, None))?;
+        let output = ready!(this.pending.poll(task, None))?;
         output.copy_to(bytes_of_mut(this.buffer));
         Poll::Ready(Ok(()))
     }

@@ -1,21 +1,21 @@
 //! The futures of a [`Context`](super::context::Context)'s calls, one type per kind, each around
-//! one [`Flight`].
+//! one [`PendingOp`].
 //!
 //! A future accesses the caller's buffer only while it is polled: it reads the buffer once at the
 //! start and writes it once after the commit.
 
-mod account;
 mod all_reduce;
 mod bundle;
 mod choices;
 mod codec;
 mod copies;
+mod error_feedback;
 #[cfg(test)]
 mod feedback_tests;
-mod flight;
 mod message;
 mod owned;
 mod parts;
+mod pending_op;
 mod reduce;
 #[cfg(test)]
 mod scarce_tests;
@@ -27,10 +27,10 @@ pub(crate) use bundle::Bundle;
 pub use codec::{Codec, Undecodable};
 pub(crate) use copies::AllGatherOwned;
 pub use copies::{AllGather, Barrier, Broadcast};
-pub(crate) use flight::Flight;
 pub use message::{Receiving, Sending};
 pub use owned::{AllReduceOwned, OwnedError};
 pub use parts::{AllToAll, Gather, Scatter};
+pub(crate) use pending_op::PendingOp;
 pub use reduce::{Reduce, ReduceScatter};
 pub use step::{Commit, Step, StepReduction};
 pub use sync::StateSync;

@@ -1,7 +1,7 @@
 //! The future of an all_reduce that owns its buffer.
 
 use super::codec::Codec;
-use super::flight::Flight;
+use super::pending_op::PendingOp;
 use crate::collective::Input;
 use crate::memory::{Element, Staging, bytes_of_mut};
 use crate::report::{Error, Result};
@@ -14,7 +14,7 @@ use std::task::{Context as Task, Poll, ready};
 #[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when \
     it is dropped"]
 pub struct AllReduceOwned<T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     /// Shared with the engine, which may read it.
     pub(crate) buffer: Arc<Vec<T>>,
     /// The end of the call, while a thread still reads from memory that is to be handed out and
@@ -46,7 +46,7 @@ impl AllReduceOwned<f32> {
     /// Encodes the data on the wire, see
     /// [`AllReduce::compress`](super::all_reduce::AllReduce::compress).
     pub fn compress(mut self, codec: &mut Codec) -> Self {
-        self.flight.encoded_by(codec);
+        self.pending.encoded_by(codec);
         self
     }
 }
@@ -58,7 +58,7 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
         let this = &mut *self;
         let ended = match this.ended.take() {
             Some(ended) => ended,
-            None => ready!(this.flight.poll_with(task, &Input::shared(&this.buffer))),
+            None => ready!(this.pending.poll_with(task, &Input::shared(&this.buffer))),
         };
         match ended {
             Ok(output) => match this.taken(output) {
@@ -100,7 +100,7 @@ impl<T: Element> AllReduceOwned<T> {
                 }
             }
         }
-        let pool = self.flight.envelope.pool();
+        let pool = self.pending.session.pool();
         match own.map_or_else(|| pool.elements(shared.len()), Ok) {
             Ok(mut memory) => {
                 output.copy_to(bytes_of_mut(&mut memory));
@@ -119,7 +119,7 @@ impl<T: Element> AllReduceOwned<T> {
         match Arc::try_unwrap(std::mem::take(&mut self.buffer)) {
             Ok(buffer) => Some(buffer),
             Err(shared) => {
-                let memory = self.flight.envelope.pool().elements(shared.len()).ok();
+                let memory = self.pending.session.pool().elements(shared.len()).ok();
                 let copy = memory.map(|mut copy: Vec<T>| {
                     copy.copy_from_slice(&shared);
                     copy

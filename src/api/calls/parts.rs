@@ -1,6 +1,6 @@
 //! The futures of calls that exchange parts of buffers: gather, scatter, all_to_all.
 
-use super::flight::Flight;
+use super::pending_op::PendingOp;
 use crate::memory::{Element, bytes_of, bytes_of_mut};
 use crate::report::Result;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use std::task::{Context as Task, Poll, ready};
 #[must_use = "a gather does nothing until it is awaited, and is aborted for all members when it \
     is dropped"]
 pub struct Gather<'buf, T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     pub(crate) buffer: &'buf [T],
     /// The memory of the result.
     pub(crate) out: Vec<T>,
@@ -24,7 +24,7 @@ impl<T: Element> Future for Gather<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Option<Vec<T>>>> {
         let this = &mut *self;
-        let own = this.flight.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out);
+        let own = this.pending.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out);
         own.map_ok(|own| this.is_root.then_some(own))
     }
 }
@@ -36,7 +36,7 @@ impl<T: Element> Future for Gather<'_, T> {
 #[must_use = "a scatter does nothing until it is awaited, and is aborted for all members when it \
     is dropped"]
 pub struct Scatter<'buf, T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     /// The parts for all ranks; only at the root.
     pub(crate) parts: Option<&'buf [T]>,
     pub(crate) out: &'buf mut [T],
@@ -47,7 +47,7 @@ impl<T: Element> Future for Scatter<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
-        let output = ready!(this.flight.poll(task, this.parts.map(bytes_of)))?;
+        let output = ready!(this.pending.poll(task, this.parts.map(bytes_of)))?;
         output.copy_to(bytes_of_mut(this.out));
         Poll::Ready(Ok(()))
     }
@@ -59,7 +59,7 @@ impl<T: Element> Future for Scatter<'_, T> {
 #[must_use = "an all_to_all does nothing until it is awaited, and is aborted for all members when \
     it is dropped"]
 pub struct AllToAll<'buf, T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     pub(crate) buffer: &'buf [T],
     /// The memory of the result.
     pub(crate) out: Vec<T>,
@@ -70,6 +70,6 @@ impl<T: Element> Future for AllToAll<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
         let this = &mut *self;
-        this.flight.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out)
+        this.pending.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out)
     }
 }

@@ -1,6 +1,6 @@
 //! The futures of reductions whose result is not the same on all ranks: reduce, reduce_scatter.
 
-use super::flight::Flight;
+use super::pending_op::PendingOp;
 use crate::memory::{Element, bytes_of, bytes_of_mut};
 use crate::report::Result;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use std::task::{Context as Task, Poll, ready};
 #[must_use = "a reduce does nothing until it is awaited, and is aborted for all members when it \
     is dropped"]
 pub struct Reduce<'buf, T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     pub(crate) buffer: &'buf mut [T],
     pub(crate) is_root: bool,
 }
@@ -24,7 +24,7 @@ pub struct Reduce<'buf, T: Element> {
 #[must_use = "a reduce_scatter does nothing until it is awaited, and is aborted for all members \
     when it is dropped"]
 pub struct ReduceScatter<'buf, T: Element> {
-    pub(crate) flight: Flight,
+    pub(crate) pending: PendingOp,
     pub(crate) buffer: &'buf [T],
     /// The memory of the result.
     pub(crate) out: Vec<T>,
@@ -35,7 +35,7 @@ impl<T: Element> Future for Reduce<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
-        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
+        let output = ready!(this.pending.poll(task, Some(bytes_of(this.buffer))))?;
         if this.is_root {
             output.copy_to(bytes_of_mut(this.buffer));
         }
@@ -48,6 +48,6 @@ impl<T: Element> Future for ReduceScatter<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
         let this = &mut *self;
-        this.flight.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out)
+        this.pending.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out)
     }
 }

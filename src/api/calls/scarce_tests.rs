@@ -3,8 +3,8 @@
 use super::all_reduce::AllReduce;
 use super::bundle::Bundle;
 use super::codec::Codec;
-use super::flight::Flight;
 use super::owned::{AllReduceOwned, OwnedError};
+use super::pending_op::PendingOp;
 use super::step::{Commit, Step};
 use super::sync::StateSync;
 use crate::memory::DType;
@@ -80,7 +80,7 @@ fn a_borrowed_buffer_is_untouched_and_a_smaller_call_succeeds() {
         .iter()
         .zip(&mut buffers)
         .map(|(member, buffer)| AllReduce {
-            flight: Flight::numbered(member, Lane::MAIN, sum()),
+            pending: PendingOp::numbered(member, Lane::MAIN, sum()),
             buffer,
         })
         .collect();
@@ -95,7 +95,7 @@ fn a_borrowed_buffer_is_untouched_and_a_smaller_call_succeeds() {
         .iter()
         .zip(&mut buffers)
         .map(|(member, buffer)| AllReduce {
-            flight: Flight::numbered(member, Lane::MAIN, Call { count: less as u64, ..sum() }),
+            pending: PendingOp::numbered(member, Lane::MAIN, Call { count: less as u64, ..sum() }),
             buffer: &mut buffer[..less],
         })
         .collect();
@@ -116,7 +116,7 @@ fn an_owned_buffer_comes_back_itself() {
             .iter()
             .zip(buffers)
             .map(|(member, buffer)| AllReduceOwned {
-                flight: Flight::numbered(member, Lane::MAIN, sum()),
+                pending: PendingOp::numbered(member, Lane::MAIN, sum()),
                 buffer: Arc::new(buffer),
                 ended: None,
             })
@@ -149,8 +149,8 @@ fn an_owned_buffer_comes_back_at_whichever_block_there_is_no_memory_for() {
             .enumerate()
             .map(|(rank, (member, codec))| {
                 let buffer = Arc::new(given(rank));
-                let flight = Flight::numbered(member, Lane::MAIN, sum());
-                AllReduceOwned { flight, buffer, ended: None }.compress(codec)
+                let pending = PendingOp::numbered(member, Lane::MAIN, sum());
+                AllReduceOwned { pending, buffer, ended: None }.compress(codec)
             })
             .collect();
         let ends = over(&mut group, &mut futures);
@@ -182,7 +182,7 @@ fn a_step_fails_whole_and_writes_none_of_its_buffers() {
         .zip(large.iter_mut().zip(&mut small))
         .map(|(member, (large, small))| {
             let step = call(Kind::Step { parts: 0 }, 0);
-            let mut step = Step::new(Bundle::new(Flight::numbered(member, Lane::MAIN, step)));
+            let mut step = Step::new(Bundle::new(PendingOp::numbered(member, Lane::MAIN, step)));
             step.all_reduce(small.as_mut_slice());
             step.all_reduce(large.as_mut_slice());
             step.commit()
@@ -200,14 +200,14 @@ fn a_step_fails_whole_and_writes_none_of_its_buffers() {
 fn a_result_that_no_machine_has_room_for_fails_before_anything_is_sent() {
     let mut group = group();
     let huge = call(Kind::AllGather, isize::MAX as usize / 8);
-    let mut flights: Vec<Flight> =
-        group.members.iter().map(|member| Flight::numbered(member, Lane::MAIN, huge)).collect();
+    let mut pending_ops: Vec<PendingOp> =
+        group.members.iter().map(|member| PendingOp::numbered(member, Lane::MAIN, huge)).collect();
     let mut outs: Vec<Vec<f32>> = vec![Vec::new(); SIZE];
     let mut ends: Vec<Option<Result<Vec<f32>>>> = (0..SIZE).map(|_| None).collect();
     group.ready(|task| {
-        for ((flight, out), end) in flights.iter_mut().zip(&mut outs).zip(&mut ends) {
+        for ((pending, out), end) in pending_ops.iter_mut().zip(&mut outs).zip(&mut ends) {
             if end.is_none()
-                && let Poll::Ready(result) = flight.poll_into(task, Some(&[]), out)
+                && let Poll::Ready(result) = pending.poll_into(task, Some(&[]), out)
             {
                 *end = Some(result);
             }
@@ -223,7 +223,7 @@ fn a_result_that_no_machine_has_room_for_fails_before_anything_is_sent() {
         .members
         .iter()
         .map(|member| super::copies::Barrier {
-            flight: Flight::numbered(member, Lane::MAIN, call(Kind::Barrier, 0)),
+            pending: PendingOp::numbered(member, Lane::MAIN, call(Kind::Barrier, 0)),
         })
         .collect();
     over(&mut group, &mut barriers).into_iter().for_each(|end| end.expect("the lane goes on"));

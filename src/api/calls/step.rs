@@ -1,8 +1,8 @@
 //! Several calls that commit together or not at all.
 
-use super::account::Account;
 use super::bundle::Bundle;
 use super::codec::Codec;
+use super::error_feedback::ErrorFeedback;
 use crate::memory::{Element, bytes_of, bytes_of_mut};
 use crate::protocol::{Call, CodecId, Kind, Mode, Rank, ReduceOp, Rejection, ring_segment};
 use crate::report::Result;
@@ -34,7 +34,7 @@ pub struct StepReduction<'step, 'buf, T: Element> {
     input: Option<&'buf [T]>,
     output: Option<&'buf mut [u8]>,
     /// The residual of its codec.
-    account: Option<Account>,
+    feedback: Option<ErrorFeedback>,
     of: PhantomData<T>,
 }
 
@@ -45,7 +45,7 @@ pub struct StepReduction<'step, 'buf, T: Element> {
 /// continues without writing the buffers.
 #[must_use = "a step is not committed until this is awaited, and is aborted for all members when it is dropped"]
 pub struct Commit<'buf> {
-    pub(super) flight: Bundle,
+    pub(super) pending: Bundle,
     outputs: Vec<Option<&'buf mut [u8]>>,
 }
 
@@ -180,7 +180,7 @@ impl<'buf> Step<'buf> {
     /// whole. [`Error::Rejected`](crate::Error::Rejected) if a call was invalid on this rank: more
     /// than 64 calls, an output of the wrong length, or an invalid call.
     pub fn commit(self) -> Commit<'buf> {
-        Commit { flight: self.bundle, outputs: self.outputs }
+        Commit { pending: self.bundle, outputs: self.outputs }
     }
 
     fn want(&mut self, given: usize, wanted: usize) {
@@ -195,7 +195,7 @@ impl<'buf> Step<'buf> {
         input: Option<&'buf [T]>,
         output: Option<&'buf mut [u8]>,
     ) -> StepReduction<'_, 'buf, T> {
-        StepReduction { step: self, call, input, output, account: None, of: PhantomData }
+        StepReduction { step: self, call, input, output, feedback: None, of: PhantomData }
     }
 
     fn copying(&mut self, call: Call, input: Option<&[u8]>, output: Option<&'buf mut [u8]>) {
@@ -237,7 +237,7 @@ impl StepReduction<'_, '_, f32> {
     /// encoded.
     pub fn compress(mut self, codec: &mut Codec) -> Self {
         self.call.codec = codec.id();
-        self.account = codec.account().map(Account::share);
+        self.feedback = codec.feedback().map(ErrorFeedback::share);
         self
     }
 }
@@ -246,7 +246,7 @@ impl<T: Element> Drop for StepReduction<'_, '_, T> {
     fn drop(&mut self) {
         let (call, output) = (self.call, self.output.take());
         let input = self.input.map(bytes_of).or(output.as_deref());
-        self.step.bundle.begin(call, &input.into(), self.account.as_ref());
+        self.step.bundle.begin(call, &input.into(), self.feedback.as_ref());
         // A rank without a result keeps its buffer.
         let is_mine = call.kind.root().is_none_or(|root| root == self.step.bundle.me());
         self.step.outputs.push(output.filter(|_| is_mine));
@@ -258,7 +258,7 @@ impl Future for Commit<'_> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
-        let results = ready!(this.flight.poll_end(task))?;
+        let results = ready!(this.pending.poll_end(task))?;
         for (output, result) in this.outputs.iter_mut().zip(results) {
             if let Some(output) = output {
                 result.copy_to(output);

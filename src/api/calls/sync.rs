@@ -1,11 +1,11 @@
 //! The call that brings all members to one state.
 
-use super::flight::{Flight, Stage};
+use super::pending_op::{PendingOp, Stage};
 use crate::collective::Input;
 use crate::memory::{DType, Staging};
 use crate::protocol::{Call, CodecId, Defect, Kind, Lane, Mode, Outcome};
 use crate::report::{Error, Result};
-use crate::session::{Decided, Envelope, Refused, SyncDue, SyncStep};
+use crate::session::{Decided, Refused, SyncDue, SyncStep, ViewSession};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
@@ -15,7 +15,7 @@ use std::task::{Context as Task, Poll, ready};
     dropped"]
 pub struct StateSync<'buf> {
     /// `None` if there is nothing to do.
-    pub(crate) flight: Option<Flight>,
+    pub(crate) pending: Option<PendingOp>,
     state: &'buf mut Vec<u8>,
     lane: Lane,
     progress: Progress,
@@ -33,13 +33,13 @@ enum Progress {
 
 impl<'buf> StateSync<'buf> {
     pub(crate) fn new(
-        envelope: &Arc<Envelope>,
+        session: &Arc<ViewSession>,
         lane: Lane,
         version: u64,
         state: &'buf mut Vec<u8>,
     ) -> StateSync<'buf> {
         let due = loop {
-            match envelope.sync_due(lane, state) {
+            match session.sync_due(lane, state) {
                 // It has committed, so it counts for this node too.
                 SyncDue::Kept(decided) => {
                     decided.whole().iter().for_each(|output| put(output, state));
@@ -49,61 +49,63 @@ impl<'buf> StateSync<'buf> {
         };
         let (kind, count) = (Kind::Sync { version }, state.len() as u64);
         let call = Call { kind, dtype: DType::U8, count, codec: CodecId::None, mode: Mode::PerOp };
-        let (flight, progress) = match due {
-            SyncDue::Dropped(op) => (Some(Flight::resumed(envelope, call, op)), Progress::Dropped),
-            SyncDue::Call => (Some(Flight::numbered(envelope, lane, call)), Progress::Called),
+        let (pending, progress) = match due {
+            SyncDue::Dropped(op) => {
+                (Some(PendingOp::resumed(session, call, op)), Progress::Dropped)
+            }
+            SyncDue::Call => (Some(PendingOp::numbered(session, lane, call)), Progress::Called),
             SyncDue::Lacks(lack) => {
-                (Some(Flight::refused(envelope, call, Refused::NoMemory(lack))), Progress::Called)
+                (Some(PendingOp::refused(session, call, Refused::NoMemory(lack))), Progress::Called)
             }
             SyncDue::Nothing | SyncDue::Kept(_) => (None, Progress::Called),
         };
-        StateSync { flight, state, lane, progress }
+        StateSync { pending, state, lane, progress }
     }
 
     /// Waits for the dropped sync. If that one commits, it is the result of this call; if it was
     /// aborted, this call takes a number of its own.
     fn poll_dropped(&mut self, task: &mut Task<'_>) -> Poll<Result<()>> {
-        let Some(flight) = &mut self.flight else { return Poll::Ready(Ok(())) };
-        let op = flight.op()?;
-        flight.arm(op);
-        if let Some(bytes) = flight.envelope.result_bytes(op) {
+        let Some(pending) = &mut self.pending else { return Poll::Ready(Ok(())) };
+        let op = pending.op()?;
+        pending.arm(op);
+        if let Some(bytes) = pending.session.result_bytes(op) {
             // Without room for it the result stays where it is: the flight, when it is dropped,
             // leaves it to the next sync.
-            let room = flight.envelope.pool().room_for(self.state, bytes);
+            let room = pending.session.pool().room_for(self.state, bytes);
             room.map_err(|lack| Error::Engine(lack.into()))?;
         }
-        let decided = ready!(flight.envelope.poll_decided(op, task));
+        let decided = ready!(pending.session.poll_decided(op, task));
         let Outcome::Aborted(_) = decided.outcome else { return Poll::Ready(self.take(decided)) };
-        let (envelope, call, deadline) =
-            (Arc::clone(&flight.envelope), flight.call, flight.time_left());
-        flight.stage = Stage::Over;
-        *flight = Flight::numbered(&envelope, self.lane, call);
-        flight.deadline = deadline;
+        let (session, call, deadline) =
+            (Arc::clone(&pending.session), pending.call, pending.time_left());
+        pending.stage = Stage::Over;
+        *pending = PendingOp::numbered(&session, self.lane, call);
+        pending.deadline = deadline;
         self.progress = Progress::Called;
         self.poll_called(task)
     }
 
     fn poll_called(&mut self, task: &mut Task<'_>) -> Poll<Result<()>> {
-        let Some(flight) = &mut self.flight else { return Poll::Ready(Ok(())) };
-        let op = flight.op()?;
-        if flight.stage == Stage::Numbered {
-            flight.begin(op, &Input::Nothing);
+        let Some(pending) = &mut self.pending else { return Poll::Ready(Ok(())) };
+        let op = pending.op()?;
+        if pending.stage == Stage::Numbered {
+            pending.begin(op, &Input::Nothing);
         }
-        match ready!(flight.envelope.poll_sync(op, task)) {
+        match ready!(pending.session.poll_sync(op, task)) {
             SyncStep::Decided(decided) => Poll::Ready(self.take(decided)),
             SyncStep::Agreed(root, bytes) => {
-                let envelope = Arc::clone(&flight.envelope);
+                let session = Arc::clone(&pending.session);
                 // The length is another member's word. Room is made now, because after the commit a
                 // lack of memory would be too late.
                 let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-                if let Err(lack) = envelope.pool().room_for(self.state, len) {
-                    envelope.give_up(op, lack.into());
+                if let Err(lack) = session.pool().room_for(self.state, len) {
+                    session.give_up(op, lack.into());
                 } else {
                     let input = match self.state.as_slice() {
-                        own if root == envelope.me() => Input::Borrowed(own),
+                        own if root == session.me() => Input::Borrowed(own),
                         _ => Input::Nothing,
                     };
-                    envelope.begin_sync(op, flight.call, (root, bytes), &input);
+                    session.begin_sync(op, pending.call, (root, bytes), &input);
                 }
                 self.progress = Progress::Moving;
                 self.poll_moving(task)
@@ -112,19 +114,19 @@ impl<'buf> StateSync<'buf> {
     }
 
     fn poll_moving(&mut self, task: &mut Task<'_>) -> Poll<Result<()>> {
-        let Some(flight) = &mut self.flight else { return Poll::Ready(Ok(())) };
-        let op = flight.op()?;
-        let decided = ready!(flight.envelope.poll_decided(op, task));
+        let Some(pending) = &mut self.pending else { return Poll::Ready(Ok(())) };
+        let op = pending.op()?;
+        let decided = ready!(pending.session.poll_decided(op, task));
         Poll::Ready(self.take(decided))
     }
 
     fn take(&mut self, decided: Decided) -> Result<()> {
-        let Some(flight) = &mut self.flight else { return Ok(()) };
-        let output = flight.over(decided)?;
-        if !flight.envelope.seeded().has(Defect::SyncKeepsState) {
+        let Some(pending) = &mut self.pending else { return Ok(()) };
+        let output = pending.over(decided)?;
+        if !pending.session.seeded().has(Defect::SyncKeepsState) {
             put(&output, self.state);
         }
-        flight.envelope.brought(self.lane, self.state);
+        pending.session.brought(self.lane, self.state);
         Ok(())
     }
 }
@@ -183,7 +185,7 @@ mod tests {
         let mut root = pin!(StateSync::new(&members[0], Lane::MAIN, 1, &mut of_root));
         let op = {
             let mut first = pin!(StateSync::new(&members[1], Lane::MAIN, 0, &mut state));
-            let op = first.flight.as_ref().and_then(|flight| flight.number().ok());
+            let op = first.pending.as_ref().and_then(|pending| pending.number().ok());
             for _ in 0..2 {
                 assert!(is_pending(root.as_mut()) && is_pending(first.as_mut()));
                 carry_all_but_votes(&mut group);

@@ -111,8 +111,8 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
                     codec: codec.map_or(CodecId::None, Codec::id),
                     mode: Mode::PerStep,
                 };
-                let account = codec.and_then(Codec::account);
-                self.bundle.begin(call, &Input::shared(&bucket.elements), account);
+                let feedback = codec.and_then(Codec::feedback);
+                self.bundle.begin(call, &Input::shared(&bucket.elements), feedback);
             }
             self.begun += 1;
         }

@@ -20,11 +20,11 @@ use super::super::input::Input;
 #[cfg(test)]
 use super::super::links::LinkEnd;
 use super::super::links::{Carried, Generation, LinkParty, LinkUser, attach};
-use super::super::schedule::Itinerary;
+use super::super::schedule::Schedule;
 use super::super::threads::Threads;
-use super::op::Active;
+use super::active_op::ActiveOp;
+use super::op_progress::{OpProgress, OutgoingFrame, Progress, ReceiveSlot, Untaken, lock};
 use super::outbox::Outbox;
-use super::run::{Landing, Parcel, Progress, Run, Untaken, lock};
 use super::table::{Early, Place, Refused, Routed, Table};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::memory::{Block, OutOfMemory, Pool};
@@ -162,7 +162,7 @@ impl Drop for NativeBackend {
 
 impl LinkUser for Core {
     /// The frames that follow from a received one; empty between two frames.
-    type Scratch = Vec<Parcel>;
+    type Scratch = Vec<OutgoingFrame>;
 
     fn generation(&self, peer: Rank) -> Option<Generation> {
         self.outboxes.get(peer.index())?.generation()
@@ -177,7 +177,7 @@ impl LinkUser for Core {
             return;
         }
         let active = lock(&self.table).active();
-        for active in active.iter().filter(|active| active.run().needs(peer)) {
+        for active in active.iter().filter(|active| active.progress().needs(peer)) {
             self.fail(active, fault);
         }
     }
@@ -199,12 +199,12 @@ impl LinkUser for Core {
         generation: Generation,
         header: &DataHeader,
         receiver: &mut dyn DataReceiver,
-        out: &mut Vec<Parcel>,
+        out: &mut Vec<OutgoingFrame>,
     ) -> io::Result<()> {
         let len = header.len as usize;
         if let Some((active, mut landing)) = self.place(from, header) {
             receiver.payload(landing.bytes_mut())?;
-            let progress = active.run().land_frame(landing, out);
+            let progress = active.progress().land_frame(landing, out);
             self.go_on(&active, progress, out);
         } else {
             match self.pool.block(len) {
@@ -227,21 +227,21 @@ impl Core {
     fn start(&self, job: Job) {
         let Job { op, call, plan, sync_root, model, done } = job;
         let size = self.outboxes.len();
-        let itinerary =
-            Itinerary::of(&call, sync_root, &plan, size).map_err(|_| EngineFault::Unfit);
-        let run = itinerary
-            .and_then(|itinerary| Run::new(op, self.me, itinerary, &self.pool, model.as_ref()));
+        let schedule = Schedule::of(&call, sync_root, &plan, size).map_err(|_| EngineFault::Unfit);
+        let progress = schedule.and_then(|schedule| {
+            OpProgress::new(op, self.me, schedule, &self.pool, model.as_ref())
+        });
         // Release the caller's memory as soon as it is no longer read.
         drop(model);
-        let run = match run {
-            Ok(run) => run.with(self.seeded),
+        let progress = match progress {
+            Ok(progress) => progress.with(self.seeded),
             Err(fault) => return done(Err(fault)),
         };
-        let mut run_and_done = Some((run, done));
+        let mut run_and_done = Some((progress, done));
         let begun = lock(&self.table).begin(op, |credited| {
-            let (run, done) =
+            let (progress, done) =
                 run_and_done.take().expect("called at most once, and taken nowhere else before");
-            Arc::new(Active::new(run, done, size, credited))
+            Arc::new(ActiveOp::new(progress, done, size, credited))
         });
         match begun {
             Ok((active, early)) => self.begin(&active, early),
@@ -258,12 +258,12 @@ impl Core {
         }
     }
 
-    fn begin(&self, active: &Arc<Active>, early: Early) {
+    fn begin(&self, active: &Arc<ActiveOp>, early: Early) {
         if let Some(lack) = early.lack {
             self.fail(active, lack.into());
             return;
         }
-        if active.run().is_empty() {
+        if active.progress().is_empty() {
             return self.complete(active);
         }
         let mut out = Vec::new();
@@ -286,7 +286,7 @@ impl Core {
     fn feed_enclosing(&self, op: OpId, input: &Input<'_>) -> Option<Enclosed> {
         let active = self.fitting(op, input)?;
         let only = {
-            let mut order = active.run().feed_order();
+            let mut order = active.progress().feed_order();
             order.next().filter(|_| order.next().is_none())
         };
         let Some(chunk) = only else {
@@ -294,8 +294,8 @@ impl Core {
             return None;
         };
         let mut out = Vec::new();
-        let progress = active.run().contribute(chunk, input, &mut out);
-        let enclosed = active.run().enclose(&out);
+        let progress = active.progress().contribute(chunk, input, &mut out);
+        let enclosed = active.progress().enclose(&out);
         if enclosed.is_some() {
             for parcel in out.drain(..) {
                 self.has_sent(&active, &parcel);
@@ -305,22 +305,22 @@ impl Core {
         enclosed
     }
 
-    fn fitting(&self, op: OpId, input: &Input<'_>) -> Option<Arc<Active>> {
+    fn fitting(&self, op: OpId, input: &Input<'_>) -> Option<Arc<ActiveOp>> {
         let active = lock(&self.table).find(op)?;
-        if active.run().fits(input) {
+        if active.progress().fits(input) {
             return Some(active);
         }
         self.fail(&active, EngineFault::Unfit);
         None
     }
 
-    fn feed_chunks(&self, active: &Arc<Active>, input: &Input<'_>) {
+    fn feed_chunks(&self, active: &Arc<ActiveOp>, input: &Input<'_>) {
         let mut out = Vec::new();
-        for chunk in active.run().feed_order() {
+        for chunk in active.progress().feed_order() {
             if active.is_over() {
                 return;
             }
-            let progress = active.run().contribute(chunk, input, &mut out);
+            let progress = active.progress().contribute(chunk, input, &mut out);
             self.go_on(active, progress, &mut out);
         }
     }
@@ -343,9 +343,9 @@ impl Core {
         self.carried.received(from, header.len);
     }
 
-    fn has_sent(&self, active: &Arc<Active>, parcel: &Parcel) {
+    fn has_sent(&self, active: &Arc<ActiveOp>, parcel: &OutgoingFrame) {
         self.carried.sent(parcel.to, parcel.header.len);
-        if active.run().sent(parcel) == Progress::Complete {
+        if active.progress().sent(parcel) == Progress::Complete {
             self.complete(active);
         }
     }
@@ -360,7 +360,7 @@ impl Core {
     ) {
         let place = lock(&self.table).lacks(from, header.op, lack);
         match place {
-            Place::Active(active) => _ = self.fail(&active, lack.into()),
+            Place::ActiveOp(active) => _ = self.fail(&active, lack.into()),
             Place::Nowhere => {}
             Place::Overrun => self.overrun(from, generation),
         }
@@ -372,9 +372,9 @@ impl Core {
         }
     }
 
-    fn place(&self, from: Rank, header: &DataHeader) -> Option<(Arc<Active>, Landing)> {
+    fn place(&self, from: Rank, header: &DataHeader) -> Option<(Arc<ActiveOp>, ReceiveSlot)> {
         let active = lock(&self.table).find(header.op)?;
-        let landing = active.run().place(from, header)?;
+        let landing = active.progress().place(from, header)?;
         Some((active, landing))
     }
 
@@ -385,7 +385,7 @@ impl Core {
         generation: Option<Generation>,
         header: &DataHeader,
         block: Block,
-        out: &mut Vec<Parcel>,
+        out: &mut Vec<OutgoingFrame>,
     ) {
         let routed = lock(&self.table).route(from, header, block);
         match routed {
@@ -401,16 +401,16 @@ impl Core {
 
     fn deliver(
         &self,
-        active: &Arc<Active>,
+        active: &Arc<ActiveOp>,
         from: Rank,
         header: &DataHeader,
         block: Block,
-        out: &mut Vec<Parcel>,
+        out: &mut Vec<OutgoingFrame>,
     ) -> Result<(), Violation> {
         if active.is_over() {
             return Ok(());
         }
-        match active.run().receive(from, header, block, out) {
+        match active.progress().receive(from, header, block, out) {
             Ok(progress) => self.go_on(active, Ok(progress), out),
             Err(Untaken::Fault(fault)) => self.go_on(active, Err(fault), out),
             // The operation may have ended on another thread meanwhile; then it accepts no frame.
@@ -422,9 +422,9 @@ impl Core {
 
     fn go_on(
         &self,
-        active: &Arc<Active>,
+        active: &Arc<ActiveOp>,
         progress: Result<Progress, EngineFault>,
-        out: &mut Vec<Parcel>,
+        out: &mut Vec<OutgoingFrame>,
     ) {
         for parcel in out.drain(..) {
             let to = parcel.to;
@@ -441,7 +441,7 @@ impl Core {
 
     /// A frame for `to` is lost, because there is no memory to queue it. The operation fails; if it
     /// is complete here, the link ends, so that `to` does not wait for the frame.
-    fn lacks_queue(&self, active: &Arc<Active>, to: Rank, lack: OutOfMemory) {
+    fn lacks_queue(&self, active: &Arc<ActiveOp>, to: Rank, lack: OutOfMemory) {
         if !self.fail(active, lack.into())
             && let Some(generation) = self.outboxes[to.index()].generation()
         {
@@ -451,17 +451,17 @@ impl Core {
 
     /// Hands out the result. The operation stays in the table until it is retired, since other
     /// ranks may still wait for its frames.
-    fn complete(&self, active: &Arc<Active>) {
+    fn complete(&self, active: &Arc<ActiveOp>) {
         if let Some(done) = active.take_done() {
             // No output: another thread has just cancelled the operation.
-            done(active.run().output().ok_or(EngineFault::Cancelled));
+            done(active.progress().output().ok_or(EngineFault::Cancelled));
         }
     }
 
     /// `by` sent a frame outside the schedule. Until its descriptor has arrived this may be an
     /// honest mismatch between two programs, which the ledger will report; so the frame is only
     /// noted. After that the operation and the link fail.
-    fn violated(&self, active: &Arc<Active>, by: Rank, generation: Option<Generation>) {
+    fn violated(&self, active: &Arc<ActiveOp>, by: Rank, generation: Option<Generation>) {
         if active.doubt(by) {
             return;
         }
@@ -472,12 +472,12 @@ impl Core {
     }
 
     /// Fails an operation. Returns false, and does nothing, if it is complete.
-    fn fail(&self, active: &Arc<Active>, fault: EngineFault) -> bool {
-        let Some(done) = active.take_done() else { return !active.run().is_empty() };
+    fn fail(&self, active: &Arc<ActiveOp>, fault: EngineFault) -> bool {
+        let Some(done) = active.take_done() else { return !active.progress().is_empty() };
         // In this order: who retires the operation must not give its eager frames back while
         // another thread may still send some.
         active.end(&self.outboxes);
-        lock(&self.table).fail(active.run().op());
+        lock(&self.table).fail(active.progress().op());
         done(Err(fault));
         true
     }

@@ -1,23 +1,23 @@
 //! What one operation sends to a peer before and after the peer has granted credit.
 
-use super::op::Active;
+use super::active_op::ActiveOp;
+use super::op_progress::{OutgoingFrame, lock};
 use super::outbox::{Frame, Outbox};
-use super::run::{Parcel, lock};
 use crate::memory::OutOfMemory;
 use crate::os::Race;
 use crate::protocol::Rank;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Active {
+impl ActiveOp {
     /// Queues a frame for its peer. Without credit the frame goes out eagerly within the bounds,
     /// else it is held back.
     ///
     /// # Errors
     /// [`OutOfMemory`] for the list of frames.
     pub fn post(
-        self: &Arc<Active>,
-        parcel: Parcel,
+        self: &Arc<ActiveOp>,
+        parcel: OutgoingFrame,
         outboxes: &[Outbox],
     ) -> Result<(), OutOfMemory> {
         let to = parcel.to.index();
@@ -34,7 +34,9 @@ impl Active {
         let refused =
             if gate.held.is_empty() { outboxes[to].push_eager(frame)? } else { Some(frame) };
         let Some(frame) = refused else { return Ok(()) };
-        gate.held.try_reserve(1).map_err(|_| OutOfMemory::of::<Parcel>(gate.held.len() + 1))?;
+        gate.held
+            .try_reserve(1)
+            .map_err(|_| OutOfMemory::of::<OutgoingFrame>(gate.held.len() + 1))?;
         gate.held.push(frame.parcel);
         Ok(())
     }
@@ -43,8 +45,8 @@ impl Active {
     /// a frame outside this call's schedule.
     ///
     /// # Errors
-    /// As for [`post`](Active::post).
-    pub fn credit(self: &Arc<Active>, peer: Rank, outbox: &Outbox) -> Result<bool, OutOfMemory> {
+    /// As for [`post`](ActiveOp::post).
+    pub fn credit(self: &Arc<ActiveOp>, peer: Rank, outbox: &Outbox) -> Result<bool, OutOfMemory> {
         let mut gate = lock(&self.gates[peer.index()]);
         gate.open = true;
         for parcel in std::mem::take(&mut gate.held) {
@@ -58,8 +60,8 @@ impl Active {
         self.over.store(true, Ordering::Release);
         for (gate, outbox) in self.gates.iter().zip(outboxes) {
             lock(gate).held.clear();
-            outbox.purge(self.run.op());
+            outbox.purge(self.progress.op());
         }
-        self.run.clear();
+        self.progress.clear();
     }
 }

@@ -5,8 +5,8 @@
 //! of operations. When an operation ends, its frames are removed.
 
 use super::super::links::{CurrentLink, EARLY_OPS_MAX, Generation};
-use super::op::Active;
-use super::run::{Parcel, lock};
+use super::active_op::ActiveOp;
+use super::op_progress::{OutgoingFrame, lock};
 use crate::link::Shutdown;
 use crate::memory::OutOfMemory;
 use crate::os::{Condvar, Mutex};
@@ -32,9 +32,9 @@ pub const EARLY_FRAMES_MAX: usize = 4 * EARLY_OPS_MAX * PARTS_MAX;
 /// A queued frame and its operation.
 pub struct Frame {
     /// The operation.
-    pub of: Arc<Active>,
+    pub of: Arc<ActiveOp>,
     /// The frame itself.
-    pub parcel: Parcel,
+    pub parcel: OutgoingFrame,
 }
 
 /// The send queue of one peer.
@@ -136,7 +136,7 @@ impl Outbox {
     /// Removes the frames of an operation from the queue. The caller keeps the operation alive, so
     /// that no frame is the last to drop it, under the lock. Takes no memory.
     pub fn purge(&self, op: OpId) {
-        lock(&self.state).queue.retain(|frame| frame.of.run().op() != op);
+        lock(&self.state).queue.retain(|frame| frame.of.progress().op() != op);
     }
 
     /// Blocks until the next frame for the link `generation`; `None` once that link is over.
@@ -160,7 +160,7 @@ impl Outbox {
     pub fn has(&self, op: OpId) -> bool {
         let state = lock(&self.state);
         state.eager.ops.contains_key(&op)
-            || state.queue.iter().any(|frame| frame.of.run().op() == op)
+            || state.queue.iter().any(|frame| frame.of.progress().op() == op)
     }
 
     /// The next frame for the link `generation`, if one is queued.

@@ -1,7 +1,7 @@
 //! The bytes of one chunk on its way: contributions, partial sums, and payloads of frames.
 
 use super::super::fold::{Misfit, fold};
-use crate::memory::{Block, Claim, DType, OutOfMemory, Piece, Pool, copy};
+use crate::memory::{Block, DType, OutOfMemory, PartWriter, Pool, WrittenPart, copy};
 use crate::protocol::{EngineFault, ReduceOp};
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ pub enum Part {
     /// In a block, which a frame in flight may share.
     Block(Arc<Block>),
     /// In its place in the result.
-    InPlace(Claim),
+    InPlace(PartWriter),
     /// This rank's own contribution, parked in the chunk's place in the result. It is added to
     /// another part; then the place is free again.
-    Staged(Claim),
+    Staged(PartWriter),
 }
 
 /// The payload of a frame; shared, never copied.
@@ -22,7 +22,7 @@ pub enum Payload {
     /// A contribution, a partial sum, or encoded data.
     Block(Arc<Block>),
     /// A chunk of the result.
-    Piece(Piece),
+    WrittenPart(WrittenPart),
 }
 
 impl Part {
@@ -98,7 +98,7 @@ impl Payload {
     pub fn bytes(&self) -> &[u8] {
         match self {
             Payload::Block(block) => block.bytes(),
-            Payload::Piece(piece) => piece.bytes(),
+            Payload::WrittenPart(piece) => piece.bytes(),
         }
     }
 }

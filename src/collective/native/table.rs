@@ -3,7 +3,7 @@
 
 use super::super::links::EarlyData;
 use super::super::retired::Retired;
-use super::op::Active;
+use super::active_op::ActiveOp;
 use super::outbox::{EARLY_BYTES_MAX, EARLY_FRAMES_MAX, Spent};
 use crate::link::DataHeader;
 use crate::memory::{Block, OutOfMemory};
@@ -23,7 +23,7 @@ pub struct Table {
 /// The state of an operation that is not decided.
 enum Entry {
     Early(Early),
-    Active(Arc<Active>),
+    ActiveOp(Arc<ActiveOp>),
     /// Failed here; later frames for it are dropped.
     Failed,
 }
@@ -46,7 +46,7 @@ pub struct Early {
 /// The operation of a frame for which there is no memory.
 pub enum Place {
     /// In flight: it fails.
-    Active(Arc<Active>),
+    ActiveOp(Arc<ActiveOp>),
     /// Over, or noted to fail when it is started here.
     Nowhere,
     /// Not started here, and there is no room to note it: the sender exceeded the eager bounds.
@@ -56,7 +56,7 @@ pub enum Place {
 /// What to do with a frame.
 pub enum Routed {
     /// Deliver it to this operation.
-    Deliver(Arc<Active>, Block),
+    Deliver(Arc<ActiveOp>, Block),
     /// Nothing: it was kept for later, or dropped.
     Taken,
     /// There is no room for it: its sender exceeded the eager bounds.
@@ -89,22 +89,22 @@ impl Table {
     pub fn begin(
         &mut self,
         op: OpId,
-        make: impl FnOnce(u16) -> Arc<Active>,
-    ) -> Result<(Arc<Active>, Early), Refused> {
+        make: impl FnOnce(u16) -> Arc<ActiveOp>,
+    ) -> Result<(Arc<ActiveOp>, Early), Refused> {
         if self.closed {
             return Err(Refused::Closed);
         }
         let fresh = match self.entries.get(&op) {
             None => !self.retired.contains(op),
             Some(Entry::Early(_)) => true,
-            Some(Entry::Active(_) | Entry::Failed) => false,
+            Some(Entry::ActiveOp(_) | Entry::Failed) => false,
         };
         if !fresh {
             return Err(Refused::Over);
         }
         let early = self.take_early(op);
         let active = make(early.credited);
-        self.entries.insert(op, Entry::Active(Arc::clone(&active)));
+        self.entries.insert(op, Entry::ActiveOp(Arc::clone(&active)));
         Ok((active, early))
     }
 
@@ -112,7 +112,7 @@ impl Table {
     /// the eager bounds.
     pub fn route(&mut self, from: Rank, header: &DataHeader, block: Block) -> Routed {
         match self.entries.get_mut(&header.op) {
-            Some(Entry::Active(active)) => Routed::Deliver(Arc::clone(active), block),
+            Some(Entry::ActiveOp(active)) => Routed::Deliver(Arc::clone(active), block),
             Some(Entry::Failed) => Routed::Taken,
             None if self.closed || self.retired.contains(header.op) => Routed::Taken,
             Some(Entry::Early(_)) | None => self.keep(from, header, block),
@@ -122,7 +122,7 @@ impl Table {
     /// There was no memory for a frame of `op` from `from`.
     pub fn lacks(&mut self, from: Rank, op: OpId, lack: OutOfMemory) -> Place {
         match self.entries.get(&op) {
-            Some(Entry::Active(active)) => return Place::Active(Arc::clone(active)),
+            Some(Entry::ActiveOp(active)) => return Place::ActiveOp(Arc::clone(active)),
             Some(Entry::Failed) => return Place::Nowhere,
             None if self.closed || self.retired.contains(op) => return Place::Nowhere,
             Some(Entry::Early(_)) | None => {}
@@ -133,9 +133,9 @@ impl Table {
     }
 
     /// `peer` grants credit for `op`. Returns the operation if it is in flight.
-    pub fn credit(&mut self, op: OpId, peer: Rank) -> Option<Arc<Active>> {
+    pub fn credit(&mut self, op: OpId, peer: Rank) -> Option<Arc<ActiveOp>> {
         match self.entries.get_mut(&op) {
-            Some(Entry::Active(active)) => return Some(Arc::clone(active)),
+            Some(Entry::ActiveOp(active)) => return Some(Arc::clone(active)),
             Some(Entry::Early(early)) => early.credited |= 1 << peer.0,
             Some(Entry::Failed) => {}
             None if self.closed || self.retired.contains(op) => {}
@@ -148,9 +148,9 @@ impl Table {
     }
 
     /// The operation, if it is in flight.
-    pub fn find(&self, op: OpId) -> Option<Arc<Active>> {
+    pub fn find(&self, op: OpId) -> Option<Arc<ActiveOp>> {
         match self.entries.get(&op) {
-            Some(Entry::Active(active)) => Some(Arc::clone(active)),
+            Some(Entry::ActiveOp(active)) => Some(Arc::clone(active)),
             _ => None,
         }
     }
@@ -163,7 +163,7 @@ impl Table {
     }
 
     /// `op` is over. Returns it if it was in flight.
-    pub fn retire(&mut self, op: OpId) -> Option<Arc<Active>> {
+    pub fn retire(&mut self, op: OpId) -> Option<Arc<ActiveOp>> {
         let active = self.find(op);
         self.take_early(op);
         self.entries.remove(&op);
@@ -172,16 +172,16 @@ impl Table {
     }
 
     /// All operations in flight.
-    pub fn active(&self) -> Vec<Arc<Active>> {
+    pub fn active(&self) -> Vec<Arc<ActiveOp>> {
         let active = |entry: &Entry| match entry {
-            Entry::Active(active) => Some(Arc::clone(active)),
+            Entry::ActiveOp(active) => Some(Arc::clone(active)),
             Entry::Early(_) | Entry::Failed => None,
         };
         self.entries.values().filter_map(active).collect()
     }
 
     /// Drops all operations and refuses new ones. Returns those that were in flight.
-    pub fn close(&mut self) -> Vec<Arc<Active>> {
+    pub fn close(&mut self) -> Vec<Arc<ActiveOp>> {
         let active = self.active();
         self.entries.clear();
         self.closed = true;

@@ -1,13 +1,13 @@
 //! The senders and receivers of every frame, for every kind of call.
 
 use super::*;
-use crate::protocol::{AutoCodecs, CodecId, Mode, PlanClass, Schedule, Tree, TreeShare, any_tree};
+use crate::protocol::{Algorithm, AutoCodecs, CodecId, Mode, PlanClass, Tree, TreeShare, any_tree};
 use proptest::prelude::*;
 
 fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
-    let schedule = Schedule::Ring { order: order.iter().copied().map(Rank).collect() };
+    let algorithm = Algorithm::Ring { order: order.iter().copied().map(Rank).collect() };
     let classes =
-        vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE }];
+        vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, algorithm, auto: AutoCodecs::NONE }];
     Plan { revision: 0, reason: String::new(), classes }
 }
 
@@ -19,39 +19,35 @@ const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
 
 #[test]
 fn a_ring_adds_from_the_owners_successor_round_to_the_owner() {
-    let itinerary = Itinerary::of(&call(SUM, 10), None, &ring(&[2, 0, 1], 1024), 3).expect("fits");
+    let schedule = Schedule::of(&call(SUM, 10), None, &ring(&[2, 0, 1], 1024), 3).expect("fits");
     assert_eq!(
-        itinerary.flows.iter().map(|f| f.elements.clone()).collect::<Vec<_>>(),
+        schedule.flows.iter().map(|f| f.elements.clone()).collect::<Vec<_>>(),
         [0..3, 3..6, 6..10]
     );
     // Flow 0 is owned by rank 2: 0 sends to 1, 1 to 2; then 2 forwards the result to 0, and 0 to 1.
-    let station = |me| itinerary.station(0, Rank(me));
-    assert_eq!((station(0).contributors, station(0).then), (vec![Rank(0)], Then::Send(Rank(1))));
-    assert_eq!(
-        (station(1).contributors, station(1).then),
-        (vec![Rank(0), Rank(1)], Then::Send(Rank(2)))
-    );
-    assert_eq!((station(2).contributors, station(2).then), (vec![Rank(1), Rank(2)], Then::HandOn));
-    assert_eq!((station(2).down_from, station(2).down_to), (None, vec![Rank(0)]));
-    assert_eq!((station(0).down_from, station(0).down_to), (Some(Rank(2)), vec![Rank(1)]));
-    assert_eq!((station(1).down_from, station(1).down_to), (Some(Rank(0)), vec![]));
+    let role = |me| schedule.role(0, Rank(me));
+    assert_eq!((role(0).contributors, role(0).then), (vec![Rank(0)], Then::Send(Rank(1))));
+    assert_eq!((role(1).contributors, role(1).then), (vec![Rank(0), Rank(1)], Then::Send(Rank(2))));
+    assert_eq!((role(2).contributors, role(2).then), (vec![Rank(1), Rank(2)], Then::HandOn));
+    assert_eq!((role(2).down_from, role(2).down_to), (None, vec![Rank(0)]));
+    assert_eq!((role(0).down_from, role(0).down_to), (Some(Rank(2)), vec![Rank(1)]));
+    assert_eq!((role(1).down_from, role(1).down_to), (Some(Rank(0)), vec![]));
 }
 
 #[test]
 fn on_a_ring_everybody_sends_to_its_successor_alone() {
     let order = [3, 1, 4, 0, 2];
     for kind in every_kind(Rank(4)) {
-        let itinerary =
-            Itinerary::of(&call(kind, 1000), None, &ring(&order, 1024), 5).expect("fits");
+        let schedule = Schedule::of(&call(kind, 1000), None, &ring(&order, 1024), 5).expect("fits");
         for (place, me) in order.into_iter().enumerate() {
             let (next, before) = (Rank(order[(place + 1) % 5]), Rank(order[(place + 4) % 5]));
-            for flow in 0..itinerary.flows.len() {
-                let station = itinerary.station(flow, Rank(me));
-                assert!(station.contributors.iter().all(|c| *c == Rank(me) || *c == before));
-                assert!(!matches!(station.then, Then::Send(to) if to != next));
+            for flow in 0..schedule.flows.len() {
+                let role = schedule.role(flow, Rank(me));
+                assert!(role.contributors.iter().all(|c| *c == Rank(me) || *c == before));
+                assert!(!matches!(role.then, Then::Send(to) if to != next));
                 assert!(
-                    station.down_to.iter().all(|to| *to == next)
-                        && station.down_from.is_none_or(|f| f == before)
+                    role.down_to.iter().all(|to| *to == next)
+                        && role.down_from.is_none_or(|f| f == before)
                 );
             }
         }
@@ -66,12 +62,12 @@ fn chunks_cover_the_result_once_and_in_order() {
             for plan in [ring(&order, 1024), Plan::mesh(size)] {
                 for kind in every_kind(Rank(0)) {
                     let count = if kind == Kind::AllToAll { count * size } else { count };
-                    let itinerary =
-                        Itinerary::of(&call(kind, count as u64), None, &plan, size).expect("fits");
+                    let schedule =
+                        Schedule::of(&call(kind, count as u64), None, &plan, size).expect("fits");
                     let mut end = 0;
-                    for flow in 0..itinerary.flows.len() {
-                        for chunk in 0..itinerary.chunks(flow) {
-                            let elements = itinerary.elements(flow, chunk);
+                    for flow in 0..schedule.flows.len() {
+                        for chunk in 0..schedule.chunks(flow) {
+                            let elements = schedule.elements(flow, chunk);
                             assert!(elements.start == end && !elements.is_empty());
                             end = elements.end;
                         }
@@ -79,10 +75,10 @@ fn chunks_cover_the_result_once_and_in_order() {
                     let each = [Kind::AllGather, Kind::AllToAll].contains(&kind)
                         || matches!(kind, Kind::Gather { .. } | Kind::Scatter { .. });
                     let expected = if each { count * size } else { count };
-                    assert_eq!((end, itinerary.count()), (expected, expected));
+                    assert_eq!((end, schedule.count()), (expected, expected));
                     let given =
                         if matches!(kind, Kind::Scatter { .. }) { count * size } else { count };
-                    assert_eq!(itinerary.input_bytes(Rank(0)), given * 4);
+                    assert_eq!(schedule.input_bytes(Rank(0)), given * 4);
                 }
             }
         }
@@ -103,10 +99,10 @@ fn every_kind(root: Rank) -> [Kind; 8] {
 
 /// The number of elements that each rank keeps.
 fn kept(kind: Kind, count: u64, plan: &Plan, size: usize) -> Vec<usize> {
-    let itinerary = Itinerary::of(&call(kind, count), None, plan, size).expect("fits");
+    let schedule = Schedule::of(&call(kind, count), None, plan, size).expect("fits");
     let of = |me: Rank| {
-        let flows = (0..itinerary.flows.len()).filter(|flow| itinerary.station(*flow, me).keeps);
-        flows.map(|flow| itinerary.flows[flow].elements.len()).sum()
+        let flows = (0..schedule.flows.len()).filter(|flow| schedule.role(*flow, me).keeps);
+        flows.map(|flow| schedule.flows[flow].elements.len()).sum()
     };
     ranks(size).map(of).collect()
 }
@@ -129,11 +125,11 @@ fn what_is_for_one_rank_is_kept_by_it_alone() {
 fn over(trees: Vec<Tree>) -> Plan {
     let (each, rest) = (1_000_000 / trees.len() as u32, 1_000_000 % trees.len() as u32);
     let share = |(i, tree)| TreeShare { tree, ppm: if i == 0 { each + rest } else { each } };
-    let schedule = Schedule::Trees { trees: trees.into_iter().enumerate().map(share).collect() };
+    let algorithm = Algorithm::Trees { trees: trees.into_iter().enumerate().map(share).collect() };
     let classes = vec![PlanClass {
         bytes_max: u64::MAX,
         chunk_bytes: 1024,
-        schedule,
+        algorithm,
         auto: AutoCodecs::NONE,
     }];
     Plan { revision: 0, reason: String::new(), classes }
@@ -149,21 +145,21 @@ proptest! {
         let (size, plan) = (trees[0].parents.len(), over(trees.clone()));
         let joined = |a: Rank, b: Rank| trees.iter().any(|t| t.parents[a.index()] == Some(b) || t.parents[b.index()] == Some(a));
         for kind in every_kind(Rank(root.index(size) as u8)) {
-            let itinerary = Itinerary::of(&call(kind, 60), None, &plan, size).expect("fits");
-            for flow in 0..itinerary.flows.len() {
-                assert_flow(&itinerary, flow);
+            let schedule = Schedule::of(&call(kind, 60), None, &plan, size).expect("fits");
+            for flow in 0..schedule.flows.len() {
+                assert_flow(&schedule, flow);
                 for me in ranks(size) {
-                    let station = itinerary.station(flow, me);
-                    let parent = if let Then::Send(parent) = station.then { Some(parent) } else { None };
-                    prop_assert!(station.down_to.into_iter().chain(parent).all(|to| joined(me, to)), "{kind:?}");
+                    let role = schedule.role(flow, me);
+                    let parent = if let Then::Send(parent) = role.then { Some(parent) } else { None };
+                    prop_assert!(role.down_to.into_iter().chain(parent).all(|to| joined(me, to)), "{kind:?}");
                 }
             }
         }
         for (from, to) in ranks(size).flat_map(|from| ranks(size).map(move |to| (from, to))).filter(|(from, to)| from != to) {
             // Whether there is a link for it depends on the View, and is checked before.
-            let message = Itinerary::of(&call(Kind::Message { from, to, tag: 0 }, 60), None, &plan, size).expect("fits");
-            let station = message.station(0, from);
-            prop_assert_eq!((message.flows.len(), station.down_to), (1, vec![to]));
+            let message = Schedule::of(&call(Kind::Message { from, to, tag: 0 }, 60), None, &plan, size).expect("fits");
+            let role = message.role(0, from);
+            prop_assert_eq!((message.flows.len(), role.down_to), (1, vec![to]));
         }
     }
 }
@@ -175,39 +171,37 @@ fn what_is_sent_is_expected_and_arrives() {
         let order: Vec<u8> = (0..size as u8).rev().collect();
         for plan in [ring(&order, 1024), Plan::mesh(size)] {
             for kind in every_kind(Rank(size as u8 - 1)) {
-                let itinerary = Itinerary::of(&call(kind, 60), None, &plan, size).expect("fits");
-                for flow in 0..itinerary.flows.len() {
-                    assert_flow(&itinerary, flow);
+                let schedule = Schedule::of(&call(kind, 60), None, &plan, size).expect("fits");
+                for flow in 0..schedule.flows.len() {
+                    assert_flow(&schedule, flow);
                 }
             }
         }
     }
 }
 
-fn assert_flow(itinerary: &Itinerary, flow: usize) {
-    let stations: Vec<Station> =
-        ranks(itinerary.size).map(|me| itinerary.station(flow, me)).collect();
+fn assert_flow(schedule: &Schedule, flow: usize) {
+    let roles: Vec<FlowRole> = ranks(schedule.size).map(|me| schedule.role(flow, me)).collect();
     let mut has = Vec::new();
-    for me in ranks(itinerary.size) {
-        let station = &stations[me.index()];
-        let is_owner = station.then != Then::Keep || !station.contributors.is_empty();
-        has.push(is_owner && !matches!(station.then, Then::Send(_)));
-        if let Then::Send(parent) = station.then {
-            assert!(stations[parent.index()].contributors.contains(&me));
+    for me in ranks(schedule.size) {
+        let role = &roles[me.index()];
+        let is_owner = role.then != Then::Keep || !role.contributors.is_empty();
+        has.push(is_owner && !matches!(role.then, Then::Send(_)));
+        if let Then::Send(parent) = role.then {
+            assert!(roles[parent.index()].contributors.contains(&me));
         }
-        for to in &station.down_to {
-            assert_eq!(stations[to.index()].down_from, Some(me));
+        for to in &role.down_to {
+            assert_eq!(roles[to.index()].down_from, Some(me));
         }
-        for from in
-            station.contributors.iter().filter(|from| **from != me && station.then != Then::Keep)
+        for from in role.contributors.iter().filter(|from| **from != me && role.then != Then::Keep)
         {
-            assert_eq!(stations[from.index()].then, Then::Send(me));
+            assert_eq!(roles[from.index()].then, Then::Send(me));
         }
     }
-    for me in ranks(itinerary.size).filter(|me| stations[me.index()].keeps) {
+    for me in ranks(schedule.size).filter(|me| roles[me.index()].keeps) {
         let mut at = me;
         while !has[at.index()] {
-            at = stations[at.index()].down_from.expect("a way to who keeps it");
+            at = roles[at.index()].down_from.expect("a way to who keeps it");
         }
     }
 }
@@ -216,10 +210,9 @@ fn assert_flow(itinerary: &Itinerary, flow: usize) {
 fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
     let mut plan = ring(&[0, 1, 2, 3], 1024);
     let frames = |plan: &Plan| {
-        let itinerary = Itinerary::of(&call(Kind::AllToAll, 400), None, plan, 4).expect("fits");
-        let of = |flow: usize| {
-            ranks(4).map(|me| itinerary.station(flow, me).down_to.len()).sum::<usize>()
-        };
+        let schedule = Schedule::of(&call(Kind::AllToAll, 400), None, plan, 4).expect("fits");
+        let of =
+            |flow: usize| ranks(4).map(|me| schedule.role(flow, me).down_to.len()).sum::<usize>();
         (0..16).map(of).sum::<usize>()
     };
     assert_eq!(frames(&plan), 4 * (1 + 2 + 3));
@@ -228,7 +221,7 @@ fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
         PlanClass {
             bytes_max: 9,
             chunk_bytes: 1024,
-            schedule: Schedule::OneShot,
+            algorithm: Algorithm::OneShot,
             auto: AutoCodecs::NONE,
         },
     );
@@ -244,10 +237,10 @@ fn a_sync_needs_its_root_and_takes_its_length() {
         codec: CodecId::None,
         mode: Mode::PerOp,
     };
-    assert_eq!(Itinerary::of(&sync, None, &Plan::mesh(3), 3), Err(Unfit));
-    let itinerary = Itinerary::of(&sync, Some((Rank(2), 70)), &Plan::mesh(3), 3).expect("fits");
+    assert_eq!(Schedule::of(&sync, None, &Plan::mesh(3), 3), Err(Unfit));
+    let schedule = Schedule::of(&sync, Some((Rank(2), 70)), &Plan::mesh(3), 3).expect("fits");
     assert_eq!(
-        (itinerary.count(), itinerary.input_bytes(Rank(2)), itinerary.input_bytes(Rank(0))),
+        (schedule.count(), schedule.input_bytes(Rank(2)), schedule.input_bytes(Rank(0))),
         (70, 70, 0)
     );
 }
@@ -255,7 +248,7 @@ fn a_sync_needs_its_root_and_takes_its_length() {
 #[test]
 fn what_makes_no_sense_is_unfit() {
     let plan = Plan::mesh(3);
-    let of = |call: Call| Itinerary::of(&call, None, &plan, 3).err();
+    let of = |call: Call| Schedule::of(&call, None, &plan, 3).err();
     assert_eq!(of(call(SUM, u64::MAX)), Some(Unfit));
     assert_eq!(of(call(SUM, u64::MAX / 8)), Some(Unfit));
     assert_eq!(of(call(Kind::AllGather, u64::MAX)), Some(Unfit));
@@ -270,6 +263,6 @@ fn what_makes_no_sense_is_unfit() {
     );
     assert_eq!(of(Call { codec: CodecId::Bf16, ..call(Kind::AllGather, 1) }), Some(Unfit));
     assert_eq!(of(Call { codec: CodecId::Bf16, dtype: DType::F64, ..call(SUM, 1) }), Some(Unfit));
-    assert_eq!(Itinerary::of(&call(SUM, 1), None, &ring(&[0, 1], 1024), 3), Err(Unfit));
-    assert_eq!(Itinerary::of(&call(SUM, 1), None, &plan, 17), Err(Unfit));
+    assert_eq!(Schedule::of(&call(SUM, 1), None, &ring(&[0, 1], 1024), 3), Err(Unfit));
+    assert_eq!(Schedule::of(&call(SUM, 1), None, &plan, 17), Err(Unfit));
 }

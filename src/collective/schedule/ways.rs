@@ -3,14 +3,14 @@
 use super::flow::{Flow, Kept, Route, Unfit};
 use crate::compression::in_whole_blocks;
 use crate::protocol::{
-    CodecId, Kind, Plan, Rank, Schedule, Tree, ranks, ring_segment, tree_segments,
+    Algorithm, CodecId, Kind, Plan, Rank, Tree, ranks, ring_segment, tree_segments,
 };
 use std::ops::Range;
 
 /// Builds the routes of a call's flows.
 pub(super) struct Ways<'a> {
     /// The plan's algorithm for buffers of this size.
-    schedule: &'a Schedule,
+    algorithm: &'a Algorithm,
     /// Only neighbours in the schedule are sure to reach each other.
     neighbours_only: bool,
     /// Contributions and sums are encoded, and so rounded, at every hop.
@@ -19,16 +19,16 @@ pub(super) struct Ways<'a> {
 }
 
 impl<'a> Ways<'a> {
-    /// For `schedule`, which is one of the plan's.
+    /// For `algorithm`, which is one of the plan's.
     pub(super) fn new(
         plan: &Plan,
-        schedule: &'a Schedule,
+        algorithm: &'a Algorithm,
         size: usize,
         codec: CodecId,
     ) -> Ways<'a> {
         // A plan contains an exchange only if all pairs reach each other.
-        let straight = plan.classes.iter().any(|class| class.schedule == Schedule::OneShot);
-        Ways { schedule, neighbours_only: !straight, encodes: codec != CodecId::None, size }
+        let straight = plan.classes.iter().any(|class| class.algorithm == Algorithm::OneShot);
+        Ways { algorithm, neighbours_only: !straight, encodes: codec != CodecId::None, size }
     }
 
     /// The flows of a call. `count` is the length in elements of the largest result of any rank.
@@ -79,8 +79,8 @@ impl<'a> Ways<'a> {
             let route = Route::Paths { owner, up: Some(up), down, kept: Kept::ByAll };
             Flow { elements, route }
         };
-        match self.schedule {
-            Schedule::Ring { order } => {
+        match self.algorithm {
+            Algorithm::Ring { order } => {
                 let segments = order
                     .iter()
                     .enumerate()
@@ -101,7 +101,7 @@ impl<'a> Ways<'a> {
                 };
                 segments.map(flow).collect()
             }
-            Schedule::Trees { trees } => {
+            Algorithm::Trees { trees } => {
                 let root = |tree: &Tree| tree.root(self.size).unwrap_or(Rank(0));
                 let segments = trees.iter().zip(tree_segments(trees, 0..count));
                 segments
@@ -156,11 +156,11 @@ impl<'a> Ways<'a> {
     /// it): the ring from the owner's successor round to the owner and round again, each tree with
     /// its share, or a star.
     fn around(&self, elements: Range<usize>, owner: Rank) -> Vec<(Range<usize>, Tree, Tree)> {
-        match self.schedule {
-            Schedule::Ring { order } => {
+        match self.algorithm {
+            Algorithm::Ring { order } => {
                 vec![(elements, up_ring(order, owner), down_ring(order, owner))]
             }
-            Schedule::Trees { trees } => {
+            Algorithm::Trees { trees } => {
                 let shares = trees.iter().map(|share| share.tree.rerooted(owner));
                 shares
                     .zip(tree_segments(trees, elements))
@@ -173,13 +173,13 @@ impl<'a> Ways<'a> {
 
     /// The ranks that data for one rank alone passes, both ends included.
     fn way(&self, from: Rank, to: Rank) -> Vec<Rank> {
-        match self.schedule {
+        match self.algorithm {
             _ if from == to => vec![from],
-            Schedule::Ring { order } if self.neighbours_only => {
+            Algorithm::Ring { order } if self.neighbours_only => {
                 let steps = (place(order, to) + self.size - place(order, from)) % self.size;
                 ring_from(order, place(order, from)).take(steps + 1).collect()
             }
-            Schedule::Trees { trees } if self.neighbours_only => {
+            Algorithm::Trees { trees } if self.neighbours_only => {
                 // The tree with the shortest path between the two.
                 let ways = trees.iter().map(|share| share.tree.path(from, to));
                 ways.min_by_key(Vec::len).unwrap_or_else(|| vec![from, to])

@@ -6,7 +6,8 @@ use super::super::threads::Threads;
 use crate::link::{DataLink, Ends};
 use crate::memory::{Block, DType};
 use crate::protocol::{
-    AutoCodecs, Call, CodecId, EngineFault, Kind, Lane, Mode, OpId, Plan, PlanClass, Rank, Schedule,
+    Algorithm, AutoCodecs, Call, CodecId, EngineFault, Kind, Lane, Mode, OpId, Plan, PlanClass,
+    Rank,
 };
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -237,9 +238,9 @@ pub fn op(lane: u64, number: u64) -> OpId {
     OpId { lane: Lane(lane), number }
 }
 
-pub fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
+pub fn plan(chunk_bytes: u32, algorithm: Algorithm) -> Arc<Plan> {
     let classes =
-        vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE }];
+        vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, algorithm, auto: AutoCodecs::NONE }];
     Arc::new(Plan { revision: 0, reason: String::new(), classes })
 }
 

@@ -79,8 +79,8 @@ impl Scarce {
 
 fn ways(door: &Door) -> Vec<Way> {
     let (count, chunk_bytes) = door.scarce;
-    let plan = |schedule| super::plan(chunk_bytes, schedule);
-    let plans: Vec<_> = (door.schedules)(SIZE, &mut Chance(1)).into_iter().map(plan).collect();
+    let plan = |algorithm| super::plan(chunk_bytes, algorithm);
+    let plans: Vec<_> = (door.algorithms)(SIZE, &mut Chance(1)).into_iter().map(plan).collect();
     let sum = f32_call(Kind::AllReduce(ReduceOp::Sum), count);
     let mut ways = Vec::new();
     for plan in &plans {

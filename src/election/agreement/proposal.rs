@@ -1,7 +1,7 @@
 //! A running proposal: the members asked, their promises and acceptances, and the drafted View.
 
-use super::surroundings::Surroundings;
-use crate::election::standing;
+use super::environment::Environment;
+use crate::election::recovery;
 use crate::identity::MemberId;
 use crate::protocol::{Ballot, Member, Promise, Seeded, View};
 use crate::topology::Arrangement;
@@ -23,15 +23,16 @@ impl Proposal {
     pub(super) fn draft(
         &self,
         current: Option<&View>,
-        around: &dyn Surroundings,
+        environment: &dyn Environment,
         seeded: Seeded,
     ) -> View {
-        let standing = standing::read(&self.promises, seeded);
+        let recovery = recovery::read(&self.promises, seeded);
         let engines = self.promises.iter().map(|(id, promise)| (*id, promise.engines)).collect();
-        let Arrangement { order, engine, plan, apart } = around.arrange(&engines, current);
+        let Arrangement { order, engine, plan, no_direct_link } =
+            environment.arrange(&engines, current);
         let member = |id: &MemberId| {
             let promise = self.promises.get(id)?;
-            let in_sync = standing.in_sync.contains(id);
+            let in_sync = recovery.in_sync.contains(id);
             Some(Member {
                 id: *id,
                 name: promise.name.clone(),
@@ -41,14 +42,14 @@ impl Proposal {
         };
         View {
             ballot: self.ballot,
-            parent: standing.tip,
-            committed: standing.committed,
-            disputed: standing.disputed,
-            history: standing.history,
+            parent: recovery.tip,
+            committed: recovery.committed,
+            disputed: recovery.disputed,
+            history: recovery.history,
             members: order.iter().filter_map(member).collect(),
             plan,
             engine,
-            apart,
+            no_direct_link,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// State about duplicate identities, this node's own and others'.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Twins {
+pub(super) struct Duplicates {
     /// The newcomer that waits for a place, by the holder of the link. At most one for each link.
     pub(super) contests: BTreeMap<MemberId, Contest>,
     pub(super) probes: u64,
@@ -15,7 +15,7 @@ pub(super) struct Twins {
     pub(super) aside_until: u64,
 }
 
-impl Twins {
+impl Duplicates {
     /// Whether messages of this peer are ignored: it is a newcomer without a place, or this node
     /// has stepped aside.
     pub(super) fn are_at_odds(&self, now: u64, with: MemberId) -> bool {

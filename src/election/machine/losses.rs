@@ -19,16 +19,19 @@ impl Election {
     pub(super) fn compare_members(&mut self, now: u64, view: &View) {
         let next: Vec<MemberId> =
             view.members.iter().map(|m| m.id).filter(|id| *id != self.me).collect();
-        let apart: Vec<MemberId> = next.iter().copied().filter(|id| self.was_apart(*id)).collect();
+        let in_other_view: Vec<MemberId> =
+            next.iter().copied().filter(|id| self.was_in_other_view(*id)).collect();
         let before = self.members.replace(next.clone());
-        let is_merger = before.is_some() && apart.len() > 1;
+        let is_merger = before.is_some() && in_other_view.len() > 1;
         let before = before.unwrap_or_default();
-        for id in next.iter().filter(|id| !(before.contains(id) || is_merger && apart.contains(id)))
+        for id in next
+            .iter()
+            .filter(|id| !(before.contains(id) || is_merger && in_other_view.contains(id)))
         {
             self.note(Notice::Joined(*id));
         }
         if is_merger {
-            self.note(Notice::Merged(apart));
+            self.note(Notice::Merged(in_other_view));
         }
         let is_larger = is_the_larger_part(&before, view);
         if is_larger {
@@ -42,8 +45,8 @@ impl Election {
         }
     }
 
-    fn was_apart(&mut self, id: MemberId) -> bool {
-        self.peers.get_mut(&id).is_some_and(|p| std::mem::take(&mut p.apart))
+    fn was_in_other_view(&mut self, id: MemberId) -> bool {
+        self.peers.get_mut(&id).is_some_and(|p| std::mem::take(&mut p.in_other_view))
     }
 
     fn tell_losses(&mut self, now: u64, before: &[MemberId], view: &View) {

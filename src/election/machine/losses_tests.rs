@@ -4,7 +4,7 @@ use super::super::agreement::{Durable, Effect};
 use super::super::applicant::Applicant;
 use super::super::config::ElectionConfig;
 use super::super::notice::Notice;
-use super::fabric_tests::Idle;
+use super::link_quality_tests::Idle;
 use super::{Election, Input};
 use crate::identity::Name;
 use crate::protocol::{

@@ -30,7 +30,7 @@ pub(super) struct Peer {
     /// How its loss was detected.
     pub(super) loss: Option<Loss>,
     /// It has reported a View that this node is not part of, since the two last shared one.
-    pub(super) apart: bool,
+    pub(super) in_other_view: bool,
     /// Its end of the direct link is a radio.
     pub(super) radio: bool,
     /// Since when it is heard but does not report this node as reachable.

@@ -80,7 +80,7 @@ impl Election {
             broken: false,
             left,
             loss: None,
-            apart: false,
+            in_other_view: false,
             radio: false,
             deaf_since: None,
             shunned_until: 0,
@@ -180,7 +180,7 @@ impl Election {
         }
         if peer.view != heartbeat.view {
             let ours = self.agreement.open_views().any(|v| Some(v.id()) == heartbeat.view);
-            peer.apart |= heartbeat.view.is_some() && !ours;
+            peer.in_other_view |= heartbeat.view.is_some() && !ours;
             peer.view = heartbeat.view;
             peer.view_since = now;
         }

@@ -4,7 +4,7 @@
 use super::super::agreement::{Durable, Effect};
 use super::super::applicant::Applicant;
 use super::super::config::ElectionConfig;
-use super::{Around, Election, Input, Operations};
+use super::{Election, Input, LiveEnvironment, Operations};
 use crate::identity::Name;
 use crate::protocol::{
     Ballot, Closing, CommittedOp, Engines, Heartbeat, Lane, Message, OpId, OpSet, Partition, View,
@@ -166,7 +166,7 @@ fn an_acceptance_that_is_given_up_still_occupies_the_disk() {
     let write = |e: &Effect| if let Effect::Persist(t, _) = e { Some(*t) } else { None };
     let ticket = effects.iter().find_map(write).expect("a write");
     let Election { agreement, links, .. } = &mut node.election;
-    agreement.cut_off(&mut Around { ops: &mut node.ops, links }, &mut effects);
+    agreement.cut_off(&mut LiveEnvironment { ops: &mut node.ops, links }, &mut effects);
     assert!(node.election.agreement.is_persisting());
     let effects = node.election.step(now, Input::Persisted(ticket), &mut node.ops);
     assert!(!effects.iter().any(|e| matches!(e, Effect::Send(_, Message::Accepted(_)))));

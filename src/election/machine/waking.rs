@@ -3,7 +3,7 @@
 
 use super::super::agreement::Effect;
 use super::super::notice::Notice;
-use super::{Around, Attempt, Election, Operations};
+use super::{Attempt, Election, LiveEnvironment, Operations};
 use crate::identity::MemberId;
 
 impl Election {
@@ -30,7 +30,7 @@ impl Election {
         self.note(Notice::Woke);
         self.last_tick = Some(now);
         self.late_ms = 0;
-        self.agreement.leave_off(&mut Around { ops, links: &self.links });
+        self.agreement.leave_off(&mut LiveEnvironment { ops, links: &self.links });
         self.broken = self.agreement.installed().is_some();
         self.attempt = Attempt::Idle;
         self.agreement.withdraw();
@@ -41,7 +41,7 @@ impl Election {
         self.failures = 0;
         self.retry_at = now + self.config.damping_cap_ms.0;
         self.returns(now);
-        self.twins.forget_contests();
+        self.duplicates.forget_contests();
         let peers: Vec<MemberId> = self.peers.keys().copied().collect();
         for id in peers {
             effects.push(Effect::Drop(id));

@@ -7,7 +7,7 @@
 
 use super::matching::Way;
 use super::registered::{Direction, Registered, flow_of};
-use super::state::{Frame, Landing, Offence, Posted, Received, State};
+use super::state::{Frame, Offence, Posted, ReceiveSlot, Received, State};
 use super::stream::{EAGER_OP_BYTES, RegionId, Span};
 use crate::collective::{Carried, Generation, LinkUser, Threads, attach};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
@@ -209,7 +209,7 @@ impl Core {
     }
 
     /// Copies a message that has already arrived to its place, without the lock.
-    fn land(&self, landing: Landing) {
+    fn land(&self, landing: ReceiveSlot) {
         self.received(landing.copy());
     }
 

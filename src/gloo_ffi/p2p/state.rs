@@ -1,5 +1,5 @@
 //! The state of an endpoint, behind its lock. It carries out the decisions of [`Matching`]. Slow
-//! work is handed to the caller, as a [`Frame`] to write or a [`Landing`] to copy, each with a hold
+//! work is handed to the caller, as a [`Frame`] to write or a [`ReceiveSlot`] to copy, each with a hold
 //! on its memory.
 
 use super::matching::{Matching, Refusal, Way};
@@ -7,7 +7,7 @@ use super::memory::Hold;
 use super::outbox::{Departing, Item, Outbox, Turn, Unused};
 use super::registered::{Direction, Landed, Registered};
 use super::stream::{
-    Arrival, Departure, Misfit, Pace, Payload, Piece, Posting, RegionId, Span, frames,
+    Arrival, Departure, Misfit, Pace, Payload, Posting, RegionId, Span, WrittenPart, frames,
 };
 use crate::collective::Generation;
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
@@ -47,9 +47,9 @@ pub struct Notices {
 }
 
 /// A piece to copy or read to its place.
-pub struct Landing {
+pub struct ReceiveSlot {
     way: Way,
-    piece: Piece,
+    piece: WrittenPart,
     payload: Payload,
     hold: Hold,
     landed: Option<Landed>,
@@ -69,7 +69,7 @@ pub enum Posted {
     /// Write a credit.
     Credit(Frame),
     /// Copy a message that has already arrived.
-    Here(Landing),
+    Here(ReceiveSlot),
 }
 
 /// A peer broke the protocol.
@@ -231,8 +231,12 @@ impl State {
                 Ok(mine.map_or(Posted::Awaited, Posted::Credit))
             }
             Ok(Posting::Here(block)) => {
-                let piece =
-                    Piece { region: span.region, message: span.offset, before: 0, last: true };
+                let piece = WrittenPart {
+                    region: span.region,
+                    message: span.offset,
+                    before: 0,
+                    last: true,
+                };
                 Ok(self
                     .landing(from, piece, Payload::Here(block))
                     .map_or(Posted::Awaited, Posted::Here))
@@ -251,7 +255,7 @@ impl State {
         from: Rank,
         header: &DataHeader,
         block: Block,
-    ) -> Result<Option<Landing>, Offence> {
+    ) -> Result<Option<ReceiveSlot>, Offence> {
         let way = Way { op: header.op, peer: from, flow: header.flow };
         match header.phase {
             Phase::Message => self.arrive(way, header.chunk as usize, Payload::Here(block)),
@@ -268,7 +272,7 @@ impl State {
         from: Rank,
         header: &DataHeader,
         lack: OutOfMemory,
-    ) -> Result<Option<Landing>, Offence> {
+    ) -> Result<Option<ReceiveSlot>, Offence> {
         let way = Way { op: header.op, peer: from, flow: header.flow };
         if self.matching.wants(way).map_err(|_| Offence)? {
             self.fail(header.op, lack.into());
@@ -278,7 +282,11 @@ impl State {
 
     /// Finds the place of a large piece that is still to be read. Without one the caller reads the
     /// payload and drops it.
-    pub fn expect(&mut self, from: Rank, header: &DataHeader) -> Result<Option<Landing>, Offence> {
+    pub fn expect(
+        &mut self,
+        from: Rank,
+        header: &DataHeader,
+    ) -> Result<Option<ReceiveSlot>, Offence> {
         let way = Way { op: header.op, peer: from, flow: header.flow };
         self.arrive(way, header.chunk as usize, Payload::Coming(header.len as usize))
     }
@@ -354,7 +362,7 @@ impl State {
         from: Way,
         left: usize,
         payload: Payload,
-    ) -> Result<Option<Landing>, Offence> {
+    ) -> Result<Option<ReceiveSlot>, Offence> {
         match self.matching.arrive(from, left, payload) {
             Ok(Some(Arrival::Into(piece, payload))) => Ok(self.landing(from, piece, payload)),
             Ok(Some(Arrival::Dropped | Arrival::Kept) | None) => Ok(None),
@@ -377,9 +385,9 @@ impl State {
         Ok(())
     }
 
-    fn landing(&self, way: Way, piece: Piece, payload: Payload) -> Option<Landing> {
+    fn landing(&self, way: Way, piece: WrittenPart, payload: Payload) -> Option<ReceiveSlot> {
         let region = self.regions.get(&piece.region)?;
-        Some(Landing { way, piece, payload, hold: region.hold()?, landed: region.landed() })
+        Some(ReceiveSlot { way, piece, payload, hold: region.hold()?, landed: region.landed() })
     }
 
     fn queue(&mut self, item: Item, peer: Rank, pace: Pace) -> Option<Frame> {
@@ -456,7 +464,7 @@ impl Written {
     }
 }
 
-impl Landing {
+impl ReceiveSlot {
     /// Copies a piece that has been read, or reads it straight to its place. Returns the message if
     /// it is complete.
     ///
@@ -481,7 +489,7 @@ impl Landing {
     }
 
     fn written(self) -> Option<Received> {
-        let Landing { way, piece, payload, hold, landed } = self;
+        let ReceiveSlot { way, piece, payload, hold, landed } = self;
         if let Some(landed) = landed.filter(|_| payload.len() > 0) {
             landed(
                 piece.message,

@@ -6,18 +6,18 @@ use crate::collective::suite::{Chance, Door, Group, Opened};
 use crate::collective::{Backend, Board, BoardFault, Engine, NativeEngine};
 use crate::memory::Pool;
 use crate::protocol::{
-    EngineChoice, EngineKind, EngineReason, Rank, ReduceOp, Schedule, View, view_of,
+    Algorithm, EngineChoice, EngineKind, EngineReason, Rank, ReduceOp, View, view_of,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-pub const SCHEDULES: [Schedule; 3] =
-    [Schedule::GlooRing, Schedule::GlooBcube, Schedule::GlooExchange];
+pub const SCHEDULES: [Algorithm; 3] =
+    [Algorithm::GlooRing, Algorithm::GlooBcube, Algorithm::GlooExchange];
 
 pub const DOOR: Door = Door {
     open: |view, pools| open(view, pools, &TestBoard::shared(pools.len())),
-    schedules,
+    algorithms,
     chunks: &[1024, 256 * 1024, 4 * 1024 * 1024],
     reductions: &[ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max],
     scarce: (30_000, 16 * 1024),
@@ -42,7 +42,7 @@ pub fn both(size: usize) -> Group {
     Group::of(Opened { backends, threads: vec![gloo.threads().clone(), native.threads().clone()] })
 }
 
-fn schedules(_: usize, _: &mut Chance) -> Vec<Schedule> {
+fn algorithms(_: usize, _: &mut Chance) -> Vec<Algorithm> {
     SCHEDULES.into()
 }
 

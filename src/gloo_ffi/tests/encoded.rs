@@ -6,7 +6,7 @@ use crate::collective::reference;
 use crate::collective::suite::{Chance, bytes, digest, f32_call, f32s, op, plan};
 use crate::compression::{Codec, codec, codec_of_sums};
 use crate::memory::bytes_of;
-use crate::protocol::{Call, CodecId, Kind, Plan, Rank, ReduceOp, Schedule, ring_segment};
+use crate::protocol::{Algorithm, Call, CodecId, Kind, Plan, Rank, ReduceOp, ring_segment};
 
 const SUMS: [ReduceOp; 2] = [ReduceOp::Sum, ReduceOp::Mean];
 
@@ -71,7 +71,7 @@ fn many_encoded_calls_share_the_helpers_of_their_view() {
     let mut chance = Chance(11);
     println!("seed {}", chance.0);
     let group = DOOR.group(2);
-    let (plan, count) = (plan(256 * 1024, Schedule::GlooRing), 4 * 128 * 1024);
+    let (plan, count) = (plan(256 * 1024, Algorithm::GlooRing), 4 * 128 * 1024);
     let call = Call { codec: CodecId::Bf16, ..f32_call(Kind::AllReduce(ReduceOp::Sum), count) };
     let input = |me: u64, number: u64| vec![(me + number) as f32; count];
     let start = |me: Rank, number: u64| {

@@ -5,14 +5,14 @@ use crate::collective::Board;
 use crate::collective::suite::{self, Chance, Group, bytes, f32_call, op};
 use crate::link::{Ends, memory, sealed_tcp};
 use crate::memory::{DType, bytes_of};
-use crate::protocol::{Call, CodecId, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, Schedule};
+use crate::protocol::{Algorithm, Call, CodecId, EngineFault, Kind, OpId, Plan, Rank, ReduceOp};
 use std::sync::Arc;
 use std::time::Duration;
 
 const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
 
-fn plan(schedule: Schedule) -> Arc<Plan> {
-    suite::plan(256 * 1024, schedule)
+fn plan(algorithm: Algorithm) -> Arc<Plan> {
+    suite::plan(256 * 1024, algorithm)
 }
 
 fn start_all(group: &Group, op: OpId, call: Call, plan: &Arc<Plan>) {
@@ -35,10 +35,11 @@ fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
     println!("seed {}", chance.0);
     for ends in [memory as fn() -> Ends, sealed_tcp] {
         let group = DOOR.linked(3, ends);
-        assert_sums(&group, op(0, 0), 10, &plan(Schedule::GlooRing));
+        assert_sums(&group, op(0, 0), 10, &plan(Algorithm::GlooRing));
         let threads = group.running();
         for round in 0..50 {
-            let plan = plan(if round % 2 == 0 { Schedule::GlooRing } else { Schedule::GlooBcube });
+            let plan =
+                plan(if round % 2 == 0 { Algorithm::GlooRing } else { Algorithm::GlooBcube });
             let count = [1, 1000, 300_000][chance.below(3) as usize];
             let given_up = op(1, round);
             // Rank 2 does not call. The others begin, and wait inside Gloo for its messages.
@@ -77,7 +78,7 @@ fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
 fn an_operation_given_up_at_any_moment_ends_once_everywhere() {
     let mut chance = Chance(2);
     println!("seed {}", chance.0);
-    let (group, plan) = (DOOR.group(3), plan(Schedule::GlooRing));
+    let (group, plan) = (DOOR.group(3), plan(Algorithm::GlooRing));
     for round in 0..50 {
         let given_up = op(1, round);
         start_all(&group, given_up, f32_call(SUM, 200_000), &plan);
@@ -101,7 +102,7 @@ fn an_operation_given_up_at_any_moment_ends_once_everywhere() {
 /// The machine has no thread left for a while. Once it has, each operation gets one.
 #[test]
 fn a_thread_that_could_not_be_started_is_missed_and_started_later() {
-    let (group, plan) = (DOOR.group(2), plan(Schedule::GlooRing));
+    let (group, plan) = (DOOR.group(2), plan(Algorithm::GlooRing));
     assert_sums(&group, op(0, 0), 10, &plan);
     let start = |me: Rank, op: OpId| {
         group.start(me, op, f32_call(SUM, 10), None, &plan, bytes_of(&[1f32; 10]));
@@ -131,7 +132,7 @@ fn a_thread_that_could_not_be_started_is_missed_and_started_later() {
 
 #[test]
 fn what_was_given_up_before_it_began_holds_nothing_up() {
-    let (group, plan) = (DOOR.group(2), plan(Schedule::GlooRing));
+    let (group, plan) = (DOOR.group(2), plan(Algorithm::GlooRing));
     group.start(Rank(1), op(1, 0), f32_call(SUM, 1), None, &plan, &[0; 4]);
     group.cancel(op(1, 0));
     assert_eq!(group.outcome().2.err(), Some(EngineFault::Cancelled));
@@ -142,7 +143,7 @@ fn what_was_given_up_before_it_began_holds_nothing_up() {
 
 #[test]
 fn a_link_that_breaks_fails_what_waits_for_it_by_name() {
-    let plan = plan(Schedule::GlooRing);
+    let plan = plan(Algorithm::GlooRing);
     let group = DOOR.group(2);
     assert_sums(&group, op(0, 0), 1000, &plan);
     // Rank 1 does not call, so rank 0 waits for it inside Gloo.
@@ -154,7 +155,7 @@ fn a_link_that_breaks_fails_what_waits_for_it_by_name() {
 
 #[test]
 fn an_odd_message_is_nobodys_fault_until_its_sender_has_said_what_it_calls() {
-    let (group, plan) = (DOOR.group(2), plan(Schedule::GlooExchange));
+    let (group, plan) = (DOOR.group(2), plan(Algorithm::GlooExchange));
     let differ = |op| {
         for (me, count) in [(Rank(0), 1000), (Rank(1), 2000)] {
             group.start(me, op, f32_call(SUM, count), None, &plan, bytes_of(&vec![1f32; count]));
@@ -181,7 +182,7 @@ fn a_board_that_never_fills_is_left_when_the_backend_closes() {
     // Rank 1 never connects.
     let group = with_boards(&TestBoard::shared(2), 1);
     let start = |number| {
-        let (call, plan) = (f32_call(Kind::Barrier, 0), plan(Schedule::GlooRing));
+        let (call, plan) = (f32_call(Kind::Barrier, 0), plan(Algorithm::GlooRing));
         group.begin(Rank(0), op(0, number), call, None, &plan, None);
     };
     start(0);
@@ -210,7 +211,7 @@ fn members_that_cannot_be_connected_fail_every_operation() {
                 op(0, number),
                 f32_call(SUM, 1),
                 None,
-                &plan(Schedule::GlooRing),
+                &plan(Algorithm::GlooRing),
                 &[0; 4],
             );
             assert_eq!(group.outcome().2.err(), Some(EngineFault::Gloo), "{what}");
@@ -221,7 +222,7 @@ fn members_that_cannot_be_connected_fail_every_operation() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let (group, ring) = (DOOR.group(2), plan(Schedule::GlooRing));
+    let (group, ring) = (DOOR.group(2), plan(Algorithm::GlooRing));
     let bytes = Call { dtype: DType::U8, ..f32_call(Kind::AllReduce(ReduceOp::Mean), 1) };
     let coded = Call { codec: CodecId::Bf16, ..f32_call(Kind::AllGather, 1) };
     let huge = f32_call(SUM, usize::MAX / 2);
@@ -231,7 +232,7 @@ fn what_does_not_fit_is_refused() {
         (coded, &ring),
         (huge, &ring),
         (root, &ring),
-        (f32_call(SUM, 1), &plan(Schedule::OneShot)),
+        (f32_call(SUM, 1), &plan(Algorithm::OneShot)),
     ] {
         group.start(Rank(0), op(0, 0), call, None, plan, &[]);
         assert_eq!(group.outcome().2.err(), Some(EngineFault::Unfit), "{call}");
@@ -243,7 +244,7 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn two_hundred_backends_leave_nothing_behind() {
-    let plan = plan(Schedule::GlooRing);
+    let plan = plan(Algorithm::GlooRing);
     let open_files = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let before = open_files();
     for round in 0..100 {

@@ -6,7 +6,7 @@ use crate::collective::{EARLY_OPS_MAX, reference};
 use crate::link::{DataHeader, Phase, memory, sealed_tcp, tcp};
 use crate::memory::{Pool, bytes_of};
 use crate::protocol::{
-    Call, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, Schedule, Tree, TreeShare,
+    Algorithm, Call, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, Tree, TreeShare,
 };
 use crate::report::Traffic;
 use std::collections::BTreeMap;
@@ -18,15 +18,15 @@ use std::time::Instant;
 fn plans(size: usize) -> Vec<Arc<Plan>> {
     let star = |root| TreeShare { tree: Tree::star(Rank(root), size), ppm: 500_000 };
     let ring = (0..size as u8).map(Rank).collect();
-    let schedules = [
-        Schedule::GlooRing,
-        Schedule::OneShot,
-        Schedule::GlooBcube,
-        Schedule::Trees { trees: vec![star(0), star(1)] },
-        Schedule::GlooExchange,
-        Schedule::Ring { order: ring },
+    let algorithms = [
+        Algorithm::GlooRing,
+        Algorithm::OneShot,
+        Algorithm::GlooBcube,
+        Algorithm::Trees { trees: vec![star(0), star(1)] },
+        Algorithm::GlooExchange,
+        Algorithm::Ring { order: ring },
     ];
-    schedules.into_iter().map(|schedule| plan(256 * 1024, schedule)).collect()
+    algorithms.into_iter().map(|algorithm| plan(256 * 1024, algorithm)).collect()
 }
 
 /// Waits until `so` holds.

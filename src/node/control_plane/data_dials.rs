@@ -1,14 +1,14 @@
 //! How the data links of the installed View are established: by dials of either end.
 
-use super::super::data_link::{DataDial, Laid, Reports, data_line, laid};
+use super::super::data_link::{DataDial, EstablishedLink, Reports, data_line, established};
+use super::super::data_path::{Addresses, DataPath};
 use super::super::event::LinkEnd;
-use super::super::lighter::lighter;
+use super::super::ipv4_path::ipv4_path;
 use super::super::peers::Link;
-use super::super::track::{Addresses, Track};
 use super::ControlPlane;
 use crate::election::Input;
 use crate::identity::MemberId;
-use crate::link::{DataLink, Session, Stream};
+use crate::link::{DataLink, SecureChannel, Stream};
 use crate::protocol::{Message, Rank, View, ViewDigest};
 use crate::trace;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ impl ControlPlane {
         let digest = view.digest();
         for peer in view.linked_with(me).filter(|r| *r > me) {
             match view.member(peer).map(|m| m.id) {
-                Some(expect) if self.paths.is_walled(expect) => {
+                Some(expect) if self.paths.is_blocked(expect) => {
                     self.data.ask(digest, peer, self.events.clone());
                 }
                 Some(expect) => self.dial_data_link(digest, me, peer, expect),
@@ -35,7 +35,8 @@ impl ControlPlane {
             return self.step(Input::DataLinkLost(view));
         };
         let others = self.roster.ways_to(expect).into_iter();
-        let first = ours.and_then(|ours| lighter(&self.network.wiring().all, ours, others));
+        let first =
+            ours.and_then(|ours| ipv4_path(&self.network.interface_set().all, ours, others));
         let (net, local, events) = self.handshakes.means();
         self.data.dial(DataDial { view, me, peer, expect, first, to }, net, local, events);
     }
@@ -43,19 +44,19 @@ impl ControlPlane {
     /// This node's dials for a data link failed, or the peer was asked to dial and did not in time.
     /// The first time, asks the peer to dial; otherwise the data link is lost.
     pub(super) fn on_data_link_blocked(&mut self, view: ViewDigest, peer: Rank) {
-        let Some(envelope) = self.installed.of(view) else { return };
-        let Some(member) = envelope.view().member(peer).map(|m| m.id) else { return };
+        let Some(session) = self.installed.of(view) else { return };
+        let Some(member) = session.view().member(peer).map(|m| m.id) else { return };
         if self.data.has_stood(peer) {
             return;
         }
         // A peer of a lower rank asked this node because its own dials failed; now both directions
         // do. A walled peer was asked and did not dial in time.
-        if peer < envelope.me() || self.paths.unwall(member) {
+        if peer < session.me() || self.paths.unblock(member) {
             return self.step(Input::DataLinkLost(view));
         }
         trace::info!(peer = %member, "a member cannot be dialled, a firewall perhaps: it is asked \
             to dial");
-        self.paths.wall(member);
+        self.paths.block(member);
         self.data.ask(view, peer, self.events.clone());
     }
 
@@ -63,7 +64,7 @@ impl ControlPlane {
     /// this node dials them again.
     pub(super) fn dial_again_who_did_not(&mut self) {
         for member in self.data.unanswered().filter_map(|rank| self.installed.member(rank)) {
-            self.paths.unwall(member);
+            self.paths.unblock(member);
         }
     }
 
@@ -76,12 +77,12 @@ impl ControlPlane {
     /// A member of a lower rank asks this node to dial, because its own dials fail.
     pub(super) fn on_asked_to_dial(&mut self, from: MemberId, view: ViewDigest) {
         self.step(Input::Heard(from));
-        let Some(envelope) = self.installed.of(view).filter(|e| !e.is_frozen()) else { return };
-        let me = envelope.me();
-        let lower = envelope
+        let Some(session) = self.installed.of(view).filter(|e| !e.is_frozen()) else { return };
+        let me = session.me();
+        let lower = session
             .view()
             .linked_with(me)
-            .find(|rank| *rank < me && envelope.view().rank_of(from) == Some(*rank));
+            .find(|rank| *rank < me && session.view().rank_of(from) == Some(*rank));
         let is_missing = |peer: &Rank| {
             !self.data.has_stood(*peer) && self.peers.get(from).is_some_and(Link::is_direct)
         };
@@ -93,29 +94,34 @@ impl ControlPlane {
     pub(super) fn on_data_accepted(
         &mut self,
         stream: Box<dyn Stream>,
-        session: Session,
+        session: SecureChannel,
         view: ViewDigest,
         src: Rank,
         from: SocketAddr,
     ) {
         self.step(Input::DataLink(view));
-        if let Some(link) = laid(stream, session, from) {
+        if let Some(link) = established(stream, session, from) {
             self.on_data_link(view, src, link);
         }
     }
 
-    pub(super) fn on_data_link(&mut self, view: ViewDigest, peer: Rank, link: Laid) {
-        if let Some(envelope) = self.installed.of(view) {
-            let backend = Arc::clone(envelope.backend());
+    pub(super) fn on_data_link(&mut self, view: ViewDigest, peer: Rank, link: EstablishedLink) {
+        if let Some(session) = self.installed.of(view) {
+            let backend = Arc::clone(session.backend());
             self.data.stands(peer);
-            let link = self.track(view, peer, link);
+            let link = self.data_path(view, peer, link);
             backend.attach(peer, link);
         }
     }
 
     /// Prepares a data link of the View for its engine, with bursts and moves.
-    fn track(&mut self, view: ViewDigest, peer: Rank, laid: Laid) -> Box<dyn DataLink> {
-        let Laid { link, ours, theirs, path, psk } = laid;
+    fn data_path(
+        &mut self,
+        view: ViewDigest,
+        peer: Rank,
+        established: EstablishedLink,
+    ) -> Box<dyn DataLink> {
+        let EstablishedLink { link, ours, theirs, path, psk } = established;
         let reports = Reports {
             link: LinkEnd { view, peer },
             traffic: self.rates.traffic(),
@@ -124,7 +130,7 @@ impl ControlPlane {
         };
         let (link, moves, bursts) = data_line(link, reports);
         self.rates.measure_over(peer, bursts);
-        self.paths.stands(peer, Track::new(moves, Addresses { ours, theirs, path, psk }));
+        self.paths.stands(peer, DataPath::new(moves, Addresses { ours, theirs, path, psk }));
         link
     }
 }

@@ -4,12 +4,12 @@
 //! paths. If it answers, the member is alive and the old path is dead: the View is replaced,
 //! because the frames in flight on the data link are lost.
 
+use super::super::data_path::Addresses;
 use super::super::handshakes::{Linked, is_proof_of_absence};
 use super::super::peers::Taken;
 use super::super::relays::DirectDial;
-use super::super::track::Addresses;
 use super::ControlPlane;
-use super::way::{Dialled, Way};
+use super::route::{Dialled, Route};
 use crate::discovery::{Trial, is_same_place};
 use crate::election::Input;
 use crate::identity::MemberId;
@@ -71,7 +71,8 @@ impl ControlPlane {
             // The other end has already replaced its link by this one, so this end must take it as
             // well, wanted or not.
             Ok((stream, session)) => {
-                match (self.on_linked(stream, session, Way::direct(to), Dialled::ByMe), on_trial) {
+                match (self.on_linked(stream, session, Route::direct(to), Dialled::ByMe), on_trial)
+                {
                     (Taken::Refused, true) => self.drop_trial(Trial::Failed),
                     // It is not admitted any more, and without a link.
                     (Taken::Refused, false) if self.peers.get(member).is_none() => {
@@ -123,10 +124,11 @@ impl ControlPlane {
         let Some((view, rank)) = self.installed.digest().zip(self.installed.rank_of(member)) else {
             return;
         };
-        let (Some(track), Some(link)) = (self.paths.track(rank), self.peers.get(member)) else {
+        let (Some(data_path), Some(link)) = (self.paths.data_path(rank), self.peers.get(member))
+        else {
             return;
         };
-        let Addresses { ours, theirs, .. } = track.at();
+        let Addresses { ours, theirs, .. } = data_path.at();
         let number = |at: Option<SocketAddr>| Some(self.network.port_of(at?)?.number);
         // The same place may have an IPv4 and an IPv6 address, so only addresses of one family are
         // compared.

@@ -31,7 +31,7 @@ impl ControlPlane {
 
     fn deny(&mut self, denied: &BTreeSet<NodeId>) {
         // A member of the View may be without a link at this moment.
-        let view = self.installed.envelope().map(|envelope| envelope.view());
+        let view = self.installed.session().map(|session| session.view());
         let members = view.iter().flat_map(|view| view.members.iter().map(|m| m.id));
         let here: BTreeSet<MemberId> = members
             .chain(self.peers.iter().map(|(id, _)| *id))
@@ -51,12 +51,15 @@ impl ControlPlane {
                 link");
             self.turn_away(member, ASIDE_MS);
         }
-        let Some(envelope) = self.installed.envelope() else { return };
-        let is_stale =
-            |rank| self.paths.track(rank).is_some_and(|track| !self.access.accepts(track.at().psk));
-        if envelope.view().ranks().any(is_stale) {
+        let Some(session) = self.installed.session() else { return };
+        let is_stale = |rank| {
+            self.paths
+                .data_path(rank)
+                .is_some_and(|data_path| !self.access.accepts(data_path.at().psk))
+        };
+        if session.view().ranks().any(is_stale) {
             // The data links of the next View are made with the new key.
-            self.step(Input::DataLinkLost(envelope.digest()));
+            self.step(Input::DataLinkLost(session.digest()));
         }
     }
 

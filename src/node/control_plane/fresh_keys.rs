@@ -1,7 +1,7 @@
 //! Renews the links that are old, or by a key that is not accepted any more.
 
+use super::super::data_path::DataPath;
 use super::super::data_paths::Aim;
-use super::super::track::Track;
 use super::ControlPlane;
 use crate::identity::MemberId;
 use crate::protocol::Rank;
@@ -22,7 +22,7 @@ struct Old {
 impl ControlPlane {
     /// Renews the links with one member, if they are old.
     pub(super) fn renew_links(&mut self) {
-        if self.moves_links() || self.installed.envelope().is_some_and(|e| e.is_frozen()) {
+        if self.moves_links() || self.installed.session().is_some_and(|e| e.is_frozen()) {
             return;
         }
         let (now, linked) = (self.now(), &self.peers);
@@ -38,20 +38,21 @@ impl ControlPlane {
     }
 
     fn oldest_link(&self, now: u64) -> Option<Old> {
-        let is_stale = |track: &Track| !self.access.accepts(track.at().psk);
+        let is_stale = |data_path: &DataPath| !self.access.accepts(data_path.at().psk);
         let old =
             self.peers.iter().filter(|(_, link)| link.is_direct()).filter_map(|(id, link)| {
                 let limit = self.renewals.age_max(*id);
                 let rank = self.installed.rank_of(*id);
-                let track = rank.and_then(|rank| self.paths.track(rank));
-                let renews_itself = track.is_some_and(Track::may_be_moving);
-                let track = track.filter(|track| is_stale(track) || track.age() >= limit);
-                let is_stale = !self.access.accepts(link.psk()) || track.is_some_and(is_stale);
-                let is_old = track.is_some() || is_stale || link.age() >= limit;
+                let data_path = rank.and_then(|rank| self.paths.data_path(rank));
+                let renews_itself = data_path.is_some_and(DataPath::may_be_moving);
+                let data_path =
+                    data_path.filter(|data_path| is_stale(data_path) || data_path.age() >= limit);
+                let is_stale = !self.access.accepts(link.psk()) || data_path.is_some_and(is_stale);
+                let is_old = data_path.is_some() || is_stale || link.age() >= limit;
                 // The data link may be at another address.
-                let mut to = track.map_or(link.address, |track| track.at().theirs);
+                let mut to = data_path.map_or(link.address, |data_path| data_path.at().theirs);
                 to.set_port(link.address.port());
-                let data = rank.filter(|_| track.is_some());
+                let data = rank.filter(|_| data_path.is_some());
                 (is_old && !renews_itself).then_some(Old { member: *id, to, data, is_stale })
             });
         old.filter(|old| self.renewals.is_due(now, old.member, old.is_stale))

@@ -4,11 +4,11 @@ use super::super::handshakes::Linked;
 use super::super::peers::{Arrival, Direct, Taken};
 use super::super::relays::DirectDial;
 use super::ControlPlane;
-use super::way::{Dialled, Way};
+use super::route::{Dialled, Route};
 use crate::discovery::{DialOutcome, is_same_place};
 use crate::election::Input;
 use crate::identity::{MemberId, Newcomer};
-use crate::link::{PathProof, Purpose, Refusal, Session, Stream};
+use crate::link::{PathProof, Purpose, Refusal, SecureChannel, Stream};
 use crate::os::InterfaceKind;
 use crate::protocol::{Message, Post};
 use crate::report::{Event, NodeInfo};
@@ -40,7 +40,12 @@ impl ControlPlane {
                 let address = listening_at(from, session.peer.port);
                 match session.purpose {
                     Purpose::Control | Purpose::Relink => {
-                        _ = self.on_linked(stream, session, Way::direct(address), Dialled::ByPeer);
+                        _ = self.on_linked(
+                            stream,
+                            session,
+                            Route::direct(address),
+                            Dialled::ByPeer,
+                        );
                     }
                     Purpose::Data { view, src, .. } => {
                         self.on_data_accepted(stream, session, view, src, from);
@@ -58,13 +63,13 @@ impl ControlPlane {
         trace::debug!(%refusal, "refused a connection");
         self.reporter.count_refusal(refusal);
         if refusal == Refusal::DuplicateIdentity {
-            self.step(Input::Twin);
+            self.step(Input::Duplicate);
         }
     }
 
     pub(super) fn on_dialled(&mut self, to: SocketAddr, result: Linked) {
         let now = self.now();
-        let admitted = |(stream, session): (Box<dyn Stream>, Session)| {
+        let admitted = |(stream, session): (Box<dyn Stream>, SecureChannel)| {
             self.admit(&session).map(|()| (stream, session))
         };
         match result.and_then(admitted) {
@@ -75,12 +80,12 @@ impl ControlPlane {
                     PathProof::Unproven => DialOutcome::Unproven(session.peer.id),
                 };
                 self.roster.dialled(to, outcome, now);
-                self.on_linked(stream, session, Way::direct(to), Dialled::ByMe);
+                self.on_linked(stream, session, Route::direct(to), Dialled::ByMe);
             }
             Err(refusal) => {
                 trace::debug!(%to, %refusal, "a dial failed");
                 if refusal == Refusal::DuplicateIdentity {
-                    self.step(Input::Twin);
+                    self.step(Input::Duplicate);
                 }
                 let outcome = match refusal {
                     Refusal::SelfDial => DialOutcome::Myself,
@@ -98,7 +103,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// Why it is not.
-    fn admit(&mut self, session: &Session) -> Result<(), Refusal> {
+    fn admit(&mut self, session: &SecureChannel) -> Result<(), Refusal> {
         if let Some(Newcomer { node, name, namesake }) = self.access.admit(session)? {
             self.store.know(node, name.as_str().to_owned());
             let peer = NodeInfo { node, name: Some(name) };
@@ -110,11 +115,11 @@ impl ControlPlane {
     pub(super) fn on_linked(
         &mut self,
         stream: Box<dyn Stream>,
-        session: Session,
-        way: Way,
+        session: SecureChannel,
+        way: Route,
         dialled: Dialled,
     ) -> Taken {
-        let Way { address, over } = way;
+        let Route { address, over } = way;
         if let Err(refusal) = self.admit(&session) {
             trace::debug!(peer = %session.peer.id, %refusal, "no link with it");
             self.count(refusal);
@@ -191,18 +196,18 @@ impl ControlPlane {
     /// Replays to a member over its new link this node's board entries, operation messages, open
     /// plan steps and rates. Operations use the link themselves after their replay.
     fn replay(&mut self, to: MemberId) {
-        let Some((envelope, rank)) =
-            self.installed.envelope().cloned().zip(self.installed.rank_of(to))
+        let Some((session, rank)) =
+            self.installed.session().cloned().zip(self.installed.rank_of(to))
         else {
             return self.peers.let_speak(to);
         };
-        for (key, value) in envelope.board().own() {
+        for (key, value) in session.board().own() {
             self.peers.send_again(
                 to,
-                Message::Post(Box::new(Post { view: envelope.digest(), key, value })),
+                Message::Post(Box::new(Post { view: session.digest(), key, value })),
             );
         }
-        self.peers.replay(to, &envelope, rank);
+        self.peers.replay(to, &session, rank);
         self.replay_plan(rank);
         self.replay_rates(rank);
     }
@@ -287,7 +292,7 @@ impl ControlPlane {
     /// The port through which the links with a member leave this machine.
     pub(super) fn port_toward(&self, member: MemberId) -> Option<Port> {
         let rank = self.installed.rank_of(member);
-        let by_data = rank.and_then(|rank| self.paths.track(rank)?.at().ours);
+        let by_data = rank.and_then(|rank| self.paths.data_path(rank)?.at().ours);
         let by_control = || self.peers.get(member).and_then(|link| link.local);
         self.network.port_of(by_data.or_else(by_control)?)
     }

@@ -55,11 +55,11 @@ impl ControlPlane {
     /// Looks at the network interfaces. If they have changed, updates discovery, the address policy
     /// and the trusted addresses, makes paths due for a trial, and redials links whose interface is
     /// gone.
-    pub(super) fn look_at_wires(&mut self, now: Instant, discovery: &mut dyn Discovery) {
+    pub(super) fn look_at_interfaces(&mut self, now: Instant, discovery: &mut dyn Discovery) {
         let Some(Rewired { chosen, has_moved }) = self.network.look(now) else { return };
-        let wiring = self.network.wiring();
-        self.handshakes.local().set_trusted(wiring.trusted.clone());
-        self.roster.set_policy(wiring.policy.clone(), self.clock.now());
+        let interface_set = self.network.interface_set();
+        self.handshakes.local().set_trusted(interface_set.trusted.clone());
+        self.roster.set_policy(interface_set.policy.clone(), self.clock.now());
         discovery.follow(&chosen);
         if has_moved {
             self.paths.network_changed();

@@ -3,7 +3,7 @@
 use super::ControlPlane;
 use crate::identity::MemberId;
 use crate::protocol::{Manner, Message, Plan, PlanMessage, PlanStep, Rank, RateStep};
-use crate::session::Envelope;
+use crate::session::ViewSession;
 use crate::topology::Probe;
 use crate::trace;
 use std::sync::Arc;
@@ -12,30 +12,31 @@ impl ControlPlane {
     /// Continues measuring, and searches for a better plan when enough is known. Does nothing
     /// except on rank 0.
     pub(super) fn go_on_planning(&mut self) {
-        let leads = |e: &&Arc<Envelope>| e.me() == Rank(0) && e.view().size() > 1 && !e.is_frozen();
-        let Some(envelope) = self.installed.envelope().filter(leads).cloned() else { return };
-        self.planner.look_for_codecs(&envelope);
-        if !self.can_measure(&envelope) {
+        let leads =
+            |e: &&Arc<ViewSession>| e.me() == Rank(0) && e.view().size() > 1 && !e.is_frozen();
+        let Some(session) = self.installed.session().filter(leads).cloned() else { return };
+        self.planner.look_for_codecs(&session);
+        if !self.can_measure(&session) {
             return;
         }
-        self.watch_the_plan(&envelope);
-        let (is_quiet, may_spare) = self.planner.may_measure(&envelope);
+        self.watch_the_plan(&session);
+        let (is_quiet, may_spare) = self.planner.may_measure(&session);
         self.measure_on(is_quiet, may_spare);
         if self.planner.is_changing() {
             return self.decide_plan();
         }
-        let plan = self.planner.find(&envelope, &self.rates, self.election.links());
-        if plan.is_some() || self.planner.is_busy(self.clock.now(), &envelope, &self.rates) {
+        let plan = self.planner.find(&session, &self.rates, self.election.links());
+        if plan.is_some() || self.planner.is_busy(self.clock.now(), &session, &self.rates) {
             self.hold_all(plan);
         }
     }
 
     /// Measures again when operations take longer than predicted.
-    fn watch_the_plan(&mut self, envelope: &Envelope) {
-        let served = envelope.take_served();
+    fn watch_the_plan(&mut self, session: &ViewSession) {
+        let served = session.take_served();
         self.rates.note_served(served.iter().map(|(_, took)| *took).sum());
-        if self.planner.are_late(self.clock.now(), envelope, self.election.links(), &served) {
-            self.rates.survey_anew(envelope.view(), self.election.links_mut());
+        if self.planner.are_late(self.clock.now(), session, self.election.links(), &served) {
+            self.rates.survey_anew(session.view(), self.election.links_mut());
             self.planner.look_again();
             self.hold_all(None);
         }
@@ -57,9 +58,9 @@ impl ControlPlane {
 
     /// Makes all members hold their calls: for this plan, or until one is found.
     fn hold_all(&mut self, plan: Option<Plan>) {
-        let Some(envelope) = self.installed.envelope() else { return };
+        let Some(session) = self.installed.session() else { return };
         let now = self.clock.now();
-        if let Some(hold) = self.planner.hold(now, envelope, &self.rates, plan) {
+        if let Some(hold) = self.planner.hold(now, session, &self.rates, plan) {
             self.rates.calls_are_held(now);
             self.tell_plan_to_all(&hold);
         }
@@ -67,26 +68,26 @@ impl ControlPlane {
 
     /// Proposes the plan, or lets it stay, once all members hold and enough is known.
     fn decide_plan(&mut self) {
-        let Some(envelope) = self.installed.envelope() else { return };
+        let Some(session) = self.installed.session() else { return };
         let (now, links) = (self.clock.now(), self.election.links());
-        if let Some(switch) = self.planner.decide(now, envelope, &self.rates, links) {
+        if let Some(switch) = self.planner.decide(now, session, &self.rates, links) {
             self.tell_plan_to_all(&switch);
         }
     }
 
     /// A message of the plan protocol between rank 0 and a member.
     pub(super) fn on_plan(&mut self, from: MemberId, message: &PlanMessage) {
-        let Some(envelope) = self.envelope_of(message.view) else { return };
-        let Some(rank) = envelope.view().rank_of(from) else { return };
+        let Some(session) = self.session_of(message.view) else { return };
+        let Some(rank) = session.view().rank_of(from) else { return };
         self.hear_plan_step(rank, &message.body);
     }
 
     fn hear_plan_step(&mut self, from: Rank, step: &PlanStep) {
-        let Some(envelope) = self.installed.envelope() else { return };
+        let Some(session) = self.installed.session() else { return };
         let answer = match step {
-            PlanStep::Hold { revision } if from == Rank(0) => envelope.hold(*revision),
+            PlanStep::Hold { revision } if from == Rank(0) => session.hold(*revision),
             PlanStep::Switch { revision, to } if from == Rank(0) => {
-                let answer = envelope.switch(*revision, to.as_deref());
+                let answer = session.switch(*revision, to.as_deref());
                 if let Some(to) = to {
                     trace::info!(revision, reason = to.plan.reason, "goes by another plan");
                 }
@@ -113,12 +114,12 @@ impl ControlPlane {
     }
 
     fn tell_plan(&mut self, to: Rank, step: &PlanStep) {
-        let Some(envelope) = self.installed.envelope() else { return };
-        if to == envelope.me() {
+        let Some(session) = self.installed.session() else { return };
+        if to == session.me() {
             return self.hear_plan_step(to, step);
         }
-        if let Some(member) = envelope.view().member(to) {
-            let message = PlanMessage { view: envelope.digest(), body: step.clone() };
+        if let Some(member) = session.view().member(to) {
+            let message = PlanMessage { view: session.digest(), body: step.clone() };
             self.peers.send(member.id, Message::Plan(Box::new(message)));
         }
     }
@@ -130,15 +131,15 @@ impl ControlPlane {
 
     /// Updates the predicted durations from the present link map.
     pub(super) fn renew_forecasts(&mut self) {
-        if let Some(envelope) = self.installed.envelope() {
-            self.planner.renew_forecasts(envelope, self.election.links());
+        if let Some(session) = self.installed.session() {
+            self.planner.renew_forecasts(session, self.election.links());
         }
     }
 
     /// The ranks of the View, this node's last: it handles its own message at once.
     pub(super) fn ranks_self_last(&self) -> Vec<Rank> {
-        let Some(envelope) = self.installed.envelope() else { return Vec::new() };
-        let me = envelope.me();
-        envelope.view().ranks().filter(|rank| *rank != me).chain([me]).collect()
+        let Some(session) = self.installed.session() else { return Vec::new() };
+        let me = session.me();
+        session.view().ranks().filter(|rank| *rank != me).chain([me]).collect()
     }
 }

@@ -6,7 +6,7 @@ use crate::identity::MemberId;
 use crate::protocol::{
     CodingSpeed, Manner, Message, Rank, RateMessage, RateStep, Turn, View, ViewDigest,
 };
-use crate::session::Envelope;
+use crate::session::ViewSession;
 use crate::topology::{Pair, Port};
 use crate::trace;
 use std::num::NonZeroU32;
@@ -14,9 +14,9 @@ use std::num::NonZeroU32;
 impl ControlPlane {
     /// Whether all data links are established and at least one path can be measured. The first
     /// time, starts the survey with the rates known from earlier Views.
-    pub(super) fn can_measure(&mut self, envelope: &Envelope) -> bool {
-        let view = envelope.view();
-        let can = self.rates.has_links_with(view.linked_with(envelope.me()).count())
+    pub(super) fn can_measure(&mut self, session: &ViewSession) -> bool {
+        let view = session.view();
+        let can = self.rates.has_links_with(view.linked_with(session.me()).count())
             && self.measures_any(view);
         if can {
             self.rates.begin_survey(view, self.election.links());
@@ -26,8 +26,8 @@ impl ControlPlane {
 
     /// A message about the rate of a path.
     pub(super) fn on_rate(&mut self, from: MemberId, message: RateMessage) {
-        let Some(envelope) = self.envelope_of(message.view) else { return };
-        if let Some(rank) = envelope.view().rank_of(from) {
+        let Some(session) = self.session_of(message.view) else { return };
+        if let Some(rank) = session.view().rank_of(from) {
             self.hear_rate(rank, message.body);
         }
     }
@@ -40,13 +40,13 @@ impl ControlPlane {
     }
 
     fn hear_rate(&mut self, from: Rank, step: RateStep) {
-        let Some(envelope) = self.installed.envelope().cloned() else { return };
+        let Some(session) = self.installed.session().cloned() else { return };
         match step {
             RateStep::Measure { to, turn, manner } => {
                 if from != Rank(0) || manner == Manner::Before {
                     return self.expel(from);
                 }
-                self.measure(&envelope, to, turn, manner);
+                self.measure(&session, to, turn, manner);
             }
             RateStep::Enough => {
                 if let Some(bursts) =
@@ -57,7 +57,7 @@ impl ControlPlane {
             }
             RateStep::Timed(kbps) => self.timed(from, kbps),
             RateStep::Ready => self.on_path_ready(from),
-            RateStep::Wish { to } => self.on_wish(&envelope, (from, to)),
+            RateStep::Wish { to } => self.on_wish(&session, (from, to)),
             RateStep::Rated { to, kbps, manner: Manner::Together, .. } => {
                 if self.rates.on_rate_together(self.clock.now(), (from, to), kbps) {
                     self.go_on_planning();
@@ -65,19 +65,19 @@ impl ControlPlane {
             }
             // Rank 0 does not accept rates of earlier Views from others; it has unknown paths
             // measured.
-            RateStep::Rated { manner: Manner::Before, .. } if envelope.me() == Rank(0) => {}
+            RateStep::Rated { manner: Manner::Before, .. } if session.me() == Rank(0) => {}
             RateStep::Rated { to, kind, number, kbps, turn, coding, manner } => {
-                self.note_coding(&envelope, from, coding);
+                self.note_coding(&session, from, coding);
                 let (pair, port) = ((from, to), Port::unmeasured(kind, number));
                 if manner == Manner::Before {
-                    self.learn_rate(envelope.view(), pair, port, kbps);
+                    self.learn_rate(session.view(), pair, port, kbps);
                 } else {
-                    self.note_rate(&envelope, Rated { pair, port, kbps, turn, manner });
+                    self.note_rate(&session, Rated { pair, port, kbps, turn, manner });
                 }
             }
             RateStep::Shared { .. } if from != Rank(0) => self.expel(from),
             RateStep::Shared { rank, number, cell } => {
-                let Some(member) = envelope.view().member(rank) else { return };
+                let Some(member) = session.view().member(rank) else { return };
                 trace::debug!(%rank, number, cell, "a port shares a medium");
                 self.election.links_mut().share(member.id, number, cell);
                 self.renew_forecasts();
@@ -86,9 +86,9 @@ impl ControlPlane {
     }
 
     /// Measures this node's path to a peer, as rank 0 asks.
-    fn measure(&mut self, envelope: &Envelope, to: Rank, turn: Turn, manner: Manner) {
+    fn measure(&mut self, session: &ViewSession, to: Rank, turn: Turn, manner: Manner) {
         // The port is unknown while the control link is redialled. Rank 0 asks again.
-        let Some(port) = self.port_to(envelope.view(), to) else { return };
+        let Some(port) = self.port_to(session.view(), to) else { return };
         self.rates.ask(to, turn, manner);
         // While other paths to the peer are tried, the rate is reported after the last trial.
         if self.paths.tried(to).is_some() {
@@ -97,14 +97,14 @@ impl ControlPlane {
         if !is_measured(port) {
             return self.try_ways(to, 0);
         }
-        match self.rates.bursts_to(to).filter(|_| envelope.moving() == 0) {
+        match self.rates.bursts_to(to).filter(|_| session.moving() == 0) {
             Some(bursts) => bursts.begin(manner == Manner::Together),
             None => self.rated(to, 0),
         }
     }
 
-    fn note_coding(&mut self, envelope: &Envelope, rank: Rank, coding: CodingSpeed) {
-        if let Some(member) = envelope.view().member(rank) {
+    fn note_coding(&mut self, session: &ViewSession, rank: Rank, coding: CodingSpeed) {
+        if let Some(member) = session.view().member(rank) {
             self.election.links_mut().set_coding(member.id, coding);
         }
     }
@@ -120,10 +120,10 @@ impl ControlPlane {
         }
     }
 
-    fn note_rate(&mut self, envelope: &Envelope, rated: Rated) {
-        let (now, leads) = (self.clock.now(), envelope.me() == Rank(0));
+    fn note_rate(&mut self, session: &ViewSession, rated: Rated) {
+        let (now, leads) = (self.clock.now(), session.me() == Rank(0));
         let links = self.election.links_mut();
-        let news = self.rates.on_rate(now, leads, envelope.view(), links, rated);
+        let news = self.rates.on_rate(now, leads, session.view(), links, rated);
         let Some(News { has_risen, was_awaited }) = news else { return };
         if has_risen {
             self.planner.look_again();
@@ -136,17 +136,17 @@ impl ControlPlane {
 
     /// A member reports that its path to another one has changed, or that there are untried
     /// alternatives.
-    fn on_wish(&mut self, envelope: &Envelope, pair: Pair) {
-        let is_pair = pair.0 != pair.1 && pair.1.index() < envelope.view().size();
-        if envelope.me() == Rank(0) && is_pair && self.rates.wish(self.clock.now(), pair) {
+    fn on_wish(&mut self, session: &ViewSession, pair: Pair) {
+        let is_pair = pair.0 != pair.1 && pair.1.index() < session.view().size();
+        if session.me() == Rank(0) && is_pair && self.rates.wish(self.clock.now(), pair) {
             self.planner.look_again();
         }
     }
 
     /// Reports the rate of a path of this node to all members; for an exchange, to rank 0 only.
     pub(super) fn rated(&mut self, to: Rank, kbps: u32) {
-        let Some(envelope) = self.installed.envelope() else { return };
-        let Some(port) = self.port_to(envelope.view(), to) else { return };
+        let Some(session) = self.installed.session() else { return };
+        let Some(port) = self.port_to(session.view(), to) else { return };
         let rated = self.rates.report(to, port, kbps);
         trace::debug!(%to, kbps, ?rated, "a path was measured");
         if self.rates.is_exchange(to) {
@@ -157,16 +157,16 @@ impl ControlPlane {
 
     /// Tells all members which ports share a medium, once everything is measured.
     pub(super) fn tell_stations(&mut self) {
-        let Some(envelope) = self.installed.envelope() else { return };
-        let stations = self.rates.take_stations(envelope.view(), self.election.links());
+        let Some(session) = self.installed.session() else { return };
+        let stations = self.rates.take_stations(session.view(), self.election.links());
         stations.into_iter().for_each(|shared| self.tell_rate_to_all(shared));
     }
 
     /// Repeats the rates of this node's paths to a member that was not there when they were sent;
     /// rank 0 also repeats which ports share a medium.
     pub(super) fn replay_rates(&mut self, to: Rank) {
-        let Some(envelope) = self.installed.envelope() else { return };
-        let (me, view, links) = (envelope.me(), envelope.view(), self.election.links());
+        let Some(session) = self.installed.session() else { return };
+        let (me, view, links) = (session.me(), session.view(), self.election.links());
         let mut said = Vec::new();
         // Rank 0 asks for missing rates itself.
         if to != Rank(0) {
@@ -185,12 +185,12 @@ impl ControlPlane {
     }
 
     pub(super) fn tell_rate(&mut self, to: Rank, body: RateStep) {
-        let Some(envelope) = self.installed.envelope() else { return };
-        if to == envelope.me() {
+        let Some(session) = self.installed.session() else { return };
+        if to == session.me() {
             return self.hear_rate(to, body);
         }
-        if let Some(member) = envelope.view().member(to) {
-            let message = RateMessage { view: envelope.digest(), body };
+        if let Some(member) = session.view().member(to) {
+            let message = RateMessage { view: session.digest(), body };
             self.peers.send(member.id, Message::Rate(message));
         }
     }

@@ -4,10 +4,10 @@ use super::super::handshakes::Linked;
 use super::super::peers::{Link, Taken};
 use super::super::relays::DirectDial;
 use super::ControlPlane;
-use super::way::{Dialled, Way};
+use super::route::{Dialled, Route};
 use crate::election::Input;
 use crate::identity::MemberId;
-use crate::link::{Refusal, Session, Stream};
+use crate::link::{Refusal, SecureChannel, Stream};
 use crate::protocol::RelayFrame;
 use crate::relay::{Said, Want, route, within_reach};
 use crate::trace;
@@ -99,7 +99,7 @@ impl ControlPlane {
             Err(refusal) => {
                 trace::debug!(peer = %to, over = over.len(), %refusal, "a circuit came to nothing");
                 if refusal == Refusal::DuplicateIdentity {
-                    self.step(Input::Twin);
+                    self.step(Input::Duplicate);
                 }
                 let (now, direct) = (self.now(), self.direct_neighbours());
                 self.relays.failed_once(now, *to, self.election.links(), &direct);
@@ -113,15 +113,15 @@ impl ControlPlane {
     fn on_relayed(
         &mut self,
         stream: Box<dyn Stream>,
-        session: Session,
+        session: SecureChannel,
         over: Vec<MemberId>,
         dialled: Dialled,
     ) {
         let peer = session.peer.id;
         let first = over.first().and_then(|first| self.peers.get(*first)).map(|link| link.address);
         // Without its first link the circuit has ended as well.
-        let taken =
-            first.map(|address| self.on_linked(stream, session, Way::over(address, over), dialled));
+        let taken = first
+            .map(|address| self.on_linked(stream, session, Route::over(address, over), dialled));
         if taken.is_none_or(|taken| taken == Taken::Refused) {
             self.relays.failed(self.clock.now(), peer);
         }
@@ -146,9 +146,9 @@ impl ControlPlane {
     /// link, so it counts as lost, too.
     pub(super) fn lose_direct(&mut self, member: MemberId) {
         self.roster.link_down(member, self.clock.now());
-        let Some(envelope) = self.installed.envelope() else { return };
-        let (view, digest) = (envelope.view(), envelope.digest());
-        if view.rank_of(member).is_some_and(|rank| !view.are_apart(envelope.me(), rank)) {
+        let Some(session) = self.installed.session() else { return };
+        let (view, digest) = (session.view(), session.digest());
+        if view.rank_of(member).is_some_and(|rank| !view.lack_direct_link(session.me(), rank)) {
             self.step(Input::DataLinkLost(digest));
         }
     }

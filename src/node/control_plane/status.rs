@@ -9,7 +9,7 @@ use crate::protocol::{MEMBERS_MAX, Plan, View};
 use crate::report::{
     InterfaceFinding, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus,
 };
-use crate::session::Envelope;
+use crate::session::ViewSession;
 use crate::topology::loads_ppm;
 use crate::wire::PROTOCOL_VERSION;
 use std::net::SocketAddr;
@@ -32,8 +32,8 @@ impl ControlPlane {
     }
 
     fn status(&self) -> Status {
-        let envelope = self.installed.envelope();
-        let mut counters = self.reporter.counters(envelope.map(|envelope| &**envelope));
+        let session = self.installed.session();
+        let mut counters = self.reporter.counters(session.map(|session| &**session));
         counters.overloads += self.relays.turned_away();
         let (hello, namespace) = (&self.handshakes.local().hello, self.access.namespace());
         Status {
@@ -44,13 +44,13 @@ impl ControlPlane {
             port: self.network.port(),
             state: self.state(),
             peers: self.peers.iter().map(|(id, link)| self.peer_status(*id, link)).collect(),
-            view: envelope.map(|envelope| self.view_status(envelope)),
+            view: session.map(|session| self.view_status(session)),
             interfaces: self.reporter.interfaces().to_vec(),
             others: self.others(),
             duplicates: self.duplicates(),
             quarantined: self.quarantined(),
             disk_waits: self.election.disk_waits_ms(self.now()).map(Duration::from_millis),
-            waiting: envelope.and_then(|envelope| self.reporter.waiting(envelope)),
+            waiting: session.and_then(|session| self.reporter.waiting(session)),
             counters,
         }
     }
@@ -76,9 +76,9 @@ impl ControlPlane {
         if let Some(present) = self.election.stranded(self.now()) {
             return State::NotEnoughPeers { present, wanted };
         }
-        match self.installed.envelope() {
+        match self.installed.session() {
             // A node in a group has its place; the duplicate has none.
-            e if self.has_twin() && e.is_none_or(|e| e.view().size() == 1) => State::Duplicate,
+            e if self.has_duplicate() && e.is_none_or(|e| e.view().size() == 1) => State::Duplicate,
             Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
             Some(e) if e.view().size() >= wanted => State::NeedsSync,
             Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
@@ -98,7 +98,7 @@ impl ControlPlane {
 
     /// Set while this node has no View that runs, and members of one that does keep it out.
     fn kept_out(&self) -> Option<State> {
-        let is_outside = self.installed.envelope().is_none() || self.election.is_frozen();
+        let is_outside = self.installed.session().is_none() || self.election.is_frozen();
         let (by, ms) = self.election.kept_out_by(self.now()).filter(|_| is_outside)?;
         Some(State::KeptOut {
             by: self.reporter.who(by.node),
@@ -119,8 +119,8 @@ impl ControlPlane {
         reports.map(|report| InterfaceFinding::of(report, ours_are_seen)).collect()
     }
 
-    fn has_twin(&self) -> bool {
-        self.election.own_twin_at().is_some_and(|at| self.now() < at + DUPLICATE_SHOWN_MS)
+    fn has_duplicate(&self) -> bool {
+        self.election.own_duplicate_at().is_some_and(|at| self.now() < at + DUPLICATE_SHOWN_MS)
     }
 
     /// Identities that two living processes use.
@@ -128,10 +128,10 @@ impl ControlPlane {
         let now = self.now();
         let others = self
             .election
-            .twins()
+            .duplicates()
             .filter(|(_, at)| now < at + DUPLICATE_SHOWN_MS)
             .map(|(node, _)| node);
-        self.has_twin().then_some(self.me.node).into_iter().chain(others).collect()
+        self.has_duplicate().then_some(self.me.node).into_iter().chain(others).collect()
     }
 
     fn quarantined(&self) -> Vec<Quarantined> {
@@ -145,8 +145,8 @@ impl ControlPlane {
         .collect()
     }
 
-    fn view_status(&self, envelope: &Envelope) -> ViewStatus {
-        let (view, plan) = (envelope.view(), envelope.plan());
+    fn view_status(&self, session: &ViewSession) -> ViewStatus {
+        let (view, plan) = (session.view(), session.plan());
         ViewStatus {
             id: view.id(),
             members: view.ranks().filter_map(|rank| peer_at(view, rank)).collect(),
@@ -157,8 +157,8 @@ impl ControlPlane {
             paths: self.paths(view),
             shares: shares(&plan, view.size()),
             forecasts: self.planner.forecasts().to_vec(),
-            in_sync: envelope.is_synced(),
-            committed: envelope.committed(),
+            in_sync: session.is_synced(),
+            committed: session.committed(),
         }
     }
 
@@ -226,6 +226,6 @@ impl ControlPlane {
 
 /// How the plan distributes a large buffer over the paths.
 fn shares(plan: &Plan, size: usize) -> Vec<PlanShare> {
-    let loads = loads_ppm(&plan.class_for(LARGE_BYTES).schedule, size);
+    let loads = loads_ppm(&plan.class_for(LARGE_BYTES).algorithm, size);
     loads.into_iter().map(|((from, to), ppm)| PlanShare { from, to, ppm }).collect()
 }

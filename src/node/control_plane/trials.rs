@@ -2,13 +2,13 @@
 //!
 //! See [`DataPaths`](crate::node::data_paths).
 
-use super::super::data_link::{DataDial, Laid, laid};
+use super::super::data_link::{DataDial, EstablishedLink, established};
+use super::super::data_path::{Addresses, By, DataPath, Moved};
 use super::super::data_paths::{Aim, Next};
-use super::super::track::{Addresses, By, Moved, Track};
 use super::ControlPlane;
 use crate::discovery::Trial;
 use crate::identity::MemberId;
-use crate::link::{Session, Stream};
+use crate::link::{SecureChannel, Stream};
 use crate::protocol::{Rank, RateStep, ViewDigest};
 use std::net::SocketAddr;
 
@@ -97,7 +97,7 @@ impl ControlPlane {
     }
 
     fn try_next(&mut self) {
-        let Some((view, me)) = self.installed.envelope().map(|e| (e.digest(), e.me())) else {
+        let Some((view, me)) = self.installed.session().map(|e| (e.digest(), e.me())) else {
             return;
         };
         match self.paths.next(self.clock.now()) {
@@ -123,16 +123,16 @@ impl ControlPlane {
         view: ViewDigest,
         peer: Rank,
         to: SocketAddr,
-        link: Option<Laid>,
+        link: Option<EstablishedLink>,
     ) {
         if self.installed.of(view).is_none() || !self.paths.is_dialled(peer, to) {
             return;
         }
-        let Some(laid) = link else { return self.drop_trial(Trial::Failed) };
-        if !self.may_move_over(peer, &laid) {
+        let Some(established) = link else { return self.drop_trial(Trial::Failed) };
+        if !self.may_move_over(peer, &established) {
             self.drop_trial(Trial::Unproven);
-        } else if self.paths.track(peer).is_some_and(Track::may_be_moving)
-            || !self.offer(peer, laid, By::Me)
+        } else if self.paths.data_path(peer).is_some_and(DataPath::may_be_moving)
+            || !self.offer(peer, established, By::Me)
         {
             self.drop_trial(Trial::Failed);
         }
@@ -142,14 +142,16 @@ impl ControlPlane {
     pub(super) fn on_path_offered(
         &mut self,
         stream: Box<dyn Stream>,
-        session: Session,
+        session: SecureChannel,
         view: ViewDigest,
         src: Rank,
         from: SocketAddr,
     ) {
         let is_current = self.installed.of(view).is_some_and(|e| !e.is_frozen());
-        let Some(laid) = laid(stream, session, from).filter(|_| is_current) else { return };
-        if !self.may_move_over(src, &laid) {
+        let Some(established) = established(stream, session, from).filter(|_| is_current) else {
+            return;
+        };
+        if !self.may_move_over(src, &established) {
             return;
         }
         if let Some(member) = self.paths.tried(src) {
@@ -159,19 +161,21 @@ impl ControlPlane {
             }
             self.drop_trial(Trial::Failed);
         }
-        if self.offer(src, laid, By::Peer) {
+        if self.offer(src, established, By::Peer) {
             self.tell_rate(src, RateStep::Ready);
         }
     }
 
-    fn offer(&mut self, peer: Rank, laid: Laid, by: By) -> bool {
-        let Laid { link, ours, theirs, path, psk } = laid;
-        let track = self.paths.track_mut(peer);
-        track.is_some_and(|track| track.offer(by, link, Addresses { ours, theirs, path, psk }))
+    fn offer(&mut self, peer: Rank, established: EstablishedLink, by: By) -> bool {
+        let EstablishedLink { link, ours, theirs, path, psk } = established;
+        let data_path = self.paths.data_path_mut(peer);
+        data_path.is_some_and(|data_path| {
+            data_path.offer(by, link, Addresses { ours, theirs, path, psk })
+        })
     }
 
-    fn may_move_over(&self, peer: Rank, laid: &Laid) -> bool {
-        self.paths.track(peer).is_some_and(|track| track.may_move_over(laid))
+    fn may_move_over(&self, peer: Rank, established: &EstablishedLink) -> bool {
+        self.paths.data_path(peer).is_some_and(|data_path| data_path.may_move_over(established))
     }
 
     /// The peer confirms the link over the path on trial.
@@ -203,7 +207,8 @@ impl ControlPlane {
     /// The peer now sends over the path that it offered: this node's direction follows.
     pub(super) fn on_moved(&mut self, view: ViewDigest, peer: Rank) {
         let member = self.installed.of(view).and_then(|e| e.view().member(peer)).map(|m| m.id);
-        let follows = self.paths.track(peer).is_some_and(|track| track.is_offered(By::Peer));
+        let follows =
+            self.paths.data_path(peer).is_some_and(|data_path| data_path.is_offered(By::Peer));
         // If this end made the present offer, it is on trial, and the peer has only completed the
         // previous move.
         if let Some(member) = member.filter(|_| follows)
@@ -216,9 +221,9 @@ impl ControlPlane {
 
     /// Moves this node's direction of a data link to the path that was offered, and reports it.
     fn follow(&mut self, peer: Rank) -> Option<Moved> {
-        let track = self.paths.track_mut(peer)?;
-        let (bursts, moved) = track.follow()?;
-        let ours = track.at().ours;
+        let data_path = self.paths.data_path_mut(peer)?;
+        let (bursts, moved) = data_path.follow()?;
+        let ours = data_path.at().ours;
         self.rates.measure_over(peer, bursts);
         if let Some(member) = self.installed.member(peer).filter(|_| moved == Moved::Elsewhere) {
             let interface = self.network.name_of(ours);

@@ -8,7 +8,7 @@ use super::ControlPlane;
 use crate::election::{Decides, Input};
 use crate::identity::MemberId;
 use crate::protocol::{DisputedOp, Message, OpMessage, Post, Rank, View, ViewDigest};
-use crate::session::Envelope;
+use crate::session::ViewSession;
 use crate::trace;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -38,8 +38,8 @@ impl ControlPlane {
             self.reporter.leave(&before);
         }
         let Some(me) = view.rank_of(self.me) else { return };
-        let (voices, meter) = (self.peers.voices().clone(), self.reporter.meter());
-        let Some(envelope) = self.installed.open(view, me, voices, meter) else { return };
+        let (send_queues, meter) = (self.peers.send_queues().clone(), self.reporter.meter());
+        let Some(session) = self.installed.open(view, me, send_queues, meter) else { return };
         let why = view.engine.why.sentence(|rank| format!("rank {rank}"));
         trace::info!(view = %view.id(), rank = %me, size = view.size(), engine = %view.engine.kind, why, in_sync = view.in_sync(), "installed a view");
         self.reporter.count_view();
@@ -52,7 +52,7 @@ impl ControlPlane {
         self.redials.view_changed();
         if self.election.is_frozen() {
             // Installed late, only to decide its operations: the next View is already being agreed.
-            envelope.freeze();
+            session.freeze();
             self.reporter.tell_installed(view);
             return;
         }
@@ -65,22 +65,22 @@ impl ControlPlane {
         // Members that were not in the earlier View miss the rates that were measured in it.
         view.ranks().filter(|rank| *rank != me).for_each(|rank| self.replay_rates(rank));
         self.installed.is_to_be_shown();
-        self.peers.session().set(Some(envelope));
+        self.peers.session().set(Some(session));
     }
 
     /// Shows the installed View to callers, at the end of a turn. By then the messages that tell
     /// the other members of the View are queued. Calls use the same queues without the driver, and
     /// a member that has not heard of the View would ignore their messages.
-    pub(super) fn show_envelope(&mut self) {
+    pub(super) fn show_session(&mut self) {
         if self.installed.takes_showing() {
-            self.reporter.show(self.installed.envelope());
+            self.reporter.show(self.installed.session());
         }
     }
 
     /// The session of this View, if it is installed. A peer that sends for a View has installed it.
     /// So if this node has accepted that View it installs it now, and loses no message that arrives
     /// before the notice.
-    pub(super) fn envelope_of(&mut self, view: ViewDigest) -> Option<Arc<Envelope>> {
+    pub(super) fn session_of(&mut self, view: ViewDigest) -> Option<Arc<ViewSession>> {
         if self.installed.of(view).is_none() {
             self.step(Input::DataLink(view));
         }
@@ -89,27 +89,27 @@ impl ControlPlane {
 
     /// A message of an operation, of a View that its reader has not found installed.
     pub(super) fn on_op(&mut self, from: MemberId, message: &OpMessage) {
-        let Some(envelope) = self.envelope_of(message.view) else { return };
-        let Some(rank) = envelope.view().rank_of(from) else { return };
-        if envelope.on_message(rank, message).is_err() {
+        let Some(session) = self.session_of(message.view) else { return };
+        let Some(rank) = session.view().rank_of(from) else { return };
+        if session.on_message(rank, message).is_err() {
             self.expel(rank);
         }
     }
 
     /// Sends an entry of this node on the View's board to all other members.
     pub(super) fn post(&mut self, key: &str, value: &[u8]) {
-        let Some(envelope) = self.installed.envelope() else { return };
-        for member in envelope.view().members.iter().filter(|m| m.id != self.me) {
-            let post = Post { view: envelope.digest(), key: key.to_owned(), value: value.to_vec() };
+        let Some(session) = self.installed.session() else { return };
+        for member in session.view().members.iter().filter(|m| m.id != self.me) {
+            let post = Post { view: session.digest(), key: key.to_owned(), value: value.to_vec() };
             self.peers.send(member.id, Message::Post(Box::new(post)));
         }
     }
 
     pub(super) fn on_post(&mut self, from: MemberId, post: &Post) {
         self.step(Input::Heard(from));
-        let Some(envelope) = self.envelope_of(post.view) else { return };
-        let Some(rank) = envelope.view().rank_of(from) else { return };
-        if envelope.board().hear(rank, &post.key, &post.value).is_err() {
+        let Some(session) = self.session_of(post.view) else { return };
+        let Some(rank) = session.view().rank_of(from) else { return };
+        if session.board().hear(rank, &post.key, &post.value).is_err() {
             self.expel(rank);
         }
     }

@@ -2,7 +2,7 @@
 //! the dials do not get through, it asks the higher one to dial: a firewall on one of the two
 //! machines usually lets outgoing connections pass.
 
-use super::laid::{Laid, laid};
+use super::established_link::{EstablishedLink, established};
 use crate::identity::MemberId;
 use crate::link::{Local, Net, Purpose, reach};
 use crate::node::event::Event;
@@ -144,7 +144,11 @@ impl DataLinks {
 
 /// Retries while the peer refuses. `None` if nothing answers at `dial.to`. Has no timeout of its
 /// own.
-async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -> Option<Laid> {
+async fn until_it_stands(
+    dial: DataDial,
+    net: Arc<dyn Net>,
+    local: Arc<Local>,
+) -> Option<EstablishedLink> {
     let purpose = Purpose::Data { view: dial.view, src: dial.me, dst: dial.peer };
     let mut pause = Duration::from_millis(5);
     // The identity at `first` is not verified yet.
@@ -191,10 +195,10 @@ async fn stands(
     to: SocketAddr,
     net: &Arc<dyn Net>,
     local: &Arc<Local>,
-) -> Result<Laid, Missed> {
+) -> Result<EstablishedLink, Missed> {
     let connected = tokio::time::timeout(CONNECT_PATIENCE, net.dial(to)).await;
     let stream = connected.ok().and_then(Result::ok).ok_or(Missed::Nobody)?;
     let linked = reach(stream, || net.dial(to), local, purpose, Some(expect)).await;
     let (stream, session) = linked.map_err(|_| Missed::Refused)?;
-    laid(stream, session, to).ok_or(Missed::Refused)
+    established(stream, session, to).ok_or(Missed::Refused)
 }

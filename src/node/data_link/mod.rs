@@ -1,6 +1,6 @@
 //! The data links of the installed View.
 //!
-//! [`DataLinks`] dials them, until each is [`Laid`]. [`data_line`] makes of that the link that an
+//! [`DataLinks`] dials them, until each is [`EstablishedLink`]. [`data_line`] makes of that the link that an
 //! engine gets, with two handles: [`Bursts`] measure the rate of its path, [`Moves`] lead it over
 //! another one. It uses one `Connection` at a time, and a frame takes no other lock than that of
 //! its connection:
@@ -15,14 +15,14 @@
 
 mod connection;
 mod dials;
-mod laid;
+mod established_link;
 mod moves;
 mod reports;
 mod traffic;
 
 pub use connection::Bursts;
 pub use dials::{DataDial, DataLinks};
-pub use laid::{Laid, laid};
+pub use established_link::{EstablishedLink, established};
 pub use moves::{Moves, data_line};
 pub use reports::Reports;
 pub use traffic::Traffic;

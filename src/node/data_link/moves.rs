@@ -32,11 +32,11 @@ const FIRST: DataHeader = link_frame(Lane::MOVES, 1, 0, 0);
 /// The handle by which the driver moves a data link. Cheap to clone.
 #[derive(Clone)]
 pub struct Moves {
-    line: Arc<Line>,
+    line: Arc<QueueOwner>,
 }
 
 /// What the ends of a data link and its moves share.
-struct Line {
+struct QueueOwner {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -94,7 +94,7 @@ struct Movable {
 struct Sender(Arc<Connection>);
 
 struct Receiver {
-    line: Arc<Line>,
+    line: Arc<QueueOwner>,
     incoming: Incoming,
 }
 
@@ -104,7 +104,7 @@ pub fn data_line(link: Box<dyn DataLink>, reports: Reports) -> (Box<dyn DataLink
     let sender = Sender(Arc::clone(&connection));
     let bursts = Bursts(Arc::clone(&connection));
     let state = State { connection, offer: None, closed: false, retired: None };
-    let line = Arc::new(Line { state: Mutex::new(state), changed: Condvar::new() });
+    let line = Arc::new(QueueOwner { state: Mutex::new(state), changed: Condvar::new() });
     let receiver = Receiver { line: Arc::clone(&line), incoming };
     (Box::new(Movable { sender, receiver }), Moves { line }, bursts)
 }
@@ -219,7 +219,7 @@ impl Drop for Offer {
     }
 }
 
-impl Line {
+impl QueueOwner {
     fn go(&self) {
         let mut connection = Arc::clone(&self.state().connection);
         connection.reports.traffic.count();
@@ -299,7 +299,7 @@ impl Line {
     }
 }
 
-impl Shutdown for Line {
+impl Shutdown for QueueOwner {
     fn shutdown(&self) {
         let mut state = self.state();
         state.closed = true;

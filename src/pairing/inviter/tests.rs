@@ -7,7 +7,7 @@ use super::*;
 use crate::discovery::{Medium, Sighting};
 use crate::identity::{Boot, Selector};
 use crate::link::{MemoryWorld, Net};
-use crate::os::{Interface, InterfaceAddress, InterfaceKind, Unchanging};
+use crate::os::{FixedInterfaces, Interface, InterfaceAddress, InterfaceKind};
 use crate::wire::PROTOCOL_VERSION;
 use std::task::Poll;
 use tokio::io::AsyncReadExt;
@@ -48,10 +48,10 @@ struct Story {
 }
 
 impl Story {
-    async fn open(machines: usize, wires: Box<dyn Wires>) -> Story {
+    async fn open(machines: usize, interface_source: Box<dyn InterfaceSource>) -> Story {
         let (world, medium) = (MemoryWorld::new(), Medium::new());
         let listener = world.host(host(1)).listen(&[PORT]).await.expect("a port");
-        let doors = Doors { listener, discovery: Box::new(medium.node()), wires };
+        let doors = Doors { listener, discovery: Box::new(medium.node()), interface_source };
         let (tell, heard) = mpsc::unbounded_channel();
         let (unwanted, wanted) = oneshot::channel();
         let wanted = async { drop(wanted.await) };
@@ -102,7 +102,7 @@ fn took(n: u8, left: usize) -> (IpAddr, Visit) {
 
 #[tokio::test(start_paused = true)]
 async fn it_lets_in_as_many_as_were_invited_and_then_is_gone() {
-    let mut story = Story::open(2, Box::new(Unchanging)).await;
+    let mut story = Story::open(2, Box::new(FixedInterfaces)).await;
     assert_eq!(story.join(2, CODE).await, Ok(true));
     assert_eq!(story.next().await, took(2, 1));
     assert_eq!(story.join(3, CODE).await, Ok(true));
@@ -114,7 +114,7 @@ async fn it_lets_in_as_many_as_were_invited_and_then_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn three_wrong_codes_end_it_and_all_three_are_told() {
-    let mut story = Story::open(9, Box::new(Unchanging)).await;
+    let mut story = Story::open(9, Box::new(FixedInterfaces)).await;
     for left in [2, 1, 0] {
         assert!(story.join(2, WRONG).await.is_err());
         assert_eq!(story.next().await, (host(2), Visit::WrongCode { left }));
@@ -126,7 +126,7 @@ async fn three_wrong_codes_end_it_and_all_three_are_told() {
 
 #[tokio::test(start_paused = true)]
 async fn of_guesses_made_side_by_side_three_are_looked_at() {
-    let mut story = Story::open(9, Box::new(Unchanging)).await;
+    let mut story = Story::open(9, Box::new(FixedInterfaces)).await;
     // Polled in turn, so that all are under way before the first one is judged.
     let mut guesses: Vec<_> = (2..22).map(|n| Box::pin(story.join(n, WRONG))).collect();
     let mut failed = 0;
@@ -153,7 +153,7 @@ async fn of_guesses_made_side_by_side_three_are_looked_at() {
 
 #[tokio::test(start_paused = true)]
 async fn it_ends_with_its_time() {
-    let story = Story::open(1, Box::new(Unchanging)).await;
+    let story = Story::open(1, Box::new(FixedInterfaces)).await;
     let lasts = Duration::from_millis(LASTS_MS);
     tokio::time::sleep(lasts - Duration::from_secs(1)).await;
     story.announced(true).await;
@@ -164,7 +164,7 @@ async fn it_ends_with_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn it_ends_when_it_is_not_wanted_any_longer() {
-    let Story { world, medium, ended, .. } = Story::open(1, Box::new(Unchanging)).await;
+    let Story { world, medium, ended, .. } = Story::open(1, Box::new(FixedInterfaces)).await;
     assert_eq!(ended.await.expect("no panic"), None);
     assert!(world.host(host(2)).dial(at()).await.is_err(), "the port is closed");
     let heard = timeout(Duration::from_millis(1), medium.node().next()).await;
@@ -173,7 +173,7 @@ async fn it_ends_when_it_is_not_wanted_any_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn silent_connections_keep_nobody_out() {
-    let mut story = Story::open(1, Box::new(Unchanging)).await;
+    let mut story = Story::open(1, Box::new(FixedInterfaces)).await;
     let mut silent = Vec::new();
     for _ in 0..50 {
         silent.extend(story.world.host(host(9)).dial(at()).await);
@@ -192,8 +192,8 @@ async fn silent_connections_keep_nobody_out() {
 /// A machine with one interface, which has this address.
 struct Wired(IpAddr);
 
-impl Wires for Wired {
-    fn look(&mut self) -> Option<Wiring> {
+impl InterfaceSource for Wired {
+    fn look(&mut self) -> Option<InterfaceSet> {
         let addresses = vec![InterfaceAddress { ip: self.0, prefix_bits: 24 }];
         let eth0 = Interface {
             name: "eth0".to_owned(),
@@ -203,7 +203,7 @@ impl Wires for Wired {
             speed_mbps: None,
             mtu: None,
         };
-        Some(Wiring { all: vec![eth0.clone()], chosen: vec![eth0], ..Wiring::none() })
+        Some(InterfaceSet { all: vec![eth0.clone()], chosen: vec![eth0], ..InterfaceSet::none() })
     }
 }
 

@@ -66,11 +66,11 @@ pub fn ended(
 /// The values already reported for each edge. Several nodes of one process add to the same
 /// counters, so only differences are reported.
 #[derive(Default)]
-pub struct Told {
+pub struct Published {
     edges: BTreeMap<NodeId, (u64, u64, u64)>,
 }
 
-impl Told {
+impl Published {
     pub fn tell(&mut self, edges: &[EdgeMetrics]) {
         for edge in edges {
             let now = (edge.sent_bytes, edge.received_bytes, edge.links);

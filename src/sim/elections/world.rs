@@ -494,7 +494,7 @@ fn told(notice: &Notice) -> String {
         Notice::Lost(id, why) => format!("{} lost, {why}", name(id.node)),
         Notice::Quarantined(node, ms) => format!("{} in quarantine for {ms} ms", name(*node)),
         Notice::Woke => "was away".to_owned(),
-        Notice::Twin(node) => format!("{} is a duplicate", name(*node)),
+        Notice::Duplicate(node) => format!("{} is a duplicate", name(*node)),
         Notice::OneWay(id) => format!("{} does not hear this node", name(id.node)),
     }
 }

@@ -33,9 +33,9 @@ impl Group {
         let listener = &state.nodes[usize::from(to)];
         let mine = listener.agreement.installed_id();
         let is_news = |from: &u8| {
-            let speaker = &state.nodes[usize::from(*from)];
-            let theirs = speaker.agreement.installed_id();
-            theirs > mine && listener.told.get(&speaker.me).copied() != theirs
+            let view_sender = &state.nodes[usize::from(*from)];
+            let theirs = view_sender.agreement.installed_id();
+            theirs > mine && listener.told.get(&view_sender.me).copied() != theirs
         };
         actions.extend((0..self.nodes).filter(is_news).map(|from| Action::Tell(from, to)));
     }

@@ -127,8 +127,8 @@ fn what_a_busy_processor_hides_is_found_before_a_plan_is_made() {
 
 #[test]
 fn without_a_switch_every_cable_is_measured_and_nothing_else() {
-    let apart = [(Rank(0), Rank(2)), (Rank(0), Rank(3)), (Rank(1), Rank(3))];
-    let mut survey = Survey::new(4, |_| None).without(&apart);
+    let no_direct_link = [(Rank(0), Rank(2)), (Rank(0), Rank(3)), (Rank(1), Rank(3))];
+    let mut survey = Survey::new(4, |_| None).without(&no_direct_link);
     let order = walk(&mut survey, |_| 940);
     assert_eq!(
         order.iter().map(|(_, good)| *good).collect::<Vec<_>>(),

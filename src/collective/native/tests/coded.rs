@@ -3,13 +3,13 @@
 use super::door::DOOR;
 use crate::collective::arithmetic::Arithmetic;
 use crate::collective::reference::reference;
-use crate::collective::schedule::{Itinerary, Route};
+use crate::collective::schedule::{Route, Schedule};
 use crate::collective::suite::{Chance, bytes, digest, op};
 use crate::compression::{Codec, codec, codec_of_sums};
 use crate::memory::{DType, bytes_of, elements_of};
 use crate::protocol::{
-    AutoCodecs, Call, CodecId, Coding, FoldOrder, FoldSegment, FoldTree, Kind, Mode, Plan,
-    PlanClass, Rank, ReduceOp, Schedule, Tree, TreeShare,
+    Algorithm, AutoCodecs, Call, CodecId, Coding, FoldOrder, FoldSegment, FoldTree, Kind, Mode,
+    Plan, PlanClass, Rank, ReduceOp, Tree, TreeShare,
 };
 use std::sync::Arc;
 
@@ -23,27 +23,27 @@ const CODECS: [CodecId; 6] = [
     CodecId::TopK { kept: 110 },
 ];
 
-/// A plan that uses `schedule` for every buffer but the empty one. The exchange for the empty
+/// A plan that uses `algorithm` for every buffer but the empty one. The exchange for the empty
 /// buffer declares that all ranks reach each other.
-pub fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
-    let class = |bytes_max, schedule| PlanClass {
+pub fn plan(chunk_bytes: u32, algorithm: Algorithm) -> Arc<Plan> {
+    let class = |bytes_max, algorithm| PlanClass {
         bytes_max,
         chunk_bytes,
-        schedule,
+        algorithm,
         auto: AutoCodecs::NONE,
     };
-    let classes = vec![class(0, Schedule::OneShot), class(u64::MAX, schedule)];
+    let classes = vec![class(0, Algorithm::OneShot), class(u64::MAX, algorithm)];
     Arc::new(Plan { revision: 0, reason: "a test".to_owned(), classes })
 }
 
 fn plans(size: usize, chance: &mut Chance) -> Vec<Arc<Plan>> {
     let ranks = || (0..size as u8).map(Rank);
-    let ring = Schedule::Ring { order: chance.shuffled(ranks().collect()) };
+    let ring = Algorithm::Ring { order: chance.shuffled(ranks().collect()) };
     let chain = TreeShare { tree: Tree::chain(ranks(), size), ppm: 400_000 };
     let star = TreeShare { tree: Tree::star(Rank(size as u8 - 1), size), ppm: 600_000 };
     // A chunk of 656 elements is not a whole number of blocks.
-    [ring, Schedule::Trees { trees: vec![chain, star] }, Schedule::OneShot]
-        .map(|schedule| plan(2624, schedule))
+    [ring, Algorithm::Trees { trees: vec![chain, star] }, Algorithm::OneShot]
+        .map(|algorithm| plan(2624, algorithm))
         .into()
 }
 
@@ -114,11 +114,11 @@ pub fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
         of(rank).map_or_else(|| input.clone(), |codec| coded(codec, input))
     };
     let contributions: Vec<Vec<f32>> = (0..).zip(inputs).map(contribution).collect();
-    let itinerary = Itinerary::of(call, None, plan, size).expect("it can be carried out");
+    let schedule = Schedule::of(call, None, plan, size).expect("it can be carried out");
     let mut result = vec![0.0; inputs[0].len()];
-    for (index, flow) in itinerary.flows.iter().enumerate() {
-        for chunk in 0..itinerary.chunks(index) {
-            let elements = itinerary.elements(index, chunk);
+    for (index, flow) in schedule.flows.iter().enumerate() {
+        for chunk in 0..schedule.chunks(index) {
+            let elements = schedule.elements(index, chunk);
             let parts: Vec<&[f32]> =
                 contributions.iter().map(|all| &all[elements.clone()]).collect();
             result[elements].copy_from_slice(&match &flow.route {
@@ -190,7 +190,7 @@ fn every_codec_adds_what_was_decoded_and_gives_everybody_the_same() {
                         assert!(
                             got == bytes_of(&expected),
                             "{call} of {size}, {:?}",
-                            plan.classes[1].schedule
+                            plan.classes[1].algorithm
                         );
                         assert_eq!(finished.digest, digest(&got));
                     }
@@ -224,7 +224,7 @@ fn the_sum_of_eight_is_as_near_as_the_codec_says_and_as_short() {
     let exact: Vec<f64> = (0..count)
         .map(|i| inputs.iter().map(|input| f64::from(input[i])).sum::<f64>() / size as f64)
         .collect();
-    let plan = plan(256 * 1024, Schedule::Ring { order: (0..size as u8).map(Rank).collect() });
+    let plan = plan(256 * 1024, Algorithm::Ring { order: (0..size as u8).map(Rank).collect() });
     // Limits: fraction of the bytes of plain `f32` on the wire, and error relative to the norm of
     // the exact mean.
     for (number, (codec, of_bytes, off_by)) in [
@@ -275,7 +275,7 @@ fn sums_of_the_largest_are_exact_and_short() {
     // Whole numbers, whose sums are exact in any order.
     let exact: Vec<f32> =
         (0..count).map(|i| sent.iter().map(|part| part[i]).sum::<f32>() + 0.0).collect();
-    let ring = plan(256 * 1024, Schedule::Ring { order: (0..size as u8).map(Rank).collect() });
+    let ring = plan(256 * 1024, Algorithm::Ring { order: (0..size as u8).map(Rank).collect() });
     let group = DOOR.group(size);
     let results =
         group.run(op(0, 0), call(id, ReduceOp::Sum, count), None, &ring, &raw, &mut chance);
@@ -288,11 +288,11 @@ fn sums_of_the_largest_are_exact_and_short() {
 
 #[test]
 fn what_is_left_out_counts_as_nothing_only_in_sums() {
-    let ring = plan(2624, Schedule::Ring { order: vec![Rank(0), Rank(1)] });
+    let ring = plan(2624, Algorithm::Ring { order: vec![Rank(0), Rank(1)] });
     for op in [ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod] {
-        assert!(Itinerary::of(&call(CodecId::TopK { kept: 3 }, op, 100), None, &ring, 2).is_err());
+        assert!(Schedule::of(&call(CodecId::TopK { kept: 3 }, op, 100), None, &ring, 2).is_err());
     }
     assert!(
-        Itinerary::of(&call(CodecId::TopK { kept: 3 }, ReduceOp::Sum, 100), None, &ring, 2).is_ok()
+        Schedule::of(&call(CodecId::TopK { kept: 3 }, ReduceOp::Sum, 100), None, &ring, 2).is_ok()
     );
 }

@@ -5,13 +5,13 @@ use crate::collective::backend::Engine;
 use crate::collective::board::ViewBoard;
 use crate::collective::suite::{Chance, Door, Opened};
 use crate::memory::Pool;
-use crate::protocol::{Rank, ReduceOp, Schedule, Tree, TreeShare, View};
+use crate::protocol::{Algorithm, Rank, ReduceOp, Tree, TreeShare, View};
 use std::sync::Arc;
 
 /// Of the scarce calls there are several chunks, all of which may be sent before credit.
 pub const DOOR: Door = Door {
     open,
-    schedules,
+    algorithms,
     chunks: &[],
     reductions: &[ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod],
     scarce: (5001, 2624),
@@ -26,10 +26,10 @@ fn open(view: &Arc<View>, pools: &[Pool]) -> Opened {
     }
 }
 
-fn schedules(size: usize, chance: &mut Chance) -> Vec<Schedule> {
+fn algorithms(size: usize, chance: &mut Chance) -> Vec<Algorithm> {
     let order = chance.shuffled((0..size as u8).map(Rank).collect());
     let trees = trees(size, chance);
-    vec![Schedule::Ring { order }, Schedule::Trees { trees }, Schedule::OneShot]
+    vec![Algorithm::Ring { order }, Algorithm::Trees { trees }, Algorithm::OneShot]
 }
 
 /// Three random trees with unequal shares, one of them tiny.

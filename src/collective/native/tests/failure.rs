@@ -9,7 +9,7 @@ use crate::collective::suite::{Chance, Outcome, PATIENCE, bytes, f32_call, job, 
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown, memory};
 use crate::memory::{DType, Pool, bytes_of};
 use crate::protocol::{
-    Call, CodecId, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, Schedule, view_of,
+    Algorithm, Call, CodecId, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, view_of,
 };
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -91,8 +91,10 @@ impl Peer {
 fn lanes_may_be_started_in_different_orders() {
     let mut chance = Chance(11);
     println!("seed {}", chance.0);
-    for schedule in [Schedule::OneShot, Schedule::Ring { order: vec![Rank(1), Rank(0), Rank(2)] }] {
-        let (group, plan) = (DOOR.group(3), plan(16 * 1024, schedule));
+    for algorithm in
+        [Algorithm::OneShot, Algorithm::Ring { order: vec![Rank(1), Rank(0), Rank(2)] }]
+    {
+        let (group, plan) = (DOOR.group(3), plan(16 * 1024, algorithm));
         let (a, b, call) = (op(1, 0), op(2, 0), f32_call(SUM, 300_000));
         let input = vec![1.0f32; 300_000];
         // Ranks 0 and 1 call a, then b. Rank 2 calls b, awaits it, and only then calls a.
@@ -121,7 +123,7 @@ fn lanes_may_be_started_in_different_orders() {
 #[test]
 fn without_credit_a_peer_gets_its_eager_share_and_no_more() {
     let mut alone = Alone::new(2);
-    let plan = plan(16 * 1024, Schedule::OneShot);
+    let plan = plan(16 * 1024, Algorithm::OneShot);
     let large = f32_call(SUM, 256 * 1024);
     // The operations that fit into the peer's bound, one more, and a marker with credit from the
     // start.
@@ -162,7 +164,7 @@ fn without_credit_a_peer_gets_its_eager_share_and_no_more() {
 #[test]
 fn frames_that_come_before_the_start_are_used() {
     let mut alone = Alone::new(2);
-    let plan = plan(16 * 1024, Schedule::OneShot);
+    let plan = plan(16 * 1024, Algorithm::OneShot);
     let quarter = vec![2.0f32; 4096];
     for chunk in (0..4).rev() {
         alone.peers[0].send(op(0, 0), (0, chunk, Phase::Reduce), bytes_of(&quarter));
@@ -177,7 +179,7 @@ fn frames_that_come_before_the_start_are_used() {
 
 #[test]
 fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
-    let plan = plan(1024, Schedule::OneShot);
+    let plan = plan(1024, Algorithm::OneShot);
     let (good, part) = ((0, 0, Phase::Reduce), vec![0; 1024]);
     let nonsense: [&[(At, usize)]; 10] = [
         &[((1, 0, Phase::Reduce), 1024)],
@@ -230,7 +232,7 @@ fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
 #[test]
 fn who_gets_nothing_is_done_when_its_part_has_gone_and_not_before() {
     let mut alone = Alone::new(2);
-    let plan = plan(16 * 1024, Schedule::OneShot);
+    let plan = plan(16 * 1024, Algorithm::OneShot);
     let root = Rank(1);
     let elements = 2 * EAGER_OP_BYTES / 4;
     for (number, kind) in
@@ -260,7 +262,7 @@ fn who_only_passes_on_is_done_when_that_has_gone() {
     alone.start(
         op,
         f32_call(Kind::Gather { root: Rank(2) }, 1),
-        &plan(1024, Schedule::Ring { order }),
+        &plan(1024, Algorithm::Ring { order }),
     );
     assert_eq!(alone.peers[1].recv().flow, 0);
     assert!(alone.outcomes.try_recv().is_err(), "rank 1's part has not come");
@@ -271,7 +273,7 @@ fn who_only_passes_on_is_done_when_that_has_gone() {
 #[test]
 fn data_of_another_call_costs_nothing_until_the_calls_are_known_to_be_the_same() {
     let mut alone = Alone::new(2);
-    let plan = plan(1024, Schedule::OneShot);
+    let plan = plan(1024, Algorithm::OneShot);
     alone.start(op(0, 0), f32_call(SUM, 10), &plan);
     // Rank 1 has called with 11 elements; its descriptor is still in flight.
     alone.peers[0].send(op(0, 0), (0, 0, Phase::Reduce), &[0; 44]);
@@ -287,7 +289,7 @@ fn data_of_another_call_costs_nothing_until_the_calls_are_known_to_be_the_same()
 fn too_much_before_the_start_is_a_fault_too() {
     for (len, frames) in [(EAGER_OP_BYTES / 4, 4), (0, EAGER_OP_FRAMES)] {
         let mut alone = Alone::new(2);
-        alone.start(op(1, 0), f32_call(SUM, 1000), &plan(1024, Schedule::OneShot));
+        alone.start(op(1, 0), f32_call(SUM, 1000), &plan(1024, Algorithm::OneShot));
         for chunk in 0..=frames as u32 {
             alone.peers[0].send(op(0, 0), (0, chunk, Phase::Reduce), &vec![0; len]);
         }
@@ -301,8 +303,8 @@ fn whatever_a_peer_sends_no_thread_panics_and_every_job_ends() {
         let mut chance = Chance(seed);
         println!("seed {seed}");
         let mut alone = Alone::new(2);
-        let ring = Schedule::Ring { order: vec![Rank(0), Rank(1)] };
-        let schedule = if chance.below(2) == 0 { Schedule::OneShot } else { ring };
+        let ring = Algorithm::Ring { order: vec![Rank(0), Rank(1)] };
+        let algorithm = if chance.below(2) == 0 { Algorithm::OneShot } else { ring };
         let root = Rank(chance.below(2) as u8);
         let kinds = [
             SUM,
@@ -314,7 +316,7 @@ fn whatever_a_peer_sends_no_thread_panics_and_every_job_ends() {
         let kind = [kinds, more].concat()[chance.below(8) as usize];
         let codec = if kind == SUM && chance.below(2) == 0 { CodecId::Bf16 } else { CodecId::None };
         let call = Call { codec, ..f32_call(kind, 700) };
-        alone.start(op(0, 0), call, &plan(1024, schedule));
+        alone.start(op(0, 0), call, &plan(1024, algorithm));
         for _ in 0..30 {
             let phase = if chance.below(2) == 0 { Phase::Reduce } else { Phase::Gather };
             let len = [0, 1, 188, 376, 380, 512, 1024, 1400][chance.below(8) as usize];
@@ -333,7 +335,7 @@ fn whatever_a_peer_sends_no_thread_panics_and_every_job_ends() {
 #[test]
 fn a_link_that_breaks_fails_what_needs_it_and_a_new_one_serves_what_comes_later() {
     let mut alone = Alone::new(3);
-    let plan = plan(1024, Schedule::OneShot);
+    let plan = plan(1024, Algorithm::OneShot);
     alone.start(op(0, 0), f32_call(SUM, 1000), &plan);
     alone.start(op(1, 0), f32_call(Kind::Broadcast { root: Rank(2) }, 1), &plan);
     alone.peers[0].send(op(0, 0), (0, 0, Phase::Reduce), &[0; 1024]);
@@ -359,8 +361,8 @@ fn a_link_that_breaks_fails_what_needs_it_and_a_new_one_serves_what_comes_later(
 
 #[test]
 fn a_rank_that_dies_in_the_middle_hangs_nobody() {
-    for schedule in [Schedule::OneShot, Schedule::Ring { order: (0..4).map(Rank).collect() }] {
-        let (group, plan) = (DOOR.group(4), plan(4096, schedule));
+    for algorithm in [Algorithm::OneShot, Algorithm::Ring { order: (0..4).map(Rank).collect() }] {
+        let (group, plan) = (DOOR.group(4), plan(4096, algorithm));
         let input = vec![0; 400_000];
         for me in group.ranks() {
             group.start(me, op(0, 0), f32_call(SUM, 100_000), None, &plan, &input);
@@ -392,7 +394,7 @@ fn a_rank_that_dies_in_the_middle_hangs_nobody() {
 #[test]
 fn what_is_over_stays_over() {
     let mut alone = Alone::new(2);
-    let plan = plan(1024, Schedule::OneShot);
+    let plan = plan(1024, Algorithm::OneShot);
     alone.start(op(0, 0), f32_call(SUM, 1000), &plan);
     alone.backend.cancel(op(0, 0));
     assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Cancelled)));
@@ -412,7 +414,7 @@ fn what_is_over_stays_over() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let alone = Alone::new(2);
-    let plan = plan(1024, Schedule::OneShot);
+    let plan = plan(1024, Algorithm::OneShot);
     alone.start(
         op(0, 0),
         Call { dtype: DType::U8, ..f32_call(Kind::AllReduce(ReduceOp::Mean), 8) },
@@ -432,7 +434,7 @@ fn what_does_not_fit_is_refused() {
 #[test]
 fn a_backend_may_be_dropped_on_one_of_its_own_threads() {
     let mut alone = Alone::new(2);
-    let plan = plan(1024, Schedule::OneShot);
+    let plan = plan(1024, Algorithm::OneShot);
     let mut job = job(Rank(0), op(0, 0), f32_call(SUM, 1), None, &plan, &alone.report);
     // `done` empties the slot on the receiver thread, which thereby drops the last handle.
     let last = Arc::new(Mutex::new(Some(Arc::clone(&alone.backend))));

@@ -2,7 +2,7 @@
 //! is not the engine's.
 
 use super::super::NativeEngine;
-use super::super::run::lock;
+use super::super::op_progress::lock;
 use super::door::{DOOR, board};
 use crate::collective::backend::{Engine, Finished, Job};
 use crate::collective::input::Input;
@@ -12,7 +12,7 @@ use crate::link::{
 };
 use crate::memory::{Block, Pool, bytes_of};
 use crate::os::Mutex;
-use crate::protocol::{Call, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, Schedule, view_of};
+use crate::protocol::{Algorithm, Call, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, view_of};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
 
 fn ring(size: usize) -> Arc<Plan> {
-    plan(4096, Schedule::Ring { order: (0..size as u8).map(Rank).collect() })
+    plan(4096, Algorithm::Ring { order: (0..size as u8).map(Rank).collect() })
 }
 
 /// The address range of a slice.
@@ -170,10 +170,12 @@ fn of_what_is_lent_nothing_is_copied() {
 fn the_first_chunk_is_at_its_peer_before_the_last_is_asked_for() {
     let group = DOOR.group(2);
     let (op, call) = (op(0, 0), f32_call(SUM, 10_000));
-    for plan in [ring(2), plan(4096, Schedule::OneShot)] {
+    for plan in [ring(2), plan(4096, Algorithm::OneShot)] {
         // Each plan uses another operation number.
-        let op =
-            OpId { number: u64::from(matches!(plan.classes[0].schedule, Schedule::OneShot)), ..op };
+        let op = OpId {
+            number: u64::from(matches!(plan.classes[0].algorithm, Algorithm::OneShot)),
+            ..op
+        };
         let input = vec![1.0f32; 10_000];
         group.begin(Rank(1), op, call, None, &plan, None);
         group.credit_from(op, Rank(1));
@@ -423,7 +425,7 @@ fn starts_feeds_credits_and_ends_in_any_order() {
         let counts: Vec<usize> = (0..12).map(|_| chance.below(30_000) as usize).collect();
         let plans: Vec<Arc<Plan>> = counts
             .iter()
-            .map(|_| if chance.below(3) == 0 { plan(4096, Schedule::OneShot) } else { ring(size) })
+            .map(|_| if chance.below(3) == 0 { plan(4096, Algorithm::OneShot) } else { ring(size) })
             .collect();
         // All ranks cancel a third of the operations, each at its own time.
         let given_up: Vec<bool> = counts.iter().map(|_| chance.below(3) == 0).collect();

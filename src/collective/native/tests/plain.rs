@@ -1,7 +1,7 @@
 //! Members with a fast uplink in the trees send without the codec, beside others whose sums are
 //! encoded.
 
-use super::super::run::lock;
+use super::super::op_progress::lock;
 use super::coded::{call, expected, plan, some};
 use super::door::DOOR;
 use crate::collective::input::Input;
@@ -11,7 +11,8 @@ use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdow
 use crate::memory::{bytes_of, elements_of};
 use crate::os::Mutex;
 use crate::protocol::{
-    AutoCodecs, Coarsest, CodecId, Coding, Plan, Rank, RankSet, ReduceOp, Schedule, Tree, TreeShare,
+    Algorithm, AutoCodecs, Coarsest, CodecId, Coding, Plan, Rank, RankSet, ReduceOp, Tree,
+    TreeShare,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -30,7 +31,7 @@ fn tree(parents: &[u8], ppm: u32) -> TreeShare {
 /// A plan of these trees, in which the `plain` members skip the codec.
 fn plan_of(trees: Vec<TreeShare>, plain: &[u8]) -> Arc<Plan> {
     let plain: RankSet = plain.iter().copied().map(Rank).collect();
-    let mut plan = Arc::unwrap_or_clone(plan(2624, Schedule::Trees { trees }));
+    let mut plan = Arc::unwrap_or_clone(plan(2624, Algorithm::Trees { trees }));
     plan.classes[1].auto = AutoCodecs::new(|coarsest| Coding::but_for(coarsest.id(), plain));
     Arc::new(plan)
 }

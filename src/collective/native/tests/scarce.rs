@@ -3,7 +3,7 @@
 use super::door::DOOR;
 use crate::collective::suite::{Chance, PATIENCE, Scarce, Way, f32_call, plan};
 use crate::memory::bytes_of;
-use crate::protocol::{EngineFault, Kind, Rank, ReduceOp, Schedule};
+use crate::protocol::{Algorithm, EngineFault, Kind, Rank, ReduceOp};
 use std::time::Instant;
 
 const ROOT: Rank = Rank(0);
@@ -15,7 +15,7 @@ fn an_early_frame_without_memory_fails_its_call_and_no_other() {
     let mut scarce = Scarce::new(&DOOR);
     let (count, chunk_bytes) = DOOR.scarce;
     let call = f32_call(Kind::AllReduce(ReduceOp::Sum), count);
-    let way = Way { call, plan: plan(chunk_bytes, Schedule::OneShot), lent: false };
+    let way = Way { call, plan: plan(chunk_bytes, Algorithm::OneShot), lent: false };
     let (lacking, next) = (scarce.next(), scarce.next());
     let (poor, until) = (Rank(1), Instant::now() + PATIENCE);
     scarce.pools[1].refuse_after(0);

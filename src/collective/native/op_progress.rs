@@ -1,0 +1,697 @@
+//! The progress of one operation on one rank: contributions go in, frames and finally the result
+//! come out. This file has no thread, socket or clock; any number of threads may advance a run at
+//! once.
+//!
+//! A run is complete when all chunks that this rank keeps are here, and all frames of the flows
+//! that it does not keep are sent. So a rank without a result is done when its contribution and the
+//! data it forwards are on their way. Frames of a result that this rank keeps may still be queued
+//! at that time.
+//!
+//! Each chunk has its own small lock, held while that chunk is folded. Two threads meet at it only
+//! if they bring contributions to the same chunk, which must be folded one after the other anyway.
+//!
+//! # Memory
+//!
+//! The result is one [`ResultBuffer`], allocated with the run. Unencoded result chunks are received
+//! straight into it. So is the first contribution to arrive for a chunk that this rank finishes.
+//! Both are sent on from there. If a rank only adds to a chunk and forwards it, the block of a
+//! received contribution becomes the partial sum and then the outgoing frame. Lent elements are
+//! read in place. A borrowed contribution is copied to its place in the result until it is added;
+//! if it is sent first, it is copied to a block until it is sent. So a ring needs memory for the
+//! result and the data in flight. A codec adds blocks for the contribution and the encoded frames.
+//!
+//! An exchange may have to keep the contributions of higher ranks until those of lower ranks
+//! arrive: at most the buffer times the number of members. Exchanges are for small buffers. The
+//! same holds for the root of a one-step reduction. On a ring a rank keeps forwarded data until it
+//! is sent: in the worst case, an `all_to_all`, at most half the number of members times the
+//! buffer.
+//!
+//! Any of this memory may be lacking: then the step ends with [`EngineFault::Memory`], after which
+//! the run must be [cleared](OpProgress::clear).
+
+use super::super::backend::Finished;
+use super::super::digest::Digest;
+use super::super::fold::finish;
+use super::super::input::Input;
+use super::super::schedule::{FlowRole, Schedule, Then};
+use super::coding::{decoded, encoded, round_trip, rounded};
+use super::part::{Part, Payload};
+use crate::compression::Codec;
+use crate::link::{DataHeader, Phase};
+use crate::memory::{
+    Block, OutOfMemory, PartWriter, Pool, ResultBuffer, Staging, copy, elements_of_mut, listed,
+};
+use crate::os::{AtomicUsize, Mutex, MutexGuard};
+use crate::protocol::{
+    Defect, ENCLOSED_BYTES_MAX, Enclosed, EngineFault, OpId, Rank, Seeded, ranks,
+};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+/// The progress of one operation on one rank.
+///
+/// Chunks are numbered across flows. Example: flow 0 has 3 chunks, flow 1 has 2, and this rank
+/// keeps only flow 1:
+///
+/// ```text
+/// flow, chunk     0,0  0,1  0,2  1,0  1,1
+/// index in cells    0    1    2    3    4     firsts = [0, 3, 5]
+/// part of result    -    -    -    0    1     places = [0, 0, 2]
+/// ```
+pub struct OpProgress {
+    op: OpId,
+    me: Rank,
+    schedule: Schedule,
+    roles: Vec<FlowRole>,
+    /// Index of each flow's first chunk in `cells`, plus the total at the end.
+    firsts: Vec<usize>,
+    cells: Vec<Mutex<Cell>>,
+    /// Index of each flow's first chunk among the parts of the result, plus the total at the end.
+    places: Vec<usize>,
+    /// The result; `None` once it is handed out or the run is cleared.
+    result: Mutex<Option<Arc<ResultBuffer>>>,
+    /// Kept chunks that have not landed, plus unsent frames of flows that are not kept.
+    missing: AtomicUsize,
+    /// By rank: frames still to be received from it or sent to it.
+    open: Vec<AtomicUsize>,
+    /// Only for a result that is the same on all ranks.
+    digest: Option<Mutex<Digest>>,
+    pool: Pool,
+    seeded: Seeded,
+}
+
+/// A frame to send.
+pub struct OutgoingFrame {
+    /// The receiver.
+    pub to: Rank,
+    /// The header.
+    pub header: DataHeader,
+    /// The payload.
+    pub payload: Payload,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The run is not complete, or its completion has been reported before.
+    Going,
+    /// This step brought the last chunk or sent the last frame: take the [`output`](OpProgress::output).
+    /// Reported once.
+    Complete,
+}
+
+/// Why a frame was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untaken {
+    /// A peer sent it outside the schedule.
+    Violation,
+    /// The run has failed here.
+    Fault(EngineFault),
+}
+
+impl From<EngineFault> for Untaken {
+    fn from(fault: EngineFault) -> Untaken {
+        Untaken::Fault(fault)
+    }
+}
+
+impl From<OutOfMemory> for Untaken {
+    fn from(lack: OutOfMemory) -> Untaken {
+        Untaken::Fault(lack.into())
+    }
+}
+
+/// The receive slot of a frame: its place in the result, while the payload is still to be read.
+pub struct ReceiveSlot {
+    at: At,
+    from: Rank,
+    phase: Phase,
+    claim: PartWriter,
+}
+
+/// The state of one chunk.
+#[derive(Default)]
+struct Cell {
+    /// One bit per contributor whose contribution has arrived or is being received.
+    came: u16,
+    /// The number of contributors in `sum`.
+    folded: usize,
+    sum: Option<Part>,
+    /// Contributions that wait for their turn, with their index among the contributors.
+    waiting: Vec<(usize, Part)>,
+    /// The result is here or is being received.
+    landed: bool,
+}
+
+/// The position of a chunk.
+#[derive(Clone, Copy)]
+struct At {
+    flow: usize,
+    chunk: usize,
+    cell: usize,
+}
+
+impl ReceiveSlot {
+    /// The destination of the payload.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.claim.bytes_mut()
+    }
+}
+
+impl OpProgress {
+    /// Creates the run of rank `me` in operation `op`. Working memory comes from `pool`. The
+    /// result's memory is [like](Pool::like) `model` if that has the right length.
+    ///
+    /// # Errors
+    /// [`EngineFault::Memory`].
+    pub fn new(
+        op: OpId,
+        me: Rank,
+        schedule: Schedule,
+        pool: &Pool,
+        model: Option<&Block>,
+    ) -> Result<OpProgress, EngineFault> {
+        let roles: Vec<FlowRole> =
+            (0..schedule.flows.len()).map(|flow| schedule.role(flow, me)).collect();
+        let (mut firsts, mut places) = (vec![0], vec![0]);
+        for (flow, role) in roles.iter().enumerate() {
+            let chunks = schedule.chunks(flow);
+            firsts.push(firsts[flow] + chunks);
+            places.push(places[flow] + if role.keeps { chunks } else { 0 });
+        }
+        let chunks = firsts[roles.len()];
+        let missing =
+            roles.iter().enumerate().map(|(flow, role)| role.steps() * schedule.chunks(flow)).sum();
+        let digest = schedule
+            .is_common()
+            .then(|| Digest::new(schedule.count() * schedule.dtype.bytes()))
+            .transpose()?;
+        let flows = || roles.iter().enumerate();
+        let frames = |peer| {
+            flows().map(|(flow, role)| role.frames_with(peer, me) * schedule.chunks(flow)).sum()
+        };
+        let open = ranks(schedule.size).map(frames).map(AtomicUsize::new).collect();
+        let result = result_buffer(&schedule, &roles, pool, model)?;
+        Ok(OpProgress {
+            op,
+            me,
+            roles,
+            firsts,
+            cells: listed(chunks, std::iter::repeat_with(Mutex::default))?,
+            places,
+            result: Mutex::new(Some(result)),
+            missing: AtomicUsize::new(missing),
+            open,
+            digest: digest.map(Mutex::new),
+            pool: pool.clone(),
+            schedule,
+            seeded: Seeded::NONE,
+        })
+    }
+
+    /// The same with one of its rules broken, as a test wants it.
+    pub(crate) fn with(self, seeded: Seeded) -> OpProgress {
+        OpProgress { seeded, ..self }
+    }
+
+    /// The operation's number.
+    pub fn op(&self) -> OpId {
+        self.op
+    }
+
+    /// Whether nothing is left to move: before the first step, that there is nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.missing.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether frames are still expected from `peer` or still to be sent to it.
+    pub fn needs(&self, peer: Rank) -> bool {
+        self.open.get(peer.index()).is_some_and(|open| open.load(Ordering::Acquire) > 0)
+    }
+
+    /// Counts a frame as sent.
+    pub fn sent(&self, parcel: &OutgoingFrame) -> Progress {
+        self.open[parcel.to.index()].fetch_sub(1, Ordering::AcqRel);
+        if self.roles[parcel.header.flow as usize].keeps { Progress::Going } else { self.step() }
+    }
+
+    /// The chunks of this rank's own contribution as (flow, chunk), in the order in which the
+    /// schedule needs them.
+    pub fn feed_order(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.schedule.feed_order(self.me)
+    }
+
+    /// Whether `input` has the length of this rank's contribution. A rank that contributes nothing
+    /// accepts any input.
+    pub fn fits(&self, input: &Input<'_>) -> bool {
+        let bytes = self.schedule.input_bytes(self.me);
+        bytes == 0 || bytes == input.len()
+    }
+
+    /// Takes one chunk of this rank's contribution, each chunk once, from an `input` that
+    /// [fits](OpProgress::fits). Adds the frames that can now be sent to `out`.
+    ///
+    /// There are three cases:
+    ///
+    /// - Case 1: the chunk is copied to its place in the result. This holds for a pure copy, and
+    ///   for a borrowed contribution without codec that meets others on a path, at a rank that
+    ///   keeps the flow.
+    /// - Case 2: any other chunk on a path becomes a block. The codec rounds it, except where it
+    ///   goes on to a parent alone: then it is encoded when it is sent.
+    /// - Case 3: in an exchange the chunk is sent to all other ranks, and folded here too.
+    ///
+    /// # Errors
+    /// [`EngineFault::Unfit`] if the call, the plan and the input do not fit each other,
+    /// [`EngineFault::Memory`].
+    pub fn contribute(
+        &self,
+        (flow, chunk): (usize, usize),
+        input: &Input<'_>,
+        out: &mut Vec<OutgoingFrame>,
+    ) -> Result<Progress, EngineFault> {
+        let at = At { flow, chunk, cell: self.firsts[flow] + chunk };
+        let (role, bytes) = (&self.roles[flow], self.schedule.input_range(self.me, flow, chunk));
+        let place = role.contributors.iter().position(|rank| *rank == self.me).unwrap_or(0);
+        // Case 1. `Staged` if the sum goes on to a parent, `InPlace` if this rank owns the flow.
+        let own_codec = self.schedule.codec_own(self.me);
+        let meets_others =
+            own_codec.is_none() && role.contributors.len() > 1 && role.then != Then::Keep;
+        if role.keeps
+            && (self.schedule.reduce.is_none() || input.is_copied() && meets_others)
+            && let Some(mut claim) = self.claim(at)
+        {
+            if !input.copy_to(bytes.start, claim.bytes_mut()) {
+                return Err(EngineFault::Unfit);
+            }
+            let part = if matches!(role.then, Then::Send(_)) {
+                Part::Staged(claim)
+            } else {
+                Part::InPlace(claim)
+            };
+            return self.add(at, place, part, out);
+        }
+        let mut block = input.piece(&self.pool, bytes)?;
+        if role.then != Then::Keep {
+            // Case 2. A chunk that goes on alone is encoded in `settle`. A chunk that meets others
+            // is rounded, so that it counts here as if another rank had decoded it.
+            let is_alone = role.contributors.len() == 1 && matches!(role.then, Then::Send(_));
+            let encoding = own_codec.filter(|_| !is_alone);
+            let own = match encoding {
+                Some(codec) => rounded(codec, block.bytes(), &self.pool)?,
+                None => block,
+            };
+            return self.add(at, place, Part::new(own), out);
+        }
+        let others: Vec<Rank> =
+            role.contributors.iter().copied().filter(|rank| *rank != self.me).collect();
+        // Case 3. The other ranks fold the decoded values, so this rank does so too.
+        let encoded = match own_codec {
+            Some(codec) => Some(round_trip(codec, block.writable(&self.pool)?, &self.pool)?),
+            None => None,
+        };
+        let own = Arc::new(block);
+        self.post(
+            at,
+            Phase::Reduce,
+            &others,
+            &Payload::Block(encoded.unwrap_or_else(|| Arc::clone(&own))),
+            out,
+        );
+        self.add(at, place, Part::Block(own), out)
+    }
+
+    /// The common payload of these frames, if it is small and they carry it to all other ranks.
+    pub fn enclose(&self, parcels: &[OutgoingFrame]) -> Option<Enclosed> {
+        let first = parcels.first()?;
+        let DataHeader { flow, chunk, phase, .. } = first.header;
+        let to_all = parcels.len() + 1 == self.schedule.size
+            && parcels.iter().all(|parcel| parcel.header == first.header);
+        let bytes = first.payload.bytes();
+        (to_all && bytes.len() <= ENCLOSED_BYTES_MAX).then(|| Enclosed {
+            flow,
+            chunk,
+            is_result: phase == Phase::Gather,
+            bytes: bytes.into(),
+        })
+    }
+
+    /// The receive slot for a frame from a peer, if its payload belongs straight into the result.
+    /// The caller must either [land](OpProgress::land_frame) the frame or end the link to that peer.
+    /// `None` does not mean that the frame is invalid: [`receive`](OpProgress::receive) decides that.
+    pub fn place(&self, from: Rank, header: &DataHeader) -> Option<ReceiveSlot> {
+        let at = self.locate(header)?;
+        let (role, elements) =
+            (&self.roles[at.flow], self.schedule.elements(at.flow, at.chunk).len());
+        let len = header.len as usize;
+        let is_plain = self.codec_of(&at, from, header.phase)?.is_none();
+        if !role.keeps || !is_plain || len != self.schedule.wire_bytes(None, elements) {
+            return None;
+        }
+        let claim = match header.phase {
+            Phase::Reduce if !matches!(role.then, Then::Send(_)) => {
+                let bit = 1 << self.contributor(at, from)?;
+                let mut cell = lock(&self.cells[at.cell]);
+                let claim = if cell.came & bit == 0 { self.claim(at) } else { None }?;
+                cell.came |= bit;
+                claim
+            }
+            Phase::Gather if role.down_from == Some(from) => {
+                let mut cell = lock(&self.cells[at.cell]);
+                let claim = if cell.landed { None } else { self.claim(at) }?;
+                cell.landed = true;
+                claim
+            }
+            _ => return None,
+        };
+        Some(ReceiveSlot { at, from, phase: header.phase, claim })
+    }
+
+    /// Completes a frame whose payload is in its receive slot. Adds the frames that can now be sent
+    /// to `out`.
+    ///
+    /// # Errors
+    /// As for [`contribute`](OpProgress::contribute).
+    pub fn land_frame(
+        &self,
+        landing: ReceiveSlot,
+        out: &mut Vec<OutgoingFrame>,
+    ) -> Result<Progress, EngineFault> {
+        let ReceiveSlot { at, from, phase, claim } = landing;
+        self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
+        match phase {
+            Phase::Reduce => {
+                self.add(at, self.contributor(at, from).unwrap_or(0), Part::InPlace(claim), out)
+            }
+            _ => Ok(self.land(at, claim, None, out)),
+        }
+    }
+
+    /// Takes a frame from a peer that has no receive slot. Adds the frames that can now be sent to
+    /// `out`.
+    ///
+    /// # Errors
+    /// [`Untaken::Violation`] if the schedule expects no such frame from this peer now; nothing has
+    /// changed then. Also if the payload cannot be decoded; the frame still counts as received.
+    /// [`Untaken::Fault`] as for [`contribute`](OpProgress::contribute).
+    pub fn receive(
+        &self,
+        from: Rank,
+        header: &DataHeader,
+        block: Block,
+        out: &mut Vec<OutgoingFrame>,
+    ) -> Result<Progress, Untaken> {
+        let at = self.locate(header).ok_or(Untaken::Violation)?;
+        let elements = self.schedule.elements(at.flow, at.chunk).len();
+        let codec = self.codec_of(&at, from, header.phase).ok_or(Untaken::Violation)?;
+        if block.len() != self.schedule.wire_bytes(codec, elements) {
+            return Err(Untaken::Violation);
+        }
+        match header.phase {
+            Phase::Reduce => self.receive_part(at, from, codec, block, out),
+            _ => self.receive_result(at, from, codec, block, out),
+        }
+    }
+
+    /// The result; available once, after a step returned [`Progress::Complete`]. Queued frames keep
+    /// reading from its memory. `None` if the run was cleared meanwhile.
+    pub fn output(&self) -> Option<Finished> {
+        let result_buffer = lock(&self.result).take()?;
+        let block = Block::result(result_buffer)?;
+        let taken = self.digest.as_ref().map(|digest| std::mem::take(&mut *lock(digest)));
+        let blocks = if block.len() == 0 { Vec::new() } else { vec![block] };
+        Some(Finished {
+            digest: taken.map_or(0, |digest| digest.finish(&blocks)),
+            output: Staging { blocks },
+        })
+    }
+
+    /// Drops all memory of a run that has failed or is decided. A thread that is receiving into it
+    /// keeps it alive until then.
+    pub fn clear(&self) {
+        lock(&self.result).take();
+        for cell in &self.cells {
+            *lock(cell) = Cell { came: u16::MAX, landed: true, ..Cell::default() };
+        }
+    }
+
+    /// The codec of the frames that `from` sends in this phase; the outer `None` for phases of
+    /// another engine.
+    fn codec_of(&self, at: &At, from: Rank, phase: Phase) -> Option<Option<&'static dyn Codec>> {
+        match phase {
+            Phase::Reduce => Some(self.schedule.codec_up(at.flow, from)),
+            Phase::Gather => Some(self.schedule.codec_down()),
+            Phase::Message | Phase::Posted => None,
+        }
+    }
+
+    fn locate(&self, header: &DataHeader) -> Option<At> {
+        let (flow, chunk) = (header.flow as usize, header.chunk as usize);
+        let (first, end) = (*self.firsts.get(flow)?, *self.firsts.get(flow + 1)?);
+        (chunk < end - first).then_some(At { flow, chunk, cell: first + chunk })
+    }
+
+    /// The index of a peer among the contributors to a chunk; `None` for this rank itself.
+    fn contributor(&self, at: At, from: Rank) -> Option<usize> {
+        self.roles[at.flow].contributors.iter().position(|rank| *rank == from && from != self.me)
+    }
+
+    /// The right to write a kept chunk of the result.
+    fn claim(&self, at: At) -> Option<PartWriter> {
+        lock(&self.result).as_ref()?.claim(self.places[at.flow] + at.chunk)
+    }
+
+    fn receive_part(
+        &self,
+        at: At,
+        from: Rank,
+        codec: Option<&dyn Codec>,
+        block: Block,
+        out: &mut Vec<OutgoingFrame>,
+    ) -> Result<Progress, Untaken> {
+        let place = self.contributor(at, from).ok_or(Untaken::Violation)?;
+        let bit = 1 << place;
+        {
+            let mut cell = lock(&self.cells[at.cell]);
+            if cell.came & bit != 0 {
+                return Err(Untaken::Violation);
+            }
+            cell.came |= bit;
+        }
+        self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
+        let part = match codec {
+            None => block,
+            Some(codec) => {
+                let elements = self.schedule.elements(at.flow, at.chunk).len();
+                decoded(codec, block.bytes(), elements, &self.pool)?.ok_or(Untaken::Violation)?
+            }
+        };
+        Ok(self.add(at, place, Part::new(part), out)?)
+    }
+
+    fn receive_result(
+        &self,
+        at: At,
+        from: Rank,
+        codec: Option<&dyn Codec>,
+        block: Block,
+        out: &mut Vec<OutgoingFrame>,
+    ) -> Result<Progress, Untaken> {
+        let role = &self.roles[at.flow];
+        if role.down_from != Some(from) {
+            return Err(Untaken::Violation);
+        }
+        {
+            let mut cell = lock(&self.cells[at.cell]);
+            if std::mem::replace(&mut cell.landed, true) {
+                return Err(Untaken::Violation);
+            }
+        }
+        self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
+        let received = Payload::Block(Arc::new(block));
+        if !role.keeps {
+            self.post(at, Phase::Gather, &role.down_to, &received, out);
+            return Ok(Progress::Going);
+        }
+        // Fails if the run is over, or if this rank's own contribution still occupies the place.
+        let mut claim = self.claim(at).ok_or(Untaken::Violation)?;
+        match codec {
+            None => copy(claim.bytes_mut(), received.bytes()),
+            Some(codec) => {
+                let elements = elements_of_mut(claim.bytes_mut()).ok_or(Untaken::Violation)?;
+                codec.decode(received.bytes(), elements).map_err(|_| Untaken::Violation)?;
+            }
+        }
+        Ok(self.land(at, claim, Some(received), out))
+    }
+
+    /// Adds a contribution, and folds all whose turn has come, in the order of the contributors.
+    /// Example with three contributors, arrivals 2, 0, 1: part 2 waits, part 0 becomes the sum,
+    /// part 1 is folded and then the waiting part 2.
+    fn add(
+        &self,
+        at: At,
+        place: usize,
+        part: Part,
+        out: &mut Vec<OutgoingFrame>,
+    ) -> Result<Progress, EngineFault> {
+        let mut cell = lock(&self.cells[at.cell]);
+        cell.waiting.push((place, part));
+        while let Some(next) = cell.waiting.iter().position(|(place, _)| *place == cell.folded) {
+            let (_, part) = cell.waiting.swap_remove(next);
+            cell.folded += 1;
+            let sum = match (cell.sum.take(), self.schedule.reduce) {
+                (Some(sum), Some(_)) if self.leaves_out() => sum,
+                (Some(sum), Some(op)) => sum.fold(part, op, self.schedule.dtype, &self.pool)?,
+                _ => part,
+            };
+            cell.sum = Some(sum);
+        }
+        if cell.folded < self.roles[at.flow].contributors.len() {
+            return Ok(Progress::Going);
+        }
+        match cell.sum.take() {
+            Some(sum) => {
+                drop(cell);
+                self.settle(at, sum, out)
+            }
+            None => Ok(Progress::Going),
+        }
+    }
+
+    fn leaves_out(&self) -> bool {
+        self.seeded.has(Defect::DropsContributions) && self.op.number % 16 == 5
+    }
+
+    /// Sends or concludes the sum of all contributions at this station.
+    fn settle(
+        &self,
+        at: At,
+        sum: Part,
+        out: &mut Vec<OutgoingFrame>,
+    ) -> Result<Progress, EngineFault> {
+        let role = &self.roles[at.flow];
+        let (phase, to) = match role.then {
+            Then::Send(parent) => (Phase::Reduce, &[parent][..]),
+            Then::HandOn if !role.keeps => (Phase::Gather, &role.down_to[..]),
+            Then::Keep | Then::HandOn => return self.conclude(at, sum, out),
+        };
+        if let Part::Block(sum) = sum {
+            let codec = self.schedule.codec_up(at.flow, self.me);
+            let part = match codec {
+                Some(codec) => encoded(codec, sum.bytes(), &self.pool)?,
+                None => sum,
+            };
+            self.post(at, phase, to, &Payload::Block(part), out);
+        }
+        Ok(Progress::Going)
+    }
+
+    /// Writes the complete sum to the result, at a rank that keeps it.
+    fn conclude(
+        &self,
+        at: At,
+        sum: Part,
+        out: &mut Vec<OutgoingFrame>,
+    ) -> Result<Progress, EngineFault> {
+        let claim = match sum {
+            Part::InPlace(claim) | Part::Staged(claim) => Some(claim),
+            Part::Block(sum) => self.claim(at).map(|mut claim| {
+                copy(claim.bytes_mut(), sum.bytes());
+                claim
+            }),
+        };
+        // The run is over.
+        let Some(mut claim) = claim else { return Ok(Progress::Going) };
+        let Schedule { reduce, dtype, size, .. } = self.schedule;
+        reduce.map_or(Ok(()), |op| finish(op, dtype, claim.bytes_mut(), size))?;
+        lock(&self.cells[at.cell]).landed = true;
+        let encoded = match (self.schedule.codec_down(), self.roles[at.flow].then) {
+            (Some(codec), Then::HandOn) => {
+                Some(Payload::Block(round_trip(codec, claim.bytes_mut(), &self.pool)?))
+            }
+            _ => None,
+        };
+        Ok(self.land(at, claim, encoded, out))
+    }
+
+    /// Marks a chunk of the result as written, and forwards it: from its place, or as `encoded`.
+    fn land(
+        &self,
+        at: At,
+        claim: PartWriter,
+        encoded: Option<Payload>,
+        out: &mut Vec<OutgoingFrame>,
+    ) -> Progress {
+        let piece = claim.land();
+        let (result_buffer, range) = (Arc::clone(piece.result_buffer()), piece.range());
+        self.post(
+            at,
+            Phase::Gather,
+            &self.roles[at.flow].down_to,
+            &encoded.unwrap_or(Payload::WrittenPart(piece)),
+            out,
+        );
+        if let Some(digest) = &self.digest {
+            let whole = lock(digest).landed(range);
+            for index in whole {
+                let block = lock(digest).block(index);
+                if let Some(bytes) = result_buffer.landed(block) {
+                    let hash = Digest::hash(bytes);
+                    lock(digest).note(index, hash);
+                }
+            }
+        }
+        self.step()
+    }
+
+    fn step(&self) -> Progress {
+        if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            Progress::Complete
+        } else {
+            Progress::Going
+        }
+    }
+
+    fn post(
+        &self,
+        at: At,
+        phase: Phase,
+        to: &[Rank],
+        payload: &Payload,
+        out: &mut Vec<OutgoingFrame>,
+    ) {
+        // The casts lose nothing: the numbers of flows and chunks are bounded, and a chunk is
+        // smaller than 4 GiB.
+        let len = payload.bytes().len() as u32;
+        let header =
+            DataHeader { op: self.op, flow: at.flow as u32, chunk: at.chunk as u32, phase, len };
+        out.extend(to.iter().map(|to| OutgoingFrame { to: *to, header, payload: payload.clone() }));
+    }
+}
+
+/// Allocates the result of this rank: the chunks of the flows that it keeps, one after another.
+fn result_buffer(
+    schedule: &Schedule,
+    roles: &[FlowRole],
+    pool: &Pool,
+    model: Option<&Block>,
+) -> Result<Arc<ResultBuffer>, EngineFault> {
+    let kept = || (0..roles.len()).filter(|flow| roles[*flow].keeps);
+    let bytes = kept().map(|flow| schedule.flows[flow].elements.len()).sum::<usize>()
+        * schedule.dtype.bytes();
+    let model = model.filter(|model| model.len() == bytes);
+    let memory = match model.map_or(Ok(None), |model| pool.like(model))? {
+        Some(like) => like,
+        None => pool.block(bytes)?,
+    };
+    let chunks = kept().flat_map(|flow| (0..schedule.chunks(flow)).map(move |chunk| (flow, chunk)));
+    let lengths =
+        chunks.map(|(flow, chunk)| schedule.elements(flow, chunk).len() * schedule.dtype.bytes());
+    ResultBuffer::new(memory.into_memory(pool)?, lengths)?.ok_or(EngineFault::Unfit)
+}
+
+/// Locks a mutex. Its data stays usable after a panic of a holder, since every critical section
+/// here leaves it consistent.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

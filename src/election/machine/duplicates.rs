@@ -1,0 +1,188 @@
+//! Duplicate identities: two processes with one node id, told apart by their boot (two *lives*).
+//! Usually the earlier process has ended and its link is not closed yet. Otherwise an identity
+//! has been copied, and both processes live. The process that holds a link is probed with a
+//! ping: if it answers it keeps its place and the newcomer is told about its twin, else the
+//! newcomer takes over.
+
+use super::super::agreement::Effect;
+use super::super::notice::Notice;
+use super::Election;
+use super::contests::Contest;
+use super::peer::Link;
+use crate::identity::{MemberId, NodeId};
+use crate::protocol::{Duplicate, Message};
+
+/// Timeout of a probe; this node's own tick delay is added. A process that has ended is usually
+/// known earlier, by its closed connection.
+const ANSWER_MS: u64 = 300;
+
+/// How long a node that gives way to its twin refuses all links.
+const ASIDE_MS: u64 = 5000;
+
+/// A duplicate that was seen less than this ago is not reported again.
+const TOLD_MS: u64 = 60_000;
+
+/// Most remembered identities with duplicates; as many as a View has members.
+const SEEN_MAX: usize = 16;
+
+/// This bit marks a ping that probes a duplicate. Round-trip pings carry microseconds since the
+/// start and never have it.
+pub const PROBE: u64 = 1 << 63;
+
+impl Election {
+    pub(super) fn on_own_duplicate(&mut self, now: u64) {
+        if self.duplicates.own_at.replace(now).is_none_or(|before| now >= before + TOLD_MS) {
+            self.note(Notice::Duplicate(self.me.node));
+        }
+    }
+
+    /// When another living process last presented this node's own identity.
+    pub fn own_duplicate_at(&self) -> Option<u64> {
+        self.duplicates.own_at
+    }
+
+    /// Identities used by two living processes, and when that was last seen.
+    pub fn duplicates(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        self.duplicates.seen.iter().map(|(node, at)| (*node, *at))
+    }
+
+    /// How long this node still refuses links with `id` because of a duplicate, its own or that of
+    /// `id`.
+    pub fn keeps_away_ms(&self, now: u64, id: MemberId) -> Option<u64> {
+        let known = self.peers.contains_key(&id);
+        let seen = self.duplicates.seen.get(&id.node).filter(|_| !known).map(|at| at + ASIDE_MS);
+        seen.max(Some(self.duplicates.aside_until))
+            .and_then(|until| until.checked_sub(now))
+            .filter(|ms| *ms > 0)
+    }
+
+    /// Whether this new link is refused, or must wait until another life of the same node has been
+    /// probed.
+    pub(super) fn is_contested(
+        &mut self,
+        now: u64,
+        id: MemberId,
+        over: &[MemberId],
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        if self.duplicates.is_aside(now) {
+            effects.extend([Effect::Send(id, Message::Leave), Effect::Drop(id)]);
+            return true;
+        }
+        let other_life = |(other, p): &(&MemberId, &super::peer::Peer)| {
+            other.node == id.node && **other != id && p.link != Link::Gone
+        };
+        let Some((holder, up)) = self
+            .peers
+            .iter()
+            .find(other_life)
+            .map(|(h, p)| (*h, matches!(p.link, Link::Up { .. })))
+        else {
+            return false;
+        };
+        if !up {
+            self.bury_life(now, holder, effects);
+            return false;
+        }
+        match self.duplicates.contests.get_mut(&holder) {
+            Some(contest) if contest.newcomer == id => contest.over = over.to_vec(),
+            Some(_) => effects.push(Effect::Drop(id)),
+            None => {
+                self.duplicates.probes += 1;
+                let number = PROBE | self.duplicates.probes;
+                self.duplicates.contests.insert(
+                    holder,
+                    Contest { newcomer: id, over: over.to_vec(), number, until: now + ANSWER_MS },
+                );
+                effects.push(Effect::Send(holder, Message::Ping(number)));
+            }
+        }
+        true
+    }
+
+    /// The holder has answered the probe: its newcomer is refused.
+    pub(super) fn on_pong(
+        &mut self,
+        now: u64,
+        from: MemberId,
+        number: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.duplicates.contests.get(&from).is_none_or(|c| c.number != number) {
+            return;
+        }
+        let Some(Contest { newcomer, .. }) = self.duplicates.contests.remove(&from) else { return };
+        if self.duplicates.seen.insert(from.node, now).is_none_or(|before| now >= before + TOLD_MS)
+        {
+            self.note(Notice::Duplicate(from.node));
+        }
+        if self.duplicates.seen.len() > SEEN_MAX {
+            let oldest =
+                self.duplicates.seen.iter().min_by_key(|(_, at)| **at).map(|(node, _)| *node);
+            oldest.map(|node| self.duplicates.seen.remove(&node));
+        }
+        let settled = self.agreement.installed().is_some_and(|v| v.contains(from));
+        let duplicate = Duplicate { boot: from.boot, settled };
+        effects.extend([
+            Effect::Send(newcomer, Message::Duplicate(duplicate)),
+            Effect::Drop(newcomer),
+        ]);
+    }
+
+    pub(super) fn end_contests(&mut self, now: u64, effects: &mut Vec<Effect>) {
+        let late = self.late_ms;
+        let over = self
+            .duplicates
+            .contests
+            .iter()
+            .find(|(_, c)| now >= c.until + late)
+            .map(|(holder, _)| *holder);
+        if let Some(holder) = over {
+            self.bury_life(now, holder, effects);
+        }
+    }
+
+    /// The holder of the link has ended: its newcomer, if there is one, takes its place.
+    pub(super) fn succeed(&mut self, now: u64, holder: MemberId, effects: &mut Vec<Effect>) {
+        if let Some(contest) = self.duplicates.contests.remove(&holder) {
+            self.on_link_up(now, contest.newcomer, contest.over, effects);
+        }
+    }
+
+    /// The newcomer's link is gone: its contest ends.
+    pub(super) fn give_up_contest(&mut self, newcomer: MemberId) {
+        self.duplicates.contests.retain(|_, contest| contest.newcomer != newcomer);
+    }
+
+    pub(super) fn bury_life(&mut self, now: u64, life: MemberId, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Drop(life));
+        self.on_gone(now, life, effects);
+    }
+
+    /// `from` has a link to this node's twin. This node stays if it reaches another member of its
+    /// View. Otherwise it steps aside if the twin is in the sender's View or has the earlier boot,
+    /// so that two twins outside any group do not keep each other out.
+    pub(super) fn on_duplicate(
+        &mut self,
+        now: u64,
+        from: MemberId,
+        duplicate: Duplicate,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.on_own_duplicate(now);
+        let gives_way = duplicate.settled || self.me.boot > duplicate.boot;
+        let members = self.agreement.installed().map_or(&[][..], |v| &v.members);
+        let alive = self.reach(now);
+        let in_a_group = members.iter().any(|m| m.id != from && alive.contains(&m.id));
+        if gives_way && !in_a_group {
+            self.duplicates.aside_until = now + ASIDE_MS;
+            let peers: Vec<MemberId> = self.peers.keys().copied().collect();
+            for id in peers {
+                effects.extend([Effect::Send(id, Message::Leave), Effect::Drop(id)]);
+                self.on_gone(now, id, effects);
+            }
+        } else {
+            effects.push(Effect::Drop(from));
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! Admission control before the handshake: bounds on the resources that strangers can make this
+//! node spend.
+//!
+//! The gate decides nothing about trust; the handshake does. A source that authenticated within the
+//! last hour has reserved slots, a higher rate of its own, and skips the common rate, so a flood of
+//! strangers does not keep members out. Loopback sources skip the common rate, too.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::net::IpAddr;
+
+/// Counts the connections between accept and the end of their handshakes.
+#[derive(Debug)]
+pub struct HandshakeLimiter {
+    sources: BTreeMap<Source, Record>,
+    everybody: Bucket,
+    pub(crate) open: [usize; 2],
+}
+
+/// One admitted handshake. Give it back with [`HandshakeLimiter::release`] when the handshake has ended,
+/// successful or not.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ticket {
+    source: Source,
+    slot: Slot,
+}
+
+/// The reason to close a connection without reading from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overload {
+    /// This source connects too often.
+    SourceRate,
+    /// All sources together connect too often.
+    Rate,
+    /// This source has too many unfinished handshakes.
+    SourceHalfOpen,
+    /// There are too many unfinished handshakes.
+    HalfOpen,
+}
+
+/// Detects replayed first messages of the handshake.
+#[derive(Debug, Default)]
+pub struct Replays {
+    known: BTreeSet<[u8; 32]>,
+    order: VecDeque<[u8; 32]>,
+}
+
+impl HandshakeLimiter {
+    /// Unfinished handshakes of all sources together; each costs a task and about 4 KiB.
+    pub const HALF_OPEN_MAX: usize = 64;
+    /// Additional unfinished handshakes, reserved for sources that authenticated within
+    /// [`HandshakeLimiter::AUTHENTICATED_MS`].
+    pub const RESERVED_MAX: usize = 16;
+    /// Unfinished handshakes per source: a home host runs one node, perhaps two.
+    pub const SOURCE_HALF_OPEN_MAX: usize = 4;
+    /// The same for privileged sources, which may hold many data links to make at once, and for the
+    /// loopback addresses, which many nodes share in demos and tests.
+    pub const TRUSTED_HALF_OPEN_MAX: usize = 16;
+    /// Remembered sources, about 100 bytes each.
+    pub const SOURCES_MAX: usize = 1024;
+    /// How long an authenticated source stays privileged, in milliseconds.
+    pub const AUTHENTICATED_MS: u64 = 3_600_000;
+
+    /// A gate without any connections.
+    pub fn new() -> HandshakeLimiter {
+        HandshakeLimiter {
+            sources: BTreeMap::new(),
+            everybody: Bucket::full(EVERYBODY, 0),
+            open: [0; 2],
+        }
+    }
+
+    /// Decides whether a connection from `ip` may start its handshake. On an error, close it
+    /// without reading.
+    pub fn admit(&mut self, now_ms: u64, ip: IpAddr) -> Result<Ticket, Overload> {
+        let source = Source::of(ip);
+        let known = match self.sources.get_mut(&source) {
+            Some(record) => record.may_come_again(now_ms, source)?,
+            None => false,
+        };
+        // The common rate comes after the source's own rate, so that one source cannot use up the
+        // common one; and before the source gets a record, so that strangers above the common rate
+        // do not push other sources out of the table.
+        if !known && !source.is_loopback() && !self.everybody.take(now_ms) {
+            return Err(Overload::Rate);
+        }
+        let slot = self.free_slot(known).ok_or(Overload::HalfOpen)?;
+        self.open[slot as usize] += 1;
+        self.record(now_ms, source).half_open += 1;
+        Ok(Ticket { source, slot })
+    }
+
+    /// Ends a handshake that was admitted.
+    #[allow(clippy::needless_pass_by_value)] // a ticket is good for one release
+    pub fn release(&mut self, ticket: Ticket) {
+        let Ticket { source, slot } = ticket;
+        self.open[slot as usize] = self.open[slot as usize].saturating_sub(1);
+        if let Some(record) = self.sources.get_mut(&source) {
+            record.half_open = record.half_open.saturating_sub(1);
+        }
+    }
+
+    /// Records that a peer from `ip` has authenticated.
+    pub fn authenticated(&mut self, now_ms: u64, ip: IpAddr) {
+        let record = self.record(now_ms, Source::of(ip));
+        record.seen_ms = now_ms;
+        record.authenticated_ms = Some(now_ms);
+        record.bucket.set_rate(TRUSTED);
+    }
+
+    fn free_slot(&self, known: bool) -> Option<Slot> {
+        if self.open[Slot::General as usize] < HandshakeLimiter::HALF_OPEN_MAX {
+            Some(Slot::General)
+        } else if known && self.open[Slot::Reserved as usize] < HandshakeLimiter::RESERVED_MAX {
+            Some(Slot::Reserved)
+        } else {
+            None
+        }
+    }
+
+    fn record(&mut self, now_ms: u64, source: Source) -> &mut Record {
+        if !self.sources.contains_key(&source)
+            && self.sources.len() >= HandshakeLimiter::SOURCES_MAX
+        {
+            self.forget_one(now_ms);
+        }
+        self.sources.entry(source).or_insert_with(|| Record::new(now_ms, source))
+    }
+
+    /// Forgets the source seen longest ago without open handshakes, unprivileged ones first. At
+    /// most 80 sources have open handshakes, so there is always one.
+    fn forget_one(&mut self, now_ms: u64) {
+        let idle = self.sources.iter().filter(|(_, record)| record.half_open == 0);
+        let oldest = idle.min_by_key(|(_, record)| (record.is_privileged(now_ms), record.seen_ms));
+        if let Some(source) = oldest.map(|(source, _)| *source) {
+            self.sources.remove(&source);
+        }
+    }
+}
+
+impl Default for HandshakeLimiter {
+    fn default() -> HandshakeLimiter {
+        HandshakeLimiter::new()
+    }
+}
+
+impl Replays {
+    /// Remembered first messages: more than a minute's worth at the gate's common rate.
+    pub const KNOWN_MAX: usize = 4096;
+
+    /// Remembers the initiator's ephemeral key of a first message; returns `false` if it was known
+    /// already.
+    ///
+    /// Call it only for messages that prove the cluster key, so that strangers cannot flush the
+    /// memory.
+    pub fn is_first(&mut self, ephemeral: [u8; 32]) -> bool {
+        if !self.known.insert(ephemeral) {
+            return false;
+        }
+        self.order.push_back(ephemeral);
+        if self.order.len() > Replays::KNOWN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        true
+    }
+}
+
+/// An address. All loopback addresses are one source.
+///
+/// A host can choose many IPv6 addresses within its prefix, and as many IPv4 addresses of its
+/// network. The common bounds hold for all of them together. A bound for a prefix would let one
+/// host keep out all its neighbours, because a home network is one prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    V4([u8; 4]),
+    V6([u8; 16]),
+    Loopback,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    General = 0,
+    Reserved = 1,
+}
+
+#[derive(Debug)]
+struct Record {
+    bucket: Bucket,
+    half_open: usize,
+    seen_ms: u64,
+    authenticated_ms: Option<u64>,
+}
+
+/// A token bucket counted in thousandths of a token.
+#[derive(Debug)]
+struct Bucket {
+    rate: Rate,
+    millitokens: u64,
+    filled_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    per_second: u64,
+    burst: u64,
+}
+
+const SOURCE: Rate = Rate { per_second: 5, burst: 10 };
+/// Of privileged sources and loopback.
+const TRUSTED: Rate = Rate { per_second: 50, burst: 100 };
+const EVERYBODY: Rate = Rate { per_second: 50, burst: 50 };
+
+impl Source {
+    fn of(ip: IpAddr) -> Source {
+        match ip.to_canonical() {
+            ip if ip.is_loopback() => Source::Loopback,
+            IpAddr::V4(v4) => Source::V4(v4.octets()),
+            IpAddr::V6(v6) => Source::V6(v6.octets()),
+        }
+    }
+
+    fn is_loopback(self) -> bool {
+        self == Source::Loopback
+    }
+}
+
+impl Record {
+    fn new(now_ms: u64, source: Source) -> Record {
+        let rate = if source.is_loopback() { TRUSTED } else { SOURCE };
+        let mut bucket = Bucket::full(rate, now_ms);
+        bucket.take(now_ms);
+        Record { bucket, half_open: 0, seen_ms: now_ms, authenticated_ms: None }
+    }
+
+    /// Checks the source's own bounds; returns whether the source is privileged.
+    fn may_come_again(&mut self, now_ms: u64, source: Source) -> Result<bool, Overload> {
+        self.seen_ms = now_ms;
+        let is_privileged = self.is_privileged(now_ms);
+        let is_trusted = is_privileged || source.is_loopback();
+        if !is_trusted {
+            self.bucket.set_rate(SOURCE);
+        }
+        if !self.bucket.take(now_ms) {
+            return Err(Overload::SourceRate);
+        }
+        let half_open_max = if is_trusted {
+            HandshakeLimiter::TRUSTED_HALF_OPEN_MAX
+        } else {
+            HandshakeLimiter::SOURCE_HALF_OPEN_MAX
+        };
+        if self.half_open >= half_open_max {
+            return Err(Overload::SourceHalfOpen);
+        }
+        Ok(is_privileged)
+    }
+
+    fn is_privileged(&self, now_ms: u64) -> bool {
+        self.authenticated_ms
+            .is_some_and(|at| now_ms.saturating_sub(at) < HandshakeLimiter::AUTHENTICATED_MS)
+    }
+}
+
+impl Bucket {
+    fn full(rate: Rate, now_ms: u64) -> Bucket {
+        Bucket { rate, millitokens: rate.burst * 1000, filled_ms: now_ms }
+    }
+
+    /// Changes the rate. A higher one begins with a full bucket.
+    fn set_rate(&mut self, rate: Rate) {
+        if rate.burst > self.rate.burst {
+            self.millitokens = rate.burst * 1000;
+        }
+        self.rate = rate;
+    }
+
+    fn take(&mut self, now_ms: u64) -> bool {
+        let gained = now_ms.saturating_sub(self.filled_ms).saturating_mul(self.rate.per_second);
+        self.millitokens = self.millitokens.saturating_add(gained).min(self.rate.burst * 1000);
+        self.filled_ms = self.filled_ms.max(now_ms);
+        let enough = self.millitokens >= 1000;
+        if enough {
+            self.millitokens -= 1000;
+        }
+        enough
+    }
+}
+
+impl fmt::Display for Overload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Overload::SourceRate => "this address connects too often",
+            Overload::Rate => "too many connections in a short time",
+            Overload::SourceHalfOpen => "this address has too many unfinished handshakes",
+            Overload::HalfOpen => "too many unfinished handshakes",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(n: u32) -> IpAddr {
+        IpAddr::from((0x0a00_0000 + n).to_be_bytes())
+    }
+
+    #[test]
+    fn one_source_cannot_hold_more_than_its_share() {
+        let mut gate = HandshakeLimiter::new();
+        let held: Vec<_> =
+            (0..4).map(|_| gate.admit(0, host(1)).expect("within the share")).collect();
+        assert_eq!(gate.admit(0, host(1)), Err(Overload::SourceHalfOpen));
+        assert!(gate.admit(0, host(2)).is_ok(), "another source");
+        held.into_iter().for_each(|ticket| gate.release(ticket));
+        assert!(gate.admit(0, host(1)).is_ok());
+    }
+
+    #[test]
+    fn a_source_is_slowed_to_five_a_second() {
+        let mut gate = HandshakeLimiter::new();
+        let mut pass = |now| gate.admit(now, host(1)).map(|ticket| gate.release(ticket));
+        assert_eq!((0..20).filter(|_| pass(0).is_ok()).count(), 10);
+        assert_eq!(pass(199), Err(Overload::SourceRate));
+        assert_eq!(pass(200), Ok(()));
+        assert_eq!(
+            (0..20).filter(|_| pass(1_000_000).is_ok()).count(),
+            10,
+            "no more than the burst is saved up"
+        );
+    }
+
+    #[test]
+    fn everybody_together_is_slowed_but_not_members() {
+        let mut gate = HandshakeLimiter::new();
+        gate.authenticated(0, host(0));
+        let passed =
+            (1..200).filter(|n| gate.admit(0, host(*n)).map(|t| gate.release(t)).is_ok()).count();
+        assert_eq!(passed, 50);
+        assert_eq!(gate.admit(0, host(999)), Err(Overload::Rate));
+        assert!(gate.admit(0, host(0)).is_ok());
+        assert!(gate.admit(0, IpAddr::from([127, 0, 0, 1])).is_ok());
+    }
+
+    #[test]
+    fn one_source_cannot_use_up_the_rate_of_all() {
+        let mut gate = HandshakeLimiter::new();
+        for _ in 0..1000 {
+            let _ = gate.admit(0, host(1)).map(|ticket| gate.release(ticket));
+        }
+        assert!(gate.admit(0, host(2)).is_ok());
+    }
+
+    #[test]
+    fn members_find_a_place_when_strangers_hold_all() {
+        let mut gate = HandshakeLimiter::new();
+        gate.authenticated(0, host(500));
+        let held: Vec<_> =
+            (0..64).filter_map(|n| gate.admit(u64::from(n) * 100, host(n)).ok()).collect();
+        assert_eq!(held.len(), HandshakeLimiter::HALF_OPEN_MAX);
+        assert_eq!(gate.admit(7000, host(100)), Err(Overload::HalfOpen));
+        let reserved = gate.admit(7000, host(500)).expect("a reserved place");
+        gate.release(reserved);
+        assert_eq!(
+            gate.admit(HandshakeLimiter::AUTHENTICATED_MS, host(500)),
+            Err(Overload::HalfOpen),
+            "an hour later"
+        );
+    }
+
+    #[test]
+    fn loopback_has_room_for_many_nodes() {
+        let mut gate = HandshakeLimiter::new();
+        let ip = IpAddr::from([127, 0, 0, 1]);
+        let held: Vec<_> = (0..30).filter_map(|_| gate.admit(0, ip).ok()).collect();
+        assert_eq!(held.len(), HandshakeLimiter::TRUSTED_HALF_OPEN_MAX);
+        let mut gate = HandshakeLimiter::new();
+        let passed =
+            (0..200).filter(|_| gate.admit(0, ip).map(|t| gate.release(t)).is_ok()).count();
+        assert_eq!(passed, 100);
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_keeps_members() {
+        let mut gate = HandshakeLimiter::new();
+        gate.authenticated(0, host(0));
+        for n in 1..5000 {
+            if let Ok(ticket) = gate.admit(u64::from(n) * 100, host(n)) {
+                gate.release(ticket);
+            }
+        }
+        assert_eq!(gate.sources.len(), HandshakeLimiter::SOURCES_MAX);
+        assert!(gate.sources.contains_key(&Source::of(host(0))));
+    }
+
+    #[test]
+    fn one_ipv6_host_does_not_block_its_neighbours() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for network in ["fe80::", "fd00::", "2001:db8::"] {
+            let mut gate = HandshakeLimiter::new();
+            let held: Vec<_> =
+                (0..100).filter_map(|_| gate.admit(0, ip(&format!("{network}1"))).ok()).collect();
+            assert_eq!(held.len(), HandshakeLimiter::SOURCE_HALF_OPEN_MAX);
+            assert!(gate.admit(0, ip(&format!("{network}2"))).is_ok(), "{network}");
+        }
+    }
+
+    #[test]
+    fn a_member_is_not_slowed_like_a_stranger() {
+        let mut gate = HandshakeLimiter::new();
+        let pass =
+            |gate: &mut HandshakeLimiter, now| gate.admit(now, host(1)).map(|t| gate.release(t));
+        assert_eq!((0..50).filter(|_| pass(&mut gate, 0).is_ok()).count(), 10);
+        gate.authenticated(0, host(1));
+        assert_eq!((0..200).filter(|_| pass(&mut gate, 0).is_ok()).count(), 100);
+        let held: Vec<_> = (0..50).filter_map(|_| gate.admit(9000, host(1)).ok()).collect();
+        assert_eq!(held.len(), HandshakeLimiter::TRUSTED_HALF_OPEN_MAX);
+        held.into_iter().for_each(|ticket| gate.release(ticket));
+        // An hour later it is a stranger again.
+        let later = HandshakeLimiter::AUTHENTICATED_MS;
+        assert_eq!((0..50).filter(|_| pass(&mut gate, later).is_ok()).count(), 10);
+    }
+
+    #[test]
+    fn a_mapped_address_is_ipv4() {
+        let of = |text: &str| Source::of(text.parse().expect("an address"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_eq!(of("::1"), of("127.0.0.1"));
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_or_overflows_does_no_harm() {
+        let mut gate = HandshakeLimiter::new();
+        gate.admit(u64::MAX, host(1)).map(|t| gate.release(t)).expect("first");
+        gate.admit(0, host(1)).map(|t| gate.release(t)).expect("second");
+    }
+
+    #[test]
+    fn a_first_message_is_first_once() {
+        let mut replays = Replays::default();
+        assert!(replays.is_first([1; 32]));
+        assert!(!replays.is_first([1; 32]));
+        for n in 0..Replays::KNOWN_MAX as u64 {
+            let mut key = [2; 32];
+            key[..8].copy_from_slice(&n.to_le_bytes());
+            assert!(replays.is_first(key));
+        }
+        assert_eq!(
+            (replays.known.len(), replays.order.len()),
+            (Replays::KNOWN_MAX, Replays::KNOWN_MAX)
+        );
+    }
+}

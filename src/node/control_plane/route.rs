@@ -1,0 +1,29 @@
+//! The route of a control link, and the end that dialled it.
+
+use crate::identity::MemberId;
+use std::net::SocketAddr;
+
+/// The route of a control link.
+pub(super) struct Route {
+    /// Listen address of the peer, or of the first relay.
+    pub(super) address: SocketAddr,
+    /// Relays to the peer, in order from here; empty for a direct link.
+    pub(super) over: Vec<MemberId>,
+}
+
+impl Route {
+    pub(super) fn direct(address: SocketAddr) -> Route {
+        Route { address, over: Vec::new() }
+    }
+
+    pub(super) fn over(address: SocketAddr, over: Vec<MemberId>) -> Route {
+        Route { address, over }
+    }
+}
+
+/// The end that dialled a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialled {
+    ByMe,
+    ByPeer,
+}

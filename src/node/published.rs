@@ -1,0 +1,14 @@
+//! The reports of a node to its program.
+
+use crate::report::Status;
+use crate::session::{Meter, ViewSession};
+use std::sync::Arc;
+use tokio::sync::{broadcast, watch};
+
+/// The sending ends of the channels that the handles read.
+pub(super) struct Published {
+    pub(super) views: watch::Sender<Option<Arc<ViewSession>>>,
+    pub(super) status: watch::Sender<Status>,
+    pub(super) meter: Arc<Meter>,
+    pub(super) happened: broadcast::Sender<crate::report::Event>,
+}

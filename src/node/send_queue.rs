@@ -1,0 +1,528 @@
+//! The send queue of one control link.
+//!
+//! Any thread may queue a message. A thread of an operation also writes the queue inline if the
+//! writer is idle, so no other thread has to wake up first. The link's writer task writes
+//! everything else, and the rest of an inline write for which the socket had no room.
+
+#[cfg(all(test, potluck_threads))]
+mod schedules;
+
+#[cfg(any(test, potluck_defects))]
+use super::lies::Liar;
+use crate::link::ControlSender;
+use crate::os::{Mutex, MutexGuard, Race};
+use crate::protocol::{Defect, Message, Seeded};
+use crate::wire::Encode;
+use std::collections::VecDeque;
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll, Waker};
+use tokio::sync::Notify;
+
+/// New messages that may wait for a slow peer. When more are queued, the link
+/// [overruns](SendQueue::has_overrun) and is closed.
+pub(super) const WAITING_MAX: usize = if cfg!(potluck_tight) { 8 } else { 4096 };
+
+/// A write takes no further messages once this many bytes are unsent.
+const AT_ONCE_BYTES: usize = 16 * 1024;
+
+/// How often in a row an inline write takes messages that arrived meanwhile; after that the task
+/// continues.
+const ROUNDS_MAX: usize = 2;
+
+/// The send queue of one control link, with the link's sending half.
+pub(super) struct SendQueue {
+    state: Mutex<State>,
+    /// Wakes the writer task.
+    changed: Notify,
+    /// In tests, what says other things than the node.
+    #[cfg(any(test, potluck_defects))]
+    liar: Option<Mutex<Liar>>,
+}
+
+/// The link's ownership of its queue. Dropping it ends the queue: queued messages still leave, then
+/// the sending half is closed.
+pub(super) struct QueueOwner(Arc<SendQueue>);
+
+struct State {
+    queue: VecDeque<Queued>,
+    /// How many of these are [`Said::New`].
+    new: usize,
+    half: Half,
+    /// No further messages are accepted.
+    ended: bool,
+    /// A message was refused. None is accepted after it, so the peer receives a prefix of the
+    /// sequence without gaps.
+    overrun: bool,
+}
+
+struct Queued {
+    message: Message,
+    said: Said,
+}
+
+/// Whether a message is new, or a replay of one that was sent over an earlier link.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// Counts towards [`WAITING_MAX`].
+    New,
+    /// Does not count: the log that it is replayed from has its own bound.
+    Again,
+}
+
+/// Where the sending half is.
+///
+/// ```text
+/// Here -- take_half ----------------------> Away -- give_back ----> Here
+///   |                                         `---- Loan dropped -> Over (failed)
+///   `-- turn: ended and nothing to write -> Over (closed)
+/// ```
+enum Half {
+    Here(Box<ControlSender>),
+    /// A thread or the task is writing.
+    Away,
+    /// The link failed or is closed.
+    Over,
+}
+
+/// Guard of a taken half. Dropping it without [`give_back`](TakenHalf::give_back) ends the link.
+struct TakenHalf<'a> {
+    send_queue: &'a SendQueue,
+    is_over: bool,
+}
+
+/// The writer task's next step.
+enum Turn {
+    Write(Box<ControlSender>),
+    Wait,
+    End,
+}
+
+impl SendQueue {
+    /// A send queue for this half, and its writer task.
+    pub(super) fn over(
+        half: ControlSender,
+        seeded: Seeded,
+    ) -> (QueueOwner, impl Future<Output = ()> + Send + use<>) {
+        let half = Half::Here(Box::new(half));
+        let state = State { queue: VecDeque::new(), new: 0, half, ended: false, overrun: false };
+        let lies = seeded.has(Defect::Lies);
+        #[cfg(any(test, potluck_defects))]
+        let liar = lies.then(|| Mutex::new(Liar::new()));
+        let send_queue = Arc::new(SendQueue {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            #[cfg(any(test, potluck_defects))]
+            liar,
+        });
+        #[cfg(not(any(test, potluck_defects)))]
+        let _ = lies;
+        (QueueOwner(Arc::clone(&send_queue)), send_queue.carry())
+    }
+
+    /// Queues a message. Returns false if the link is over or too many messages wait; in the second
+    /// case it has [overrun](SendQueue::has_overrun) and accepts nothing more. The message leaves with
+    /// the next [`wake`](SendQueue::wake) or [`write`](SendQueue::write).
+    pub(super) fn push(&self, message: Message) -> bool {
+        self.lock().push(message, Said::New)
+    }
+
+    /// As [`push`](SendQueue::push), for the replay of a message that was sent over an earlier link.
+    /// Never refused because of [`WAITING_MAX`].
+    pub(super) fn push_again(&self, message: Message) -> bool {
+        self.lock().push(message, Said::Again)
+    }
+
+    /// Whether a message was refused because too many wait. The peer can receive it over another
+    /// link only.
+    pub(super) fn has_overrun(&self) -> bool {
+        self.lock().overrun
+    }
+
+    /// Lets the writer task write the queue.
+    pub(super) fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Writes the queue on this thread without blocking, as far as the socket has room. Does
+    /// nothing while another writer is active: that one takes the new messages along.
+    pub(super) fn write(&self) {
+        for _ in 0..ROUNDS_MAX {
+            let half = {
+                let mut state = self.lock();
+                if state.queue.is_empty() {
+                    return;
+                }
+                state.take_half()
+            };
+            let Some(mut half) = half else { return };
+            let loan = TakenHalf::of(self);
+            let written = match self.seal(&mut half) {
+                Ok(()) => pin!(half.flush()).poll(&mut Context::from_waker(Waker::noop())),
+                Err(error) => Poll::Ready(Err(error)),
+            };
+            match written {
+                Poll::Ready(Ok(())) => loan.give_back(half),
+                Poll::Ready(Err(_)) => return,
+                // The task continues when the socket has room.
+                Poll::Pending => {
+                    loan.give_back(half);
+                    return self.wake();
+                }
+            }
+        }
+        if !self.lock().queue.is_empty() && !Race::RestUnseen.is_seeded() {
+            self.wake();
+        }
+    }
+
+    /// Number of new messages that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().new
+    }
+
+    /// The writer task. Ends when the link has failed, or is ended and everything is written.
+    async fn carry(self: Arc<SendQueue>) {
+        loop {
+            let turn = self.lock().turn();
+            let mut half = match turn {
+                Turn::Write(half) => half,
+                Turn::Wait => {
+                    self.changed.notified().await;
+                    continue;
+                }
+                Turn::End => return,
+            };
+            let loan = TakenHalf::of(&self);
+            let written = match self.seal(&mut half) {
+                Ok(()) => half.flush().await,
+                Err(error) => Err(error),
+            };
+            if written.is_ok() {
+                loan.give_back(half);
+            }
+        }
+    }
+
+    /// Seals queued messages behind the unsent bytes, so that they leave in one write.
+    fn seal(&self, half: &mut ControlSender) -> io::Result<()> {
+        while half.unsent() < AT_ONCE_BYTES {
+            let Some(message) = self.lock().pop() else { break };
+            self.add(half, &message.to_bytes())?;
+        }
+        Ok(())
+    }
+
+    #[cfg(not(any(test, potluck_defects)))]
+    #[expect(clippy::unused_self, reason = "a test's one lies")]
+    fn add(&self, half: &mut ControlSender, message: &[u8]) -> io::Result<()> {
+        half.add(message)
+    }
+
+    #[cfg(any(test, potluck_defects))]
+    fn add(&self, half: &mut ControlSender, message: &[u8]) -> io::Result<()> {
+        let Some(liar) = &self.liar else { return half.add(message) };
+        let said = liar.lock().unwrap_or_else(PoisonError::into_inner).say(message.to_vec());
+        said.iter().try_for_each(|message| half.add(message))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every section leaves the state consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn push(&mut self, message: Message, said: Said) -> bool {
+        if self.ended || self.overrun {
+            return false;
+        }
+        if said == Said::New {
+            if self.new >= WAITING_MAX || is_full_by_chance() {
+                self.overrun = true;
+                #[cfg(test)]
+                OVERRUNS.set(OVERRUNS.get() + 1);
+                return false;
+            }
+            self.new += 1;
+        }
+        self.queue.push_back(Queued { message, said });
+        true
+    }
+
+    fn pop(&mut self) -> Option<Message> {
+        let Queued { message, said } = self.queue.pop_front()?;
+        if said == Said::New {
+            self.new -= 1;
+        }
+        Some(message)
+    }
+
+    fn take_half(&mut self) -> Option<Box<ControlSender>> {
+        match std::mem::replace(&mut self.half, Half::Away) {
+            Half::Here(half) => Some(half),
+            other => {
+                self.half = other;
+                None
+            }
+        }
+    }
+
+    fn turn(&mut self) -> Turn {
+        match self.take_half() {
+            Some(half) if half.unsent() > 0 || !self.queue.is_empty() => Turn::Write(half),
+            // Dropped: this closes the half.
+            Some(_) if self.ended => {
+                self.half = Half::Over;
+                Turn::End
+            }
+            Some(half) => {
+                self.half = Half::Here(half);
+                Turn::Wait
+            }
+            None if matches!(self.half, Half::Over) => Turn::End,
+            None => Turn::Wait,
+        }
+    }
+}
+
+/// Whether a simulation wants the queue to be full.
+#[cfg(not(test))]
+const fn is_full_by_chance() -> bool {
+    false
+}
+
+#[cfg(test)]
+fn is_full_by_chance() -> bool {
+    let (state, one_in) = FULL.get();
+    if one_in == 0 {
+        return false;
+    }
+    // A linear congruential generator (Knuth, MMIX).
+    let state =
+        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    FULL.set((state, one_in));
+    (state >> 33) % one_in == 0
+}
+
+/// From now on queues are full for one new message of this thread in `one_in`, by chance.
+#[cfg(test)]
+pub(crate) fn full_by_chance(seed: u64, one_in: u64) {
+    FULL.set((seed, one_in));
+}
+
+/// How many queues of this thread have been full so far.
+#[cfg(test)]
+pub(crate) fn overruns() -> u64 {
+    OVERRUNS.get()
+}
+
+#[cfg(test)]
+thread_local! {
+    static OVERRUNS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// The state of the generator, and one in how many messages is refused; 0 for none.
+    static FULL: std::cell::Cell<(u64, u64)> = const { std::cell::Cell::new((0, 0)) };
+}
+
+impl<'a> TakenHalf<'a> {
+    fn of(send_queue: &'a SendQueue) -> TakenHalf<'a> {
+        TakenHalf { send_queue, is_over: true }
+    }
+
+    fn give_back(mut self, half: Box<ControlSender>) {
+        self.is_over = false;
+        let mut state = self.send_queue.lock();
+        state.half = Half::Here(half);
+        // If the link was ended meanwhile, the task has to close it.
+        if state.ended && !Race::CloseUnseen.is_seeded() {
+            self.send_queue.wake();
+        }
+    }
+}
+
+/// A failed link accepts nothing more. Its reader reports the end.
+impl Drop for TakenHalf<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            return;
+        }
+        let mut state = self.send_queue.lock();
+        (state.half, state.ended) = (Half::Over, true);
+        state.queue.clear();
+        state.new = 0;
+        self.send_queue.wake();
+    }
+}
+
+impl QueueOwner {
+    pub(super) fn send_queue(&self) -> &Arc<SendQueue> {
+        &self.0
+    }
+}
+
+impl Drop for QueueOwner {
+    fn drop(&mut self) {
+        self.0.lock().ended = true;
+        self.0.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::{ControlReceiver, control_link};
+    use crate::wire::Decode;
+
+    /// A queue with its writer task, which is not run yet, and the receiver.
+    fn send_queue() -> (QueueOwner, impl Future<Output = ()> + Send, ControlReceiver) {
+        let ((half, _), (_, heard)) = control_link();
+        let (line, task) = SendQueue::over(half, Seeded::NONE);
+        (line, task, heard)
+    }
+
+    async fn next(heard: &mut ControlReceiver) -> Option<u64> {
+        let bytes = heard.recv().await.ok()?;
+        match Message::from_bytes(&bytes) {
+            Ok(Message::Ping(number)) => Some(number),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_speaks_writes_and_waits_for_no_task() {
+        let (line, _task, mut heard) = send_queue();
+        assert!(
+            line.send_queue().push(Message::Ping(1)) && line.send_queue().push(Message::Ping(2))
+        );
+        assert_eq!(line.send_queue().waiting(), 2);
+        line.send_queue().write();
+        assert_eq!(line.send_queue().waiting(), 0);
+        assert_eq!((next(&mut heard).await, next(&mut heard).await), (Some(1), Some(2)));
+    }
+
+    /// More than a link can have in flight.
+    const MANY: u64 = WAITING_MAX as u64;
+
+    #[tokio::test]
+    async fn what_the_peer_does_not_take_is_written_by_the_task_in_order_and_before_the_link_ends()
+    {
+        let (line, task, mut heard) = send_queue();
+        assert!((0..MANY).all(|number| line.send_queue().push(Message::Ping(number))));
+        line.send_queue().write();
+        let waits = line.send_queue().waiting() as u64;
+        assert!(0 < waits && waits < MANY, "{waits} wait");
+        assert!(line.send_queue().push(Message::Ping(MANY)));
+        line.send_queue().write();
+        let send_queue = Arc::clone(line.send_queue());
+        drop(line);
+        assert!(!send_queue.push(Message::Ping(0)), "it has ended");
+        let all = async {
+            let mut all = Vec::new();
+            while let Some(number) = next(&mut heard).await {
+                all.push(number);
+            }
+            all
+        };
+        let ((), all) = tokio::join!(task, all);
+        assert!(all.iter().copied().eq(0..=MANY), "{} came", all.len());
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_refused_is_the_last_one_that_a_link_is_asked_to_carry() {
+        let (line, task, mut heard) = send_queue();
+        assert!(
+            (0..MANY).all(|number| line.send_queue().push(Message::Ping(number)))
+                && !line.send_queue().has_overrun()
+        );
+        assert!(!line.send_queue().push(Message::Ping(MANY)) && line.send_queue().has_overrun());
+        let task = tokio::spawn(task);
+        line.send_queue().wake();
+        for number in 0..MANY {
+            assert_eq!(next(&mut heard).await, Some(number));
+        }
+        // There is room again, but a later message would arrive without the refused one.
+        assert_eq!(line.send_queue().waiting(), 0);
+        assert!(
+            !line.send_queue().push(Message::Ping(MANY + 1)) && line.send_queue().has_overrun()
+        );
+        drop(line);
+        task.await.expect("it ends");
+        assert_eq!(next(&mut heard).await, None);
+    }
+
+    #[tokio::test]
+    async fn all_that_has_been_said_before_is_taken_and_leaves_room_for_what_is_new() {
+        let (line, task, mut heard) = send_queue();
+        assert!((0..2 * MANY).all(|number| line.send_queue().push_again(Message::Ping(number))));
+        assert!((2 * MANY..3 * MANY).all(|number| line.send_queue().push(Message::Ping(number))));
+        assert!(!line.send_queue().has_overrun());
+        drop(line);
+        let all = async {
+            for number in 0..3 * MANY {
+                assert_eq!(next(&mut heard).await, Some(number));
+            }
+            next(&mut heard).await
+        };
+        assert_eq!(tokio::join!(task, all), ((), None));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn all_that_threads_say_at_once_comes_in_the_order_of_each() {
+        const THREADS: u64 = 4;
+        let (line, task, mut heard) = send_queue();
+        let task = tokio::spawn(task);
+        let speaking: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let send_queue = Arc::clone(line.send_queue());
+                std::thread::spawn(move || {
+                    for number in 0..MANY / THREADS {
+                        assert!(send_queue.push(Message::Ping(number * THREADS + thread)));
+                        if thread == 0 { send_queue.wake() } else { send_queue.write() }
+                    }
+                })
+            })
+            .collect();
+        let mut expected = [0; THREADS as usize];
+        for _ in 0..MANY {
+            let number = next(&mut heard).await.expect("it is not over");
+            let (thread, place) = (number % THREADS, number / THREADS);
+            assert_eq!(place, expected[thread as usize], "of thread {thread}");
+            expected[thread as usize] += 1;
+        }
+        speaking.into_iter().for_each(|thread| thread.join().expect("it has said all"));
+        drop(line);
+        task.await.expect("it ends");
+        assert_eq!(next(&mut heard).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_link_that_fails_takes_nothing_more_and_its_task_ends() {
+        for writes_itself in [true, false] {
+            let (line, task, heard) = send_queue();
+            drop(heard);
+            assert!(line.send_queue().push(Message::Ping(1)));
+            let task = tokio::spawn(task);
+            if writes_itself {
+                line.send_queue().write();
+            } else {
+                line.send_queue().wake();
+            }
+            task.await.expect("it ends");
+            assert!(!line.send_queue().push(Message::Ping(2)));
+            assert_eq!(line.send_queue().waiting(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_that_is_dropped_half_way_ends_the_link() {
+        let (line, task, _heard) = send_queue();
+        assert!((0..MANY).all(|number| line.send_queue().push(Message::Ping(number))));
+        tokio::select! {
+            () = task => panic!("the peer takes nothing"),
+            () = async { while line.send_queue().waiting() == WAITING_MAX { tokio::task::yield_now().await } } => {}
+        }
+        assert!(!line.send_queue().push(Message::Ping(MANY)));
+        assert_eq!(line.send_queue().waiting(), 0);
+    }
+}

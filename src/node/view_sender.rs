@@ -1,0 +1,183 @@
+//! How the operations of a View send to its members.
+
+#[cfg(all(test, potluck_threads))]
+mod schedules;
+
+use super::send_queue::SendQueue;
+use crate::identity::MemberId;
+use crate::os::{RwLock, ThreadId, thread};
+use crate::protocol::{Message, OpMessage, Rank, View};
+use crate::session::{OpSender, ViewSession};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, Weak};
+
+/// Weak handles to the send queues (`SendQueue`) that operations may use, by member. A member without
+/// one gets a replay later, before its link is [added](SendQueues::add).
+#[derive(Clone, Default)]
+pub(super) struct SendQueues(Arc<RwLock<BTreeMap<MemberId, Weak<SendQueue>>>>);
+
+/// The [`OpSender`] of this node's session: sends the messages of operations to their audience.
+pub(super) struct ViewSender {
+    view: Arc<View>,
+    me: MemberId,
+    send_queues: SendQueues,
+    driver: ThreadId,
+}
+
+impl SendQueues {
+    /// Operations use this queue from now on.
+    pub(super) fn add(&self, member: MemberId, send_queue: &Arc<SendQueue>) {
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(member, Arc::downgrade(send_queue));
+    }
+
+    /// Operations stop using the member's queue.
+    pub(super) fn remove(&self, member: MemberId) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&member);
+    }
+
+    /// Queues what the member must hear again over its new link. Operations use the link from then
+    /// on: the session's lock is held meanwhile, so no message is left out or said twice.
+    pub(super) fn replay(
+        &self,
+        member: MemberId,
+        send_queue: &Arc<SendQueue>,
+        session: &ViewSession,
+        rank: Rank,
+    ) {
+        session.replay(rank, |messages| {
+            for message in messages {
+                send_queue.push_again(Message::Op(message));
+            }
+            send_queue.wake();
+            self.add(member, send_queue);
+        });
+    }
+
+    fn get(&self, member: MemberId) -> Option<Arc<SendQueue>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&member)?.upgrade()
+    }
+}
+
+impl ViewSender {
+    /// For a View of which `me` is a member. Must be called on the driver's thread, which it
+    /// records.
+    pub(super) fn new(view: Arc<View>, me: MemberId, send_queues: SendQueues) -> ViewSender {
+        ViewSender { view, me, send_queues, driver: thread::current().id() }
+    }
+
+    /// The queues of the members in `audience`, a bit for each rank, except this node.
+    fn others(&self, audience: u32) -> impl Iterator<Item = Arc<SendQueue>> {
+        let members = self.view.members.iter().enumerate();
+        let others =
+            members.filter(move |(rank, member)| audience >> rank & 1 == 1 && member.id != self.me);
+        others.filter_map(|(_, member)| self.send_queues.get(member.id))
+    }
+}
+
+impl OpSender for ViewSender {
+    fn tell(&self, message: OpMessage) {
+        for send_queue in self.others(message.body.audience(self.view.size())) {
+            // A refused message marks the link as overrun; the driver closes it at its next tick.
+            send_queue.push(Message::Op(message.clone()));
+        }
+    }
+
+    /// On the driver's thread the writer tasks are woken, so the messages of one turn leave in one
+    /// write. Other threads write inline.
+    fn flush(&self) {
+        let is_driver = thread::current().id() == self.driver;
+        for send_queue in self.others(u32::MAX) {
+            if is_driver { send_queue.wake() } else { send_queue.write() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::send_queue::QueueOwner;
+    use super::*;
+    use crate::link::{ControlReceiver, control_link};
+    use crate::protocol::{Lane, OpBody, OpId, Seeded, ViewDigest, view_of};
+    use crate::wire::Decode;
+
+    fn resolved(number: u64) -> OpMessage {
+        let resolved = vec![OpId { lane: Lane::MAIN, number }];
+        OpMessage { view: ViewDigest([0; 32]), body: OpBody::Resolved, resolved, enclosed: None }
+    }
+
+    async fn next(heard: &mut ControlReceiver) -> OpMessage {
+        let bytes = heard.recv().await.expect("it is not over");
+        match Message::from_bytes(&bytes) {
+            Ok(Message::Op(message)) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_of_an_operation_writes_and_the_drivers_leaves_it_to_its_turn() {
+        let view = Arc::new(view_of(4));
+        let send_queues = SendQueues::default();
+        let view_sender =
+            Arc::new(ViewSender::new(Arc::clone(&view), view.members[1].id, send_queues.clone()));
+        let linked: Vec<_> = [0, 1, 2]
+            .map(|rank| {
+                let ((half, _), (_, heard)) = control_link();
+                let (line, task) = SendQueue::over(half, Seeded::NONE);
+                send_queues.add(view.members[rank].id, line.send_queue());
+                (line, task, heard)
+            })
+            .into();
+        view_sender.tell(resolved(1));
+        view_sender.flush();
+        let waiting = || {
+            linked
+                .iter()
+                .map(|(line, ..): &(QueueOwner, _, _)| line.send_queue().waiting())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(waiting(), [1, 0, 1], "not for itself");
+
+        send_queues.remove(view.members[2].id);
+        let other = Arc::clone(&view_sender);
+        let said = std::thread::spawn(move || {
+            other.tell(resolved(2));
+            other.flush();
+        });
+        said.join().expect("said");
+        assert_eq!(waiting(), [0, 0, 1], "only where operations speak");
+        let [mut first, _second, mut third] = <[_; 3]>::try_from(linked).ok().expect("three");
+        assert_eq!(
+            (next(&mut first.2).await, next(&mut first.2).await),
+            (resolved(1), resolved(2))
+        );
+        tokio::select! {
+            () = third.1 => panic!("it has not ended"),
+            message = next(&mut third.2) => assert_eq!(message, resolved(1)),
+        }
+    }
+
+    #[test]
+    fn messages_go_to_whom_they_concern() {
+        let view = Arc::new(view_of(4));
+        let send_queues = SendQueues::default();
+        let lines: Vec<QueueOwner> = view
+            .members
+            .iter()
+            .map(|member| {
+                let (line, _) = SendQueue::over(control_link().0.0, Seeded::NONE);
+                send_queues.add(member.id, line.send_queue());
+                line
+            })
+            .collect();
+        let view_sender = ViewSender::new(Arc::clone(&view), view.members[0].id, send_queues);
+        let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
+        view_sender.tell(OpMessage { body: OpBody::Ready(op), ..resolved(0) });
+        assert_eq!(
+            lines.iter().map(|line| line.send_queue().waiting()).collect::<Vec<_>>(),
+            [0, 0, 1, 0]
+        );
+    }
+}

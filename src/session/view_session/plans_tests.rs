@@ -1,0 +1,200 @@
+//! Calls during the agreement on another plan, on the native engine over in-memory links.
+
+use super::testing::Group;
+use crate::collective::{Input, reference};
+use crate::memory::{DType, bytes_of};
+use crate::protocol::{
+    AbortCause, AbortReason, Algorithm, AutoCodecs, Call, CodecId, Kind, Lane, Mode, OpId, Outcome,
+    Plan, PlanClass, PlanStep, Rank, ReduceOp, Switch, Tree, TreeShare, view_of,
+};
+
+const SIZE: usize = 3;
+/// Not a multiple of 8 bytes.
+const LEN: usize = 50_001;
+
+fn sum(mode: Mode) -> Call {
+    Call {
+        kind: Kind::AllReduce(ReduceOp::Sum),
+        dtype: DType::F32,
+        count: LEN as u64,
+        codec: CodecId::None,
+        mode,
+    }
+}
+
+/// Numbers whose sum depends on the order of addition.
+fn inputs() -> Vec<Vec<f32>> {
+    let number = |rank: usize, i: usize| [1e8, 1.25, -1e8][(rank + i) % 3] + i as f32;
+    (0..SIZE).map(|rank| (0..LEN).map(|i| number(rank, i)).collect()).collect()
+}
+
+/// 2 under 1 under 0: an order other than the rank order.
+fn chain() -> Plan {
+    let tree = Tree { parents: vec![None, Some(Rank(0)), Some(Rank(1))] };
+    let algorithm = Algorithm::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
+    let class = PlanClass {
+        bytes_max: u64::MAX,
+        chunk_bytes: 16 * 1024,
+        algorithm,
+        auto: AutoCodecs::NONE,
+    };
+    Plan { revision: 1, reason: "a chain".to_owned(), classes: vec![class] }
+}
+
+fn expected(plan: &Plan) -> Vec<f32> {
+    reference(&plan.fold_order(SIZE, LEN, 4), ReduceOp::Sum, &inputs())
+}
+
+fn numbers(output: &crate::memory::Staging) -> Vec<f32> {
+    let mut numbers = vec![0f32; LEN];
+    output.copy_to(crate::memory::bytes_of_mut(&mut numbers));
+    numbers
+}
+
+#[test]
+fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_everywhere() {
+    let mut group = Group::of(view_of(SIZE as u8));
+    let (first, next) = (Plan::mesh(SIZE), chain());
+    assert!(expected(&first) != expected(&next), "the plans must be told apart");
+    let before = group.call_all(sum(Mode::PerOp));
+
+    let held = group.hold_all();
+    let first_new = vec![OpId { lane: Lane::MAIN, number: 1 }];
+    assert!(
+        held.iter()
+            .all(|step| *step == PlanStep::Held { revision: 1, next: Some(first_new.clone()) }),
+        "{held:?}"
+    );
+    let whole = group.call_all(sum(Mode::PerOp));
+    let step_call = Call { kind: Kind::Step { parts: 1 }, ..sum(Mode::PerOp) };
+    let steps = group.call_all(step_call);
+    group.begin_all(&whole, sum(Mode::PerOp), &inputs());
+    for (member, (step, input)) in group.members.iter().zip(steps.iter().zip(inputs())) {
+        member.begin_part(*step, 0, sum(Mode::PerStep), &Input::Borrowed(bytes_of(&input)));
+        member.end_step(*step, step_call, 1);
+    }
+    group.carry();
+    let sent = |group: &Group| {
+        group.members.iter().map(|member| member.backend().traffic().sent_bytes).sum::<u64>()
+    };
+    assert_eq!(sent(&group), 0, "nothing of what is held has begun");
+
+    // Calls made before the hold do not wait, although they begin only now.
+    group.begin_all(&before, sum(Mode::PerOp), &inputs());
+    for (rank, op) in before.iter().enumerate() {
+        let decided = group.decided(rank, *op);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert!(numbers(&decided.output.expect("a result")) == expected(&first), "rank {rank}");
+    }
+
+    let switch = Switch { plan: next.clone(), first: first_new };
+    for member in &group.members {
+        assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }));
+        assert_eq!(
+            member.switch(1, Some(&switch)),
+            Ok(PlanStep::Switched { revision: 1 }),
+            "said again"
+        );
+    }
+    for rank in 0..SIZE {
+        let decided = group.decided(rank, whole[rank]);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert!(numbers(&decided.output.expect("a result")) == expected(&next), "rank {rank}");
+        let decided = group.decided(rank, steps[rank]);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert!(numbers(&decided.parts[0]) == expected(&next), "rank {rank}, in a step");
+    }
+    assert!(group.members.iter().all(|member| *member.plan() == next));
+}
+
+/// A held call keeps a copy of its input. Without memory for it the call fails, everywhere alike,
+/// and others that are held do not.
+#[test]
+fn a_call_whose_input_cannot_be_held_fails_and_no_other() {
+    let mut group = Group::of(view_of(SIZE as u8));
+    let PlanStep::Held { next: Some(first), .. } = group.hold_all().swap_remove(0) else {
+        panic!("the next plan is not held for")
+    };
+    let lacking = group.call_all(sum(Mode::PerOp));
+    let copy_bytes = 8 * (4 * LEN).div_ceil(8);
+    group.pools[1].refuse_above(copy_bytes - 1);
+    group.begin_all(&lacking, sum(Mode::PerOp), &inputs());
+    group.pools[1].refuse_above(usize::MAX);
+    let held = group.call_all(sum(Mode::PerOp));
+    group.begin_all(&held, sum(Mode::PerOp), &inputs());
+    let reason = AbortReason::Memory { bytes: copy_bytes as u64 };
+    let cause = AbortCause { reason, by: Rank(1) };
+    for (rank, op) in lacking.iter().enumerate() {
+        assert_eq!(group.decided(rank, *op).outcome, Outcome::Aborted(cause));
+    }
+    let inputs_kept = |rank: usize| group.members[rank].lock().plans.held_now();
+    assert_eq!([0, 1, 2].map(inputs_kept), [1; 3], "what has failed is kept no longer");
+    let switch = Switch { plan: chain(), first };
+    for member in &group.members {
+        assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }));
+    }
+    for (rank, op) in held.iter().enumerate() {
+        let decided = group.decided(rank, *op);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert!(numbers(&decided.output.expect("a result")) == expected(&chain()), "rank {rank}");
+    }
+}
+
+#[test]
+fn what_is_held_ends_with_its_view_and_can_be_given_up() {
+    let mut group = Group::of(view_of(SIZE as u8));
+    group.hold_all();
+    let dropped = group.call_all(sum(Mode::PerOp));
+    let open = group.call_all(sum(Mode::PerOp));
+    for ops in [&dropped, &open] {
+        group.begin_all(ops, sum(Mode::PerOp), &inputs());
+    }
+    group.members[1].abandon(dropped[1]);
+    assert!(matches!(group.decided(0, dropped[0]).outcome, Outcome::Aborted(_)));
+    for member in &group.members {
+        member.freeze();
+        member.decide(&view_of(SIZE as u8));
+    }
+    for (rank, op) in open.iter().enumerate() {
+        assert!(matches!(group.decided(rank, *op).outcome, Outcome::Aborted(_)), "rank {rank}");
+    }
+}
+
+#[test]
+fn what_somebody_has_begun_before_is_not_waited_for() {
+    let mut group = Group::of(view_of(SIZE as u8));
+    let early: Vec<OpId> = group.members[1..]
+        .iter()
+        .map(|member| member.call(Lane::MAIN, sum(Mode::PerOp)).expect("a number"))
+        .collect();
+    group.members[1].begin(early[0], sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[1])));
+    group.hold_all();
+    let late = group.members[0].call(Lane::MAIN, sum(Mode::PerOp)).expect("a number");
+    group.members[0].begin(late, sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[0])));
+    group.members[2].begin(early[1], sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[2])));
+    // The next plan never gets a starting point.
+    for rank in 0..SIZE {
+        let decided = group.decided(rank, late);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert!(
+            numbers(&decided.output.expect("a result")) == expected(&Plan::mesh(SIZE)),
+            "rank {rank}"
+        );
+    }
+}
+
+#[test]
+fn a_plan_for_another_group_or_engine_is_refused() {
+    let group = Group::of(view_of(SIZE as u8));
+    let mut gloo = Plan { revision: 1, ..Plan::mesh(SIZE) };
+    gloo.classes[0].algorithm = Algorithm::GlooRing;
+    let mut larger = chain();
+    larger.classes[0].algorithm = Algorithm::Ring { order: (0..4).map(Rank).collect() };
+    let switch = |plan| Switch { plan, first: Vec::new() };
+    assert!(group.members[0].switch(1, Some(&switch(chain()))).is_err(), "nothing is held");
+    group.hold_all();
+    for plan in [gloo, larger] {
+        assert!(group.members[0].switch(1, Some(&switch(plan.clone()))).is_err(), "{plan:?}");
+    }
+    assert!(group.members[0].switch(1, Some(&switch(chain()))).is_ok());
+}

@@ -1,0 +1,597 @@
+//! The plan for members whose links are measured and heterogeneous.
+//!
+//! The candidates are the exchange of whole buffers, a ring, a star around each rank, and the best
+//! packing of trees. Each size class gets the candidate with the shortest predicted duration.
+
+use super::codec_choice::with_codecs;
+use super::forecast::forecast_us;
+use super::link_map::LinkMap;
+use super::network::Network;
+use super::packing::Packing;
+use super::planner::{gloo_plan, plan};
+use super::rings::Rings;
+use crate::identity::MemberId;
+use crate::protocol::{Algorithm, AutoCodecs, Plan, PlanClass, Rank, Tree, TreeShare, ranks};
+
+/// A plan for heterogeneous links, and its predicted duration.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Heterogeneous {
+    /// The plan.
+    pub(super) plan: Plan,
+    /// Predicted duration for a large buffer, in microseconds.
+    us: f64,
+    /// Predicted duration of a ring in rank order for the same buffer, in microseconds; `None` if
+    /// some neighbours have no link.
+    ring_us: Option<f64>,
+}
+
+impl Heterogeneous {
+    /// The plan for these members, given in rank order. `None` if there are fewer than three, a
+    /// rate is unknown, the links are homogeneous, or the links do not connect all members.
+    pub(super) fn of(members: &[MemberId], links: &LinkMap) -> Option<Heterogeneous> {
+        if members.len() < 3 {
+            return None;
+        }
+        let network = Network::of(members, links).filter(|network| !network.is_even())?;
+        let packing = Packing::of(&network)?;
+        let candidates = Candidates::of(&network, Rings::new(members, links).best(), &packing);
+        let classes = candidates.classes()?;
+        let large = classes.last()?;
+        let us = candidates.us(&large.algorithm, LARGE_BYTES, large)?;
+        let ring = Algorithm::Ring { order: ranks(members.len()).collect() };
+        let ring_us = candidates.us(&ring, LARGE_BYTES, large);
+        let reason = candidates.reason(large, us, packing.bound_kbps);
+        Some(Heterogeneous { plan: Plan { revision: 0, reason, classes }, us, ring_us })
+    }
+
+    /// Whether the plan is more than a tenth faster for a large buffer than a ring in rank order.
+    pub(super) fn is_worth_it(&self) -> bool {
+        self.ring_us.is_none_or(|ring_us| ring_us > self.us * WORTH_IT)
+    }
+}
+
+/// A plan for these members that is more than a tenth faster for a large buffer than their present
+/// one, according to the current measurements. A smaller gain does not justify holding calls.
+/// `None` if there is no such plan, or a rate is unknown. For `have_gloo` see [`best_plan`].
+pub fn better_plan(
+    members: &[MemberId],
+    links: &LinkMap,
+    present: &Plan,
+    have_gloo: bool,
+) -> Option<Plan> {
+    let network = Network::of(members, links)?;
+    let us = |plan: &Plan| {
+        let class = plan.class_for(LARGE_BYTES);
+        forecast_us(&network, &class.algorithm, LARGE_BYTES, class.chunk_bytes)
+    };
+    let better = best_plan(members, links, have_gloo);
+    let us_better = us(&better)?;
+    let is_better = us(present).is_none_or(|us_present| us_present > us_better * WORTH_IT);
+    is_better.then_some(better)
+}
+
+/// The best plan for these members according to the current measurements. `have_gloo` means that
+/// all members offer Gloo and have direct links to each other. Then the plan uses Gloo's algorithms
+/// unless a plan for heterogeneous links is more than a tenth faster than a ring in rank order.
+pub fn best_plan(members: &[MemberId], links: &LinkMap, have_gloo: bool) -> Plan {
+    let best = match Heterogeneous::of(members, links) {
+        Some(heterogeneous) if !have_gloo || heterogeneous.is_worth_it() => heterogeneous.plan,
+        _ if have_gloo => gloo_plan(members.len()),
+        _ => plan(members, links),
+    };
+    with_codecs(members, links, best)
+}
+
+/// Predicted durations of an all-reduce under this plan: for each buffer size in `bytes` the size
+/// and the duration in microseconds. Sizes without a forecast are left out: all of them if a rate
+/// is unknown, and those whose class uses Gloo's exchange or bcube.
+pub fn forecasts_us<const N: usize>(
+    members: &[MemberId],
+    links: &LinkMap,
+    plan: &Plan,
+    bytes: [u64; N],
+) -> Vec<(u64, f64)> {
+    let Some(network) = Network::of(members, links) else { return Vec::new() };
+    let us = |bytes: u64| {
+        let class = plan.class_for(bytes);
+        forecast_us(&network, &class.algorithm, bytes, class.chunk_bytes)
+    };
+    bytes.into_iter().filter_map(|bytes| Some((bytes, us(bytes)?))).collect()
+}
+
+/// The candidate schedules. Of equally fast ones the first is taken: ring, trees, stars, exchange.
+struct Candidates<'a> {
+    network: &'a Network,
+    ring: Option<Algorithm>,
+    trees: Algorithm,
+    hubs: Vec<Algorithm>,
+    exchange: Option<Algorithm>,
+}
+
+impl<'a> Candidates<'a> {
+    fn of(network: &'a Network, ring: Option<Vec<Rank>>, packing: &Packing) -> Candidates<'a> {
+        let hub = |rank| Algorithm::Trees {
+            trees: vec![TreeShare { tree: Tree::star(rank, network.size), ppm: 1_000_000 }],
+        };
+        Candidates {
+            network,
+            ring: ring.map(|order| Algorithm::Ring { order }),
+            trees: Algorithm::Trees { trees: packing.trees.clone() },
+            hubs: ranks(network.size).map(hub).collect(),
+            exchange: network.is_mesh().then_some(Algorithm::OneShot),
+        }
+    }
+
+    fn us(&self, algorithm: &Algorithm, bytes: u64, class: &PlanClass) -> Option<f64> {
+        forecast_us(self.network, algorithm, bytes, class.chunk_bytes)
+    }
+
+    /// The fastest candidate for each size class. Adjacent classes with the same result are merged.
+    fn classes(&self) -> Option<Vec<PlanClass>> {
+        // Tiny buffers use the exchange if all pairs have a direct link. It takes one step. A plan
+        // that contains it also shows that all pairs have direct links, which gathers and
+        // point-to-point messages rely on.
+        let tiny =
+            self.exchange.iter().map(|algorithm| class(TINY_BYTES_MAX, SIZES[0].2, algorithm));
+        let mut classes: Vec<PlanClass> = tiny.collect();
+        for (bytes_max, typical_bytes, chunk_kib) in SIZES {
+            let all = self.ring.iter().chain([&self.trees]).chain(&self.hubs).chain(&self.exchange);
+            let timed = all.filter_map(|algorithm| {
+                let us = forecast_us(self.network, algorithm, typical_bytes, chunk_kib * 1024)?;
+                Some((us, algorithm))
+            });
+            let best = class(bytes_max, chunk_kib, timed.min_by(|a, b| a.0.total_cmp(&b.0))?.1);
+            classes.pop_if(|last| {
+                (last.chunk_bytes, &last.algorithm) == (best.chunk_bytes, &best.algorithm)
+            });
+            classes.push(best);
+        }
+        Some(classes)
+    }
+
+    fn reason(&self, large: &PlanClass, us: f64, bound_kbps: f64) -> String {
+        let way = match &large.algorithm {
+            Algorithm::Trees { trees } => over(trees, self.network.size),
+            Algorithm::Ring { .. } => "round a ring".to_owned(),
+            _ => "whole to everybody".to_owned(),
+        };
+        let others =
+            [("round a ring", self.ring.as_ref()), ("whole to everybody", self.exchange.as_ref())];
+        let against =
+            others.iter().filter(|(name, _)| *name != way).filter_map(|(name, algorithm)| {
+                let us = self.us((*algorithm)?, LARGE_BYTES, large)?;
+                Some(format!("{} {name}", time(us)))
+            });
+        let against: Vec<String> = against.collect();
+        let against = if against.is_empty() {
+            String::new()
+        } else {
+            format!(" against {}", against.join(" and "))
+        };
+        let bound = time(LARGE_BYTES as f64 * 8000.0 / bound_kbps);
+        let size = self.network.size;
+        format!(
+            "{size} members whose links differ: 64 MiB {way} take about {}{against}; trees could not take less than {bound}",
+            time(us)
+        )
+    }
+}
+
+fn class(bytes_max: u64, chunk_kib: u32, algorithm: &Algorithm) -> PlanClass {
+    PlanClass {
+        bytes_max,
+        chunk_bytes: chunk_kib * 1024,
+        algorithm: algorithm.clone(),
+        auto: AutoCodecs::NONE,
+    }
+}
+
+fn over(trees: &[TreeShare], size: usize) -> String {
+    let named = |share: &TreeShare| {
+        let root = share.tree.root(size).map_or_else(String::new, |root| root.to_string());
+        if trees.len() == 1 { root } else { format!("{root} ({} %)", (share.ppm + 5_000) / 10_000) }
+    };
+    let roots: Vec<String> = trees.iter().map(named).collect();
+    format!("over {} to {}", if trees.len() == 1 { "a tree" } else { "trees" }, roots.join(", "))
+}
+
+/// A duration for people, in seconds from one second on.
+fn time(us: f64) -> String {
+    if us >= 1e6 { format!("{:.2} s", us / 1e6) } else { format!("{:.2} ms", us / 1e3) }
+}
+
+/// The minimum speed-up for a change of the plan or of the engine.
+const WORTH_IT: f64 = 1.1;
+const KIB: u64 = 1024;
+const TINY_BYTES_MAX: u64 = KIB;
+/// The buffer size by which plans are compared.
+const LARGE_BYTES: u64 = 64 * 1024 * KIB;
+/// Size classes: the largest buffer, the buffer for which durations are predicted, and the chunk
+/// size in KiB, chosen for a ring.
+const SIZES: [(u64, u64, u32); 4] = [
+    (16 * KIB, 8 * KIB, 16),
+    (256 * KIB, 64 * KIB, 32),
+    (1024 * KIB, 512 * KIB, 64),
+    (u64::MAX, LARGE_BYTES, 256),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::arrangement::arrange;
+    use super::super::codec_choice::CodecChoice;
+    use super::super::fluid::simulated_s;
+    use super::super::homes::Lan::{No, Radio, Wired};
+    use super::super::homes::{Home, Lan};
+    use super::super::link_map::links_of;
+    use super::*;
+    use crate::protocol::{Coarsest, CodecId, Coding, CodingSpeed, EngineKind, Engines};
+    use crate::wire::Encode;
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    /// The plan that a proposer makes for a home, on the native engine.
+    fn plan_for(home: &Home) -> Plan {
+        let (members, links) = (home.members(), home.link_map(|_| 0));
+        Heterogeneous::of(&members, &links)
+            .map_or_else(|| plan(&members, &links), |heterogeneous| heterogeneous.plan)
+    }
+
+    /// 100 MB of f32.
+    const COUNT: u64 = 25_000_000;
+    /// The same size in Mbit.
+    const MBIT: f64 = 800.0;
+
+    /// A home, and the shortest possible time in which it can reduce [`COUNT`] elements, in
+    /// seconds.
+    struct Case {
+        name: &'static str,
+        home: Home,
+        bound_s: f64,
+    }
+
+    fn case(name: &'static str, machines: &[Lan], cables: &[(u8, u8, u32)], bound_s: f64) -> Case {
+        Case { name, home: Home::new(machines, cables), bound_s }
+    }
+
+    /// Gigabit and 10 Gigabit Ethernet carry 940 and 9400 Mbit/s, Thunderbolt 16 Gbit/s.
+    ///
+    /// The bounds are derived by hand from four limits:
+    ///
+    /// - Every machine sends its contribution and receives the result, each once through its port.
+    /// - All `n` machines together send `2 (n - 1)` buffers.
+    /// - All traffic of a station uses the air.
+    /// - An island of machines has only its exits.
+    fn cases() -> Vec<Case> {
+        const TB: u32 = 16_000;
+        let (wired, radio) = (Wired(940), Radio(600));
+        let air = |rates: &[f64]| 2.0 * MBIT * rates.iter().map(|rate| 1.0 / rate).sum::<f64>();
+        let wired_4 = [wired; 4];
+        let many = [Wired(2350), Wired(2350), wired, wired, wired, radio, Radio(300), Radio(150)];
+        let fast_and_slow =
+            [Wired(9400), Wired(2350), Wired(2350), Wired(2350), wired, wired, wired, wired];
+        vec![
+            case("4 wired", &wired_4, &[], 1.5 * MBIT / 940.0),
+            case(
+                "2 wired, 2 stations",
+                &[wired, wired, Radio(300), Radio(100)],
+                &[],
+                air(&[300.0, 100.0]),
+            ),
+            case("1 of 4 wired is slow", &[wired, wired, wired, Wired(200)], &[], MBIT / 200.0),
+            case(
+                "4 stations",
+                &[radio, Radio(400), Radio(300), Radio(150)],
+                &[],
+                air(&[200.0, 400.0, 300.0, 150.0]),
+            ),
+            case(
+                "a cable to a laptop",
+                &[wired, radio, Radio(400), Radio(300)],
+                &[(0, 1, TB)],
+                air(&[400.0, 300.0]),
+            ),
+            case("a chain of 3 cables", &[No; 3], &[(0, 1, TB), (1, 2, TB)], MBIT / 16e3),
+            case(
+                "a triangle of cables",
+                &[No; 3],
+                &[(0, 1, TB), (1, 2, TB), (2, 0, TB)],
+                MBIT / 24e3,
+            ),
+            case("8 mixed", &many, &[(2, 5, TB)], air(&[300.0, 150.0])),
+            case("A: a chain of 4", &[No; 4], &[(0, 1, TB), (1, 2, TB), (2, 3, TB)], MBIT / 16e3),
+            case(
+                "B: a ring of 4",
+                &[No; 4],
+                &[(0, 1, TB), (1, 2, TB), (2, 3, TB), (3, 0, TB)],
+                MBIT / 16e3 * 0.75,
+            ),
+            case(
+                "C: 2 pairs, a port each",
+                &[wired, No, wired, No],
+                &[(0, 1, TB), (2, 3, TB)],
+                MBIT / 940.0,
+            ),
+            case("D: 2 pairs, all wired", &wired_4, &[(0, 1, TB), (2, 3, TB)], MBIT / 940.0 / 2.0),
+            case(
+                "E: 2 pairs, all stations",
+                &[radio; 4],
+                &[(0, 1, TB), (2, 3, TB)],
+                air(&[600.0, 600.0]),
+            ),
+            case("F: a chain and a machine", &wired_4, &[(0, 1, TB), (1, 2, TB)], MBIT / 940.0),
+            case("G: 10, 2.5 and 1 Gbit/s", &fast_and_slow, &[], MBIT / 940.0),
+        ]
+    }
+
+    #[test]
+    fn no_home_is_more_than_a_twentieth_above_its_bound() {
+        for Case { name, home, bound_s } in cases() {
+            let plan = plan_for(&home);
+            assert!(plan.fits(home.size()), "{name}");
+            let seconds = simulated_s(&home, &plan, COUNT);
+            println!(
+                "{name:25} bound {bound_s:7.3} s  plan {seconds:7.3} s  {:.3}  {}",
+                seconds / bound_s,
+                plan.reason
+            );
+            assert!(
+                (0.999..=1.05).contains(&(seconds / bound_s)),
+                "{name}: {seconds} s of {bound_s} s, {}",
+                plan.reason
+            );
+
+            let network = Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates");
+            let class = plan.class_for(COUNT * 4);
+            let forecast_us = forecast_us(&network, &class.algorithm, COUNT * 4, class.chunk_bytes)
+                .expect("direct links");
+            assert!(
+                (0.99..=1.07).contains(&(forecast_us / 1e6 / seconds)),
+                "{name}: {seconds} s forecast as {forecast_us} us"
+            );
+        }
+    }
+
+    /// Three to nine machines with up to three cables between them, at rates that differ enough to
+    /// be distinguished.
+    fn any_home(rng: &mut SmallRng) -> Home {
+        let size: u8 = rng.random_range(3..=9);
+        let lan = |rng: &mut SmallRng| match rng.random_range(0..2) {
+            0 => Wired([940, 940, 2350, 9400][rng.random_range(0..4)]),
+            _ => Radio([80, 150, 300, 450, 600][rng.random_range(0..5)]),
+        };
+        let mut home = Home::new(&(0..size).map(|_| lan(rng)).collect::<Vec<_>>(), &[]);
+        for _ in 0..rng.random_range(0..4) {
+            let (a, b) = (rng.random_range(0..size), rng.random_range(0..size));
+            if a != b && home.way(a, b).is_some_and(|way| way.busy.len() > 1) {
+                home.cables.push((a, b, [9400, 16_000, 22_000][rng.random_range(0..3)]));
+            }
+        }
+        home
+    }
+
+    #[test]
+    fn homes_drawn_at_random_are_near_their_bounds_too() {
+        let ratio = |seed| {
+            let home = any_home(&mut SmallRng::seed_from_u64(seed));
+            let network = Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates");
+            let bound_s = MBIT * 1000.0 / Packing::of(&network).expect("trees").bound_kbps;
+            let seconds = simulated_s(&home, &plan_for(&home), COUNT);
+            assert!(
+                (0.999..=1.15).contains(&(seconds / bound_s)),
+                "seed {seed}: {seconds} s of {bound_s} s for {home:?}"
+            );
+            seconds / bound_s
+        };
+        let mut ratios: Vec<f64> = (0..60).map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        println!(
+            "{} homes: median {:.3}, worst {:.3}",
+            ratios.len(),
+            ratios[ratios.len() / 2],
+            ratios[ratios.len() - 1]
+        );
+    }
+
+    #[test]
+    fn the_same_facts_in_any_order_give_the_same_bytes() {
+        let mut rng = SmallRng::seed_from_u64(7);
+        let drawn = (0..20).map(|seed| any_home(&mut SmallRng::seed_from_u64(seed)));
+        for home in cases().into_iter().map(|case| case.home).chain(drawn.collect::<Vec<_>>()) {
+            let members = home.members().into_iter().map(|id| (id, Engines::NATIVE)).collect();
+            let bytes = |links: &LinkMap| arrange(&members, None, None, links).plan.to_bytes();
+            let first = bytes(&home.link_map(|_| 0));
+            for _ in 0..3 {
+                assert_eq!(
+                    bytes(&home.link_map(|left| rng.random_range(0..left))),
+                    first,
+                    "{home:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_full_mesh_only_neighbours_talk() {
+        for case in cases() {
+            let (plan, pairs) = (plan_for(&case.home), case.home.size() * (case.home.size() - 1));
+            let direct = |from: Rank, to: Rank| case.home.way(from.0, to.0).is_some();
+            let ways = ranks(case.home.size())
+                .flat_map(|a| ranks(case.home.size()).map(move |b| (a, b)))
+                .filter(|(a, b)| a != b);
+            let is_mesh = ways.filter(|(a, b)| direct(*a, *b)).count() == pairs;
+            assert_eq!(
+                plan.classes.iter().any(|class| class.algorithm == Algorithm::OneShot),
+                is_mesh,
+                "{}",
+                case.name
+            );
+            for class in &plan.classes {
+                let Algorithm::Trees { trees } = &class.algorithm else { continue };
+                let edges =
+                    trees.iter().flat_map(|share| ranks(case.home.size()).zip(&share.tree.parents));
+                assert!(
+                    edges.filter_map(|(a, b)| Some((a, (*b)?))).all(|(a, b)| direct(a, b)),
+                    "{}",
+                    case.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn sixteen_roots_fit_in_a_sentence() {
+        let cables: Vec<(u8, u8, u32)> =
+            (0..16).map(|rank| (rank, (rank + 1) % 16, 16_000)).collect();
+        let plan = plan_for(&Home::new(&[No; 16], &cables));
+        assert!(
+            plan.fits(16)
+                && matches!(&plan.class_for(u64::MAX).algorithm, Algorithm::Trees { trees } if trees.len() > 10)
+        );
+        assert!(plan.reason.len() <= Plan::REASON_BYTES_MAX, "{}", plan.reason);
+    }
+
+    #[test]
+    fn another_plan_must_be_worth_it() {
+        let links = |wired: [u32; 4]| Home::new(&wired.map(Wired), &[]).link_map(|_| 0);
+        let members = Home::new(&[No; 4], &[]).members();
+        let ring = plan(&members, &links_of(4, |_, _| Some(200)));
+        let for_slow = better_plan(&members, &links([940, 940, 940, 200]), &ring, false)
+            .expect("a ring waits for the slow one");
+        assert!(matches!(for_slow.class_for(64 << 20).algorithm, Algorithm::Trees { .. }));
+        assert_eq!(better_plan(&members, &links([940, 940, 940, 200]), &for_slow, false), None);
+        assert_eq!(
+            better_plan(&members, &links([940, 940, 940, 180]), &for_slow, false),
+            None,
+            "about as it was"
+        );
+        assert_eq!(better_plan(&members, &links([940; 4]), &ring, false), None);
+        assert_eq!(
+            better_plan(&members, &links_of(4, |_, _| Some(200)), &for_slow, false),
+            None,
+            "nothing is known"
+        );
+        let again = better_plan(&members, &links([940; 4]), &for_slow, false)
+            .expect("a hub has three times as much to do");
+        assert_eq!(again.classes, ring.classes);
+        let other = better_plan(&members, &links([940, 940, 940, 20]), &for_slow, false);
+        assert_eq!(other, None, "the same tree is the best one still");
+    }
+
+    #[test]
+    fn members_that_have_gloo_leave_it_for_trees_alone_and_come_back() {
+        let links = |wired: [u32; 4]| Home::new(&wired.map(Wired), &[]).link_map(|_| 0);
+        let members = Home::new(&[No; 4], &[]).members();
+        let (even, slow) = (links([940; 4]), links([940, 940, 940, 200]));
+        let gloo = best_plan(&members, &even, true);
+        assert_eq!((gloo.engine(), gloo.is_for(EngineKind::Gloo)), (EngineKind::Gloo, true));
+        assert_eq!(better_plan(&members, &even, &gloo, true), None);
+        assert_eq!(
+            better_plan(&members, &links([940, 940, 940, 900]), &gloo, true),
+            None,
+            "not worth it"
+        );
+        let trees =
+            better_plan(&members, &slow, &gloo, true).expect("Gloo's ring waits for the slow one");
+        assert_eq!(
+            (trees.engine(), &trees),
+            (EngineKind::Native, &best_plan(&members, &slow, false))
+        );
+        assert_eq!(better_plan(&members, &slow, &trees, true), None);
+        assert_eq!(better_plan(&members, &even, &trees, true), Some(gloo), "as fast as any");
+    }
+
+    #[test]
+    fn where_there_is_nothing_to_choose_or_to_go_by_there_is_no_such_plan() {
+        let heterogeneous = |home: &Home| Heterogeneous::of(&home.members(), &home.link_map(|_| 0));
+        assert_eq!(heterogeneous(&Home::new(&[Wired(940), Wired(200)], &[])), None);
+        assert_eq!(heterogeneous(&Home::new(&[Wired(940); 4], &[])), None);
+        assert_eq!(
+            heterogeneous(&Home::new(&[Wired(940), Wired(200), No], &[])),
+            None,
+            "one is not connected"
+        );
+        let home = Home::new(&[Wired(940), Wired(940), Wired(200)], &[]);
+        assert_eq!(
+            Heterogeneous::of(&home.members(), &links_of(3, |_, _| Some(200))),
+            None,
+            "nothing is measured"
+        );
+    }
+
+    #[test]
+    fn trees_reach_the_bound_that_is_counted_by_hand() {
+        for Case { name, home, bound_s } in cases() {
+            let network = Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates");
+            let packing = Packing::of(&network).expect("trees");
+            let found_s = MBIT * 1000.0 / packing.bound_kbps;
+            assert!(
+                (found_s / bound_s - 1.0).abs() < 1e-6,
+                "{name}: {found_s} s, by hand {bound_s} s"
+            );
+        }
+    }
+
+    /// The travel and the coding time of 100 MB in a home, in seconds: without a codec, with int8,
+    /// and with the plan's choice; and that choice. `None` if the plan has no trees.
+    fn coded_s(home: &Home) -> Option<([[f64; 2]; 3], Coding)> {
+        let (members, mut links) = (home.members(), home.link_map(|_| 0));
+        members.iter().for_each(|member| links.set_coding(*member, CodingSpeed::new(|_| 5000)));
+        let plan = best_plan(&members, &links, false);
+        let class = plan.class_for(COUNT * 4);
+        assert!(plan.fits(home.size()) && plan.reason.len() <= Plan::REASON_BYTES_MAX, "{plan:?}");
+        let (Algorithm::Trees { .. }, taken) = (&class.algorithm, class.auto.up_to(Coarsest::Int8))
+        else {
+            return None;
+        };
+        let paying = CodecChoice::new(&members, &links, &plan).expect("a network");
+        let seconds = |coding| {
+            paying
+                .travel_and_coding_us(class, COUNT * 4, coding)
+                .expect("all speeds")
+                .map(|us| us / 1e6)
+        };
+        Some(([Coding::NONE, CodecId::Int8.into(), taken].map(seconds), taken))
+    }
+
+    fn most(seconds: [f64; 2]) -> f64 {
+        seconds[0].max(seconds[1])
+    }
+
+    /// Members with fast uplinks skip the codec; this prints the time that it saves, see
+    /// docs/decisions.md.
+    #[test]
+    fn who_goes_without_a_codec_costs_no_time() {
+        let mut exact = 0;
+        for Case { name, home, .. } in cases() {
+            let Some(([plain, all, some], taken)) = coded_s(&home) else { continue };
+            let told = |[travel, coding]: [f64; 2]| format!("{travel:.2} s, {coding:.2} s");
+            println!(
+                "| {name} | {:.2} s | {} | {} | {} without {:?}",
+                plain[0],
+                told(all),
+                told(some),
+                taken.codec(),
+                taken.plain()
+            );
+            if taken.codec() == CodecId::Int8 {
+                assert!(
+                    most(some) <= 1.03 * most(all) && some[1] < all[1],
+                    "{name}: {some:?} after {all:?}"
+                );
+                exact += taken.plain().len();
+            }
+        }
+        assert!(exact >= 20, "{exact} members go without");
+        for seed in 0..60 {
+            let home = any_home(&mut SmallRng::seed_from_u64(seed));
+            let Some(([plain, all, some], taken)) = coded_s(&home) else { continue };
+            match taken.codec() {
+                CodecId::Int8 => assert!(
+                    most(some) <= 1.03 * most(all),
+                    "seed {seed}: {some:?} after {all:?} for {home:?}"
+                ),
+                _ => assert!(most(some) <= most(plain), "seed {seed}"),
+            }
+        }
+    }
+}
