@@ -2,7 +2,7 @@
 
 use super::codec_id::Coarsest;
 use super::coding::Coding;
-use super::schedule::Schedule;
+use super::algorithm::Algorithm;
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
 /// The codecs for buffers of one size class: one choice for each coarsest codec that a call may
@@ -35,8 +35,8 @@ impl AutoCodecs {
     }
 
     /// Whether all choices are valid for this schedule among `size` ranks.
-    pub(super) fn fits(&self, schedule: &Schedule, size: usize) -> bool {
-        self.taken.iter().all(|coding| coding.fits(schedule, size))
+    pub(super) fn fits(&self, algorithm: &Algorithm, size: usize) -> bool {
+        self.taken.iter().all(|coding| coding.fits(algorithm, size))
     }
 }
 
@@ -130,11 +130,11 @@ mod tests {
     /// A plan with one star of three ranks, in which these ranks skip the codec.
     fn trees(plain: &[u8]) -> Plan {
         let mut plan = Plan::mesh(3);
-        let tree = super::super::schedule::TreeShare {
+        let tree = super::super::algorithm::TreeShare {
             tree: super::super::tree::Tree::star(Rank(1), 3),
             ppm: 1_000_000,
         };
-        plan.classes[0].schedule = Schedule::Trees { trees: vec![tree] };
+        plan.classes[0].algorithm = Algorithm::Trees { trees: vec![tree] };
         plan.classes[0].auto = AutoCodecs::new(|coarsest| {
             Coding::but_for(coarsest.id(), plain.iter().copied().map(Rank).collect())
         });
@@ -174,13 +174,13 @@ mod tests {
         assert!(trees(&[]).fits(3) && trees(&[2]).fits(3));
         assert!(!trees(&[3]).fits(3), "no rank of this View");
         assert!(!trees(&[0, 1, 2]).fits(3), "a codec for nobody");
-        for schedule in [
-            Schedule::OneShot,
-            Schedule::Ring { order: [0, 1, 2].map(Rank).into() },
-            Schedule::GlooRing,
+        for algorithm in [
+            Algorithm::OneShot,
+            Algorithm::Ring { order: [0, 1, 2].map(Rank).into() },
+            Algorithm::GlooRing,
         ] {
             let mut plan = trees(&[0]);
-            plan.classes[0].schedule = schedule;
+            plan.classes[0].algorithm = algorithm;
             assert!(!plan.fits(3), "a member has no way of its own there");
             plan.classes[0].auto = AutoCodecs::new(Coarsest::id);
             assert!(plan.fits(3));

@@ -3,7 +3,7 @@
 use super::codec_id::CodecId;
 use super::rank::Rank;
 use super::rank_set::RankSet;
-use super::schedule::Schedule;
+use super::algorithm::Algorithm;
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
 /// A codec, and the members that send up their trees without it because their uplinks are fast.
@@ -43,9 +43,9 @@ impl Coding {
 
     /// Whether this coding is valid for this schedule among `size` ranks. Only trees have a
     /// separate uplink for each member, and at least one member must use the codec.
-    pub fn fits(self, schedule: &Schedule, size: usize) -> bool {
+    pub fn fits(self, algorithm: &Algorithm, size: usize) -> bool {
         self.plain.is_empty()
-            || matches!(schedule, Schedule::Trees { .. }) && self.plain.is_part_of(size)
+            || matches!(algorithm, Algorithm::Trees { .. }) && self.plain.is_part_of(size)
     }
 }
 

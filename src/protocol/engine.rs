@@ -53,7 +53,7 @@ pub enum EngineReason {
     /// These two members have no direct link.
     Indirect(Rank, Rank),
     /// The links are so heterogeneous that the native engine's plan is faster by more than a tenth.
-    Uneven,
+    Heterogeneous,
     /// Every member has Gloo, and this one requires it regardless of the links.
     Wanted(Rank),
 }
@@ -127,7 +127,7 @@ impl EngineChoice {
         match self.why {
             EngineReason::AllHaveGloo => self.kind == EngineKind::Gloo,
             EngineReason::Wanted(rank) => self.kind == EngineKind::Gloo && known(rank),
-            EngineReason::Alone | EngineReason::Uneven => self.kind == EngineKind::Native,
+            EngineReason::Alone | EngineReason::Heterogeneous => self.kind == EngineKind::Native,
             EngineReason::WithoutGloo(rank)
             | EngineReason::Declined(rank)
             | EngineReason::Failed(rank) => self.kind == EngineKind::Native && known(rank),
@@ -150,7 +150,7 @@ impl EngineReason {
             EngineReason::Indirect(a, b) => {
                 format!("{} and {} have no direct link", name(a), name(b))
             }
-            EngineReason::Uneven => {
+            EngineReason::Heterogeneous => {
                 "the links differ, and trees, which Gloo has none of, suit them better".to_owned()
             }
             EngineReason::Wanted(rank) => {
@@ -167,7 +167,7 @@ impl EngineReason {
             EngineReason::Declined(rank) => [4, rank.0, 0],
             EngineReason::Failed(rank) => [5, rank.0, 0],
             EngineReason::Indirect(a, b) => [6, a.0, b.0],
-            EngineReason::Uneven => [7, 0, 0],
+            EngineReason::Heterogeneous => [7, 0, 0],
             EngineReason::Wanted(rank) => [8, rank.0, 0],
         }
     }
@@ -200,7 +200,7 @@ impl Decode for EngineReason {
             EngineReason::Declined(a),
             EngineReason::Failed(a),
             EngineReason::Indirect(a, b),
-            EngineReason::Uneven,
+            EngineReason::Heterogeneous,
             EngineReason::Wanted(a),
         ];
         all.into_iter().find(|why| why.parts() == parts).ok_or(Malformed::UnknownTag)
@@ -223,7 +223,7 @@ mod tests {
             EngineReason::Declined(Rank(0)),
             EngineReason::Failed(Rank(15)),
             EngineReason::Indirect(Rank(1), Rank(2)),
-            EngineReason::Uneven,
+            EngineReason::Heterogeneous,
         ] {
             assert_codec(&EngineChoice { kind: EngineKind::Native, why });
         }

@@ -66,7 +66,7 @@ pub enum Message {
     /// Answer to `Ping`, with its number.
     Pong(u64),
     /// Another process with the receiver's identity has a link here and has just answered a probe.
-    Twin(Twin),
+    Duplicate(Duplicate),
     /// About a plan change in a View.
     Plan(Box<PlanMessage>),
     /// About the measured rates of a View's paths.
@@ -96,7 +96,7 @@ layout! {
         14 => Ping(number),
         15 => Pong(number),
         16 => Post(post),
-        17 => Twin(twin),
+        17 => Duplicate(duplicate),
         18 => Plan(message),
         19 => Rate(message),
         24 => Relay(frame),
@@ -106,14 +106,14 @@ layout! {
 
 /// Tells a node that another living process uses its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Twin {
+pub struct Duplicate {
     /// The boot of the process that has the link.
     pub boot: Boot,
     /// That process is in the sender's View.
     pub settled: bool,
 }
 
-layout!(Twin { boot, settled });
+layout!(Duplicate { boot, settled });
 
 /// A sign of life, with the sender's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -362,7 +362,7 @@ mod tests {
             Message::Leave,
             Message::Ping(1),
             Message::Pong(u64::MAX),
-            Message::Twin(Twin { boot: Boot(7), settled: true }),
+            Message::Duplicate(Duplicate { boot: Boot(7), settled: true }),
             Message::Plan(Box::new(PlanMessage {
                 view: view.digest(),
                 body: PlanStep::Switched { revision: 1 },

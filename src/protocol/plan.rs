@@ -10,7 +10,7 @@ use super::engine::EngineKind;
 use super::fold_order::{FoldOrder, FoldSegment, FoldTree};
 use super::gloo_fold;
 use super::rank::Rank;
-use super::schedule::{Schedule, TreeShare};
+use super::algorithm::{Algorithm, TreeShare};
 use super::tree::ranks;
 use crate::wire::layout::{List, Text, layout};
 use std::ops::Range;
@@ -40,12 +40,12 @@ pub struct PlanClass {
     /// KiB to 1 MiB, or to 4 MiB for Gloo's ring.
     pub chunk_bytes: u32,
     /// The schedule.
-    pub schedule: Schedule,
+    pub algorithm: Algorithm,
     /// The codecs of calls that leave the choice to the plan.
     pub auto: AutoCodecs,
 }
 
-layout!(PlanClass { bytes_max, chunk_bytes, auto, schedule });
+layout!(PlanClass { bytes_max, chunk_bytes, auto, algorithm });
 
 impl Plan {
     /// The maximum length of a reason, in bytes.
@@ -62,7 +62,7 @@ impl Plan {
             classes: vec![PlanClass {
                 bytes_max: u64::MAX,
                 chunk_bytes: 256 * 1024,
-                schedule: Schedule::OneShot,
+                algorithm: Algorithm::OneShot,
                 auto: AutoCodecs::NONE,
             }],
         }
@@ -87,15 +87,15 @@ impl Plan {
     pub fn fold_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
         let bytes = (count as u64).saturating_mul(elem_bytes as u64);
         let class = self.class_for(bytes);
-        let segments = match &class.schedule {
-            Schedule::OneShot | Schedule::GlooExchange => {
+        let segments = match &class.algorithm {
+            Algorithm::OneShot | Algorithm::GlooExchange => {
                 let ranks = (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank);
                 vec![FoldSegment { elements: 0..count, tree: FoldTree::sum_of(ranks) }]
             }
-            Schedule::Ring { order } => {
+            Algorithm::Ring { order } => {
                 (0..order.len()).map(|place| ring_fold(order, place, count)).collect()
             }
-            Schedule::Trees { trees } => {
+            Algorithm::Trees { trees } => {
                 let segments = trees.iter().zip(tree_segments(trees, 0..count));
                 segments
                     .map(|(share, elements)| FoldSegment {
@@ -104,10 +104,10 @@ impl Plan {
                     })
                     .collect()
             }
-            Schedule::GlooRing => {
+            Algorithm::GlooRing => {
                 gloo_fold::ring(size, count, elem_bytes, class.chunk_bytes as usize)
             }
-            Schedule::GlooBcube => gloo_fold::bcube(size, count),
+            Algorithm::GlooBcube => gloo_fold::bcube(size, count),
         };
         FoldOrder { segments }
     }
@@ -150,12 +150,12 @@ impl Plan {
         elements: Range<usize>,
         bytes: u64,
     ) -> Vec<FoldSegment> {
-        let tree = match &self.class_for(bytes).schedule {
-            Schedule::Ring { order } => {
+        let tree = match &self.class_for(bytes).algorithm {
+            Algorithm::Ring { order } => {
                 let place = order.iter().position(|rank| *rank == owner).unwrap_or(0);
                 FoldTree::sum_of(order.iter().cycle().skip(place + 1).take(order.len()).copied())
             }
-            Schedule::Trees { trees } => {
+            Algorithm::Trees { trees } => {
                 let segments = trees.iter().zip(tree_segments(trees, elements));
                 let fold = |share: &TreeShare| FoldTree::up(&share.tree.rerooted(owner), size);
                 return segments
@@ -169,7 +169,7 @@ impl Plan {
 
     /// Whether this engine executes all of the plan's schedules.
     pub fn is_for(&self, engine: EngineKind) -> bool {
-        self.classes.iter().all(|class| class.schedule.engine() == engine)
+        self.classes.iter().all(|class| class.algorithm.engine() == engine)
     }
 
     /// The engine of this plan, provided that one engine executes all its schedules.
@@ -179,11 +179,11 @@ impl Plan {
 
     /// Whether the plan sends no data directly between these pairs, which have no direct link. Each
     /// pair has the lower rank first.
-    pub fn keeps_apart(&self, apart: &[(Rank, Rank)]) -> bool {
-        let is_apart = |a: Rank, b: Rank| apart.contains(&(a.min(b), a.max(b)));
-        apart.is_empty()
+    pub fn avoids(&self, no_direct_link: &[(Rank, Rank)]) -> bool {
+        let is_apart = |a: Rank, b: Rank| no_direct_link.contains(&(a.min(b), a.max(b)));
+        no_direct_link.is_empty()
             || self.classes.iter().all(|class| {
-                class.schedule.edges().is_some_and(|mut e| !e.any(|(a, b)| is_apart(a, b)))
+                class.algorithm.edges().is_some_and(|mut e| !e.any(|(a, b)| is_apart(a, b)))
             })
     }
 
@@ -229,28 +229,28 @@ fn ring_fold(order: &[Rank], place: usize, count: usize) -> FoldSegment {
 
 impl PlanClass {
     fn fits(&self, size: usize) -> bool {
-        let mib = if self.schedule == Schedule::GlooRing { 4 } else { 1 };
+        let mib = if self.algorithm == Algorithm::GlooRing { 4 } else { 1 };
         let chunk = (1024..=mib * 1024 * 1024).contains(&self.chunk_bytes)
             && self.chunk_bytes.is_multiple_of(64);
-        let schedule = match &self.schedule {
-            Schedule::OneShot
-            | Schedule::GlooExchange
-            | Schedule::GlooRing
-            | Schedule::GlooBcube => true,
-            Schedule::Ring { order } => {
+        let algorithm = match &self.algorithm {
+            Algorithm::OneShot
+            | Algorithm::GlooExchange
+            | Algorithm::GlooRing
+            | Algorithm::GlooBcube => true,
+            Algorithm::Ring { order } => {
                 let mut seen: Vec<usize> = order.iter().map(|r| r.index()).collect();
                 seen.sort_unstable();
                 seen.into_iter().eq(0..size)
             }
-            Schedule::Trees { trees } => {
+            Algorithm::Trees { trees } => {
                 let whole =
                     trees.iter().map(|share| u64::from(share.ppm)).sum::<u64>() == 1_000_000;
                 whole
-                    && trees.len() <= Schedule::TREES_MAX
+                    && trees.len() <= Algorithm::TREES_MAX
                     && trees.iter().all(|share| share.tree.root(size).is_some())
             }
         };
-        chunk && schedule && self.auto.fits(&self.schedule, size)
+        chunk && algorithm && self.auto.fits(&self.algorithm, size)
     }
 }
 
@@ -280,26 +280,26 @@ mod tests {
 
     #[test]
     fn who_has_no_direct_link_is_not_sent_to() {
-        let apart = [(Rank(0), Rank(2)), (Rank(0), Rank(3))];
-        assert!(!Plan::mesh(4).keeps_apart(&apart) && Plan::mesh(4).keeps_apart(&[]));
-        assert!(ring_of([0, 1, 2, 3].map(Rank).into()).keeps_apart(&apart[..1]));
+        let no_direct_link = [(Rank(0), Rank(2)), (Rank(0), Rank(3))];
+        assert!(!Plan::mesh(4).avoids(&no_direct_link) && Plan::mesh(4).avoids(&[]));
+        assert!(ring_of([0, 1, 2, 3].map(Rank).into()).avoids(&no_direct_link[..1]));
         assert!(
-            !ring_of([0, 1, 2, 3].map(Rank).into()).keeps_apart(&apart),
+            !ring_of([0, 1, 2, 3].map(Rank).into()).avoids(&no_direct_link),
             "the last one sends to the first"
         );
         for (parents, kept) in
             [([Some(1), None, Some(1), Some(2)], true), ([Some(1), None, Some(0), Some(2)], false)]
         {
             let tree = Tree { parents: parents.map(|parent| parent.map(Rank)).into() };
-            let schedule = Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
+            let algorithm = Algorithm::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
             let class = PlanClass {
                 bytes_max: u64::MAX,
                 chunk_bytes: 4096,
-                schedule,
+                algorithm,
                 auto: AutoCodecs::NONE,
             };
             let plan = Plan { revision: 0, reason: String::new(), classes: vec![class] };
-            assert_eq!(plan.keeps_apart(&apart), kept, "{plan:?}");
+            assert_eq!(plan.avoids(&no_direct_link), kept, "{plan:?}");
         }
     }
 
@@ -307,7 +307,7 @@ mod tests {
         let class = PlanClass {
             bytes_max: u64::MAX,
             chunk_bytes: 4096,
-            schedule: Schedule::Ring { order },
+            algorithm: Algorithm::Ring { order },
             auto: AutoCodecs::NONE,
         };
         Plan { revision: 0, reason: String::new(), classes: vec![class] }
@@ -334,7 +334,7 @@ mod tests {
             PlanClass {
                 bytes_max: 99,
                 chunk_bytes: 4096,
-                schedule: Schedule::Ring { order },
+                algorithm: Algorithm::Ring { order },
                 auto: AutoCodecs::NONE,
             },
         );
@@ -343,14 +343,14 @@ mod tests {
 
     #[test]
     fn chunks_have_bounds_and_those_of_gloos_ring_wider_ones() {
-        let fits = |schedule: Schedule, chunk_bytes| {
+        let fits = |algorithm: Algorithm, chunk_bytes| {
             let class =
-                PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE };
+                PlanClass { bytes_max: u64::MAX, chunk_bytes, algorithm, auto: AutoCodecs::NONE };
             Plan { revision: 0, reason: String::new(), classes: vec![class] }.fits(3)
         };
         const MIB: u32 = 1 << 20;
-        for (schedule, most) in
-            [(Schedule::GlooRing, 4 * MIB), (Schedule::GlooBcube, MIB), (Schedule::OneShot, MIB)]
+        for (algorithm, most) in
+            [(Algorithm::GlooRing, 4 * MIB), (Algorithm::GlooBcube, MIB), (Algorithm::OneShot, MIB)]
         {
             for (chunk_bytes, is_good) in [
                 (1024, true),
@@ -361,9 +361,9 @@ mod tests {
                 (most + 64, false),
             ] {
                 assert_eq!(
-                    fits(schedule.clone(), chunk_bytes),
+                    fits(algorithm.clone(), chunk_bytes),
                     is_good,
-                    "{schedule:?}, {chunk_bytes}"
+                    "{algorithm:?}, {chunk_bytes}"
                 );
             }
         }
@@ -385,7 +385,7 @@ mod tests {
         let class = PlanClass {
             bytes_max: u64::MAX,
             chunk_bytes: 4096,
-            schedule: Schedule::Trees { trees },
+            algorithm: Algorithm::Trees { trees },
             auto: AutoCodecs::NONE,
         };
         Plan { revision: 0, reason: String::new(), classes: vec![class] }
@@ -430,8 +430,8 @@ mod tests {
 
     #[test]
     fn the_class_is_found_by_size() {
-        assert!(matches!(ring(&[0, 1, 2]).class_for(99).schedule, Schedule::Ring { .. }));
-        assert_eq!(ring(&[0, 1, 2]).class_for(100).schedule, Schedule::OneShot);
+        assert!(matches!(ring(&[0, 1, 2]).class_for(99).algorithm, Algorithm::Ring { .. }));
+        assert_eq!(ring(&[0, 1, 2]).class_for(100).algorithm, Algorithm::OneShot);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub struct View {
     pub engine: EngineChoice,
     /// Pairs without a direct link, lower rank first, in ascending order. They have no data link,
     /// and the plan sends nothing directly between them.
-    pub apart: Vec<(Rank, Rank)>,
+    pub no_direct_link: Vec<(Rank, Rank)>,
 }
 
 layout! {
@@ -90,7 +90,7 @@ layout! {
         members: List(MEMBERS_MAX),
         plan,
         engine,
-        apart: Pairs,
+        no_direct_link: Pairs,
     }
     if View::is_consistent
 }
@@ -154,7 +154,7 @@ impl View {
     /// demands it).
     pub fn runs(&self, engine: EngineKind) -> bool {
         let goes_by_links =
-            matches!(self.engine.why, EngineReason::AllHaveGloo | EngineReason::Uneven);
+            matches!(self.engine.why, EngineReason::AllHaveGloo | EngineReason::Heterogeneous);
         engine == self.engine.kind || goes_by_links && self.size() > 2
     }
 
@@ -163,18 +163,18 @@ impl View {
         match plan.engine() {
             kind if kind == self.engine.kind => self.engine,
             kind @ EngineKind::Gloo => EngineChoice { kind, why: EngineReason::AllHaveGloo },
-            kind @ EngineKind::Native => EngineChoice { kind, why: EngineReason::Uneven },
+            kind @ EngineKind::Native => EngineChoice { kind, why: EngineReason::Heterogeneous },
         }
     }
 
     /// Whether these two have no direct link.
-    pub fn are_apart(&self, a: Rank, b: Rank) -> bool {
-        self.apart.binary_search(&(a.min(b), a.max(b))).is_ok()
+    pub fn lack_direct_link(&self, a: Rank, b: Rank) -> bool {
+        self.no_direct_link.binary_search(&(a.min(b), a.max(b))).is_ok()
     }
 
     /// The others that this rank has a data link to.
     pub fn linked_with(&self, me: Rank) -> impl Iterator<Item = Rank> {
-        self.ranks().filter(move |peer| *peer != me && !self.are_apart(me, *peer))
+        self.ranks().filter(move |peer| *peer != me && !self.lack_direct_link(me, *peer))
     }
 
     /// Whether the members share one history. Without it, calls need a `sync` first.
@@ -183,7 +183,7 @@ impl View {
     }
 
     /// Whether an honest member may have made it: members are distinct nodes, the proposer is one
-    /// of them, the parent is older and present if its operations are decided, `apart` is sorted,
+    /// of them, the parent is older and present if its operations are decided, `no_direct_link` is sorted,
     /// and plan and engine fit the size, each other and the pairs without a link.
     pub fn is_consistent(&self) -> bool {
         let distinct = self
@@ -201,12 +201,12 @@ impl View {
             && self.plan.is_for(self.engine.kind)
             && self.engine.fits(self.size())
             && self.is_apart_in_order()
-            && self.plan.keeps_apart(&self.apart)
+            && self.plan.avoids(&self.no_direct_link)
     }
 
     fn is_apart_in_order(&self) -> bool {
-        let ascending = self.apart.windows(2).all(|two| two[0] < two[1]);
-        ascending && self.apart.iter().all(|(a, b)| a < b && b.index() < self.size())
+        let ascending = self.no_direct_link.windows(2).all(|two| two[0] < two[1]);
+        ascending && self.no_direct_link.iter().all(|(a, b)| a < b && b.index() < self.size())
     }
 }
 
@@ -241,7 +241,7 @@ pub(crate) mod testing {
             members,
             plan: Plan::mesh(usize::from(n)),
             engine: EngineChoice::NATIVE,
-            apart: Vec::new(),
+            no_direct_link: Vec::new(),
         }
     }
 }
@@ -265,7 +265,7 @@ mod tests {
             None,
             &links,
         );
-        View { plan: arranged.plan, engine: arranged.engine, apart: arranged.apart, ..view_of(3) }
+        View { plan: arranged.plan, engine: arranged.engine, no_direct_link: arranged.no_direct_link, ..view_of(3) }
     }
 
     #[test]
@@ -273,30 +273,30 @@ mod tests {
         let view = row();
         assert_codec(&view);
         assert!(
-            view.are_apart(Rank(0), Rank(2))
-                && view.are_apart(Rank(2), Rank(0))
-                && !view.are_apart(Rank(0), Rank(1))
+            view.lack_direct_link(Rank(0), Rank(2))
+                && view.lack_direct_link(Rank(2), Rank(0))
+                && !view.lack_direct_link(Rank(0), Rank(1))
         );
         assert_eq!(view.linked_with(Rank(0)).collect::<Vec<_>>(), [Rank(1)]);
         assert_eq!(view.linked_with(Rank(1)).collect::<Vec<_>>(), [Rank(0), Rank(2)]);
         let [last, first] = [(Rank(0), Rank(2)), (Rank(0), Rank(1))];
-        for apart in [
+        for no_direct_link in [
             vec![(Rank(2), Rank(0))],
             vec![last, last],
             vec![last, first],
             vec![(Rank(0), Rank(3))],
             vec![first],
         ] {
-            let bent = View { apart, ..row() };
+            let bent = View { no_direct_link, ..row() };
             assert_eq!(
                 View::from_bytes(&bent.to_bytes()),
                 Err(Malformed::Inconsistent),
                 "{:?}",
-                bent.apart
+                bent.no_direct_link
             );
         }
         assert_eq!(
-            View::from_bytes(&View { apart: vec![last], ..view_of(3) }.to_bytes()),
+            View::from_bytes(&View { no_direct_link: vec![last], ..view_of(3) }.to_bytes()),
             Err(Malformed::Inconsistent)
         );
         let mut long = view_of(3).to_bytes();

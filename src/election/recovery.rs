@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The result of the merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct Recovery {
     /// The newest View that any member has installed, as far as the promises show.
     pub(super) tip: Option<ViewId>,
     /// The committed operations of the tip, in order.
@@ -30,7 +30,7 @@ pub(super) struct Standing {
 ///
 /// The parent of an accepted View counts as installed. Without that rule, two parts of a split
 /// group could decide one operation differently once an acceptor's older record was overwritten.
-pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Standing {
+pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Recovery {
     let installed = promises.values().filter_map(|p| p.prev);
     let implied = promises.values().filter_map(|p| p.accepted.as_ref()?.parent);
     let tip = installed.chain(implied.filter(|_| !seeded.has(Defect::TipOfInstalled))).max();
@@ -56,7 +56,7 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> St
     }) {
         in_sync = BTreeSet::from([*source]);
     }
-    Standing { tip, committed, disputed, history, in_sync }
+    Recovery { tip, committed, disputed, history, in_sync }
 }
 
 /// Whether a member came into its View without the common history and has not synced all of these
@@ -367,7 +367,7 @@ mod tests {
 
     const OP: OpId = OpId { lane: Lane::MAIN, number: 0 };
 
-    fn read(promises: &BTreeMap<MemberId, Promise>) -> Standing {
+    fn read(promises: &BTreeMap<MemberId, Promise>) -> Recovery {
         super::read(promises, Seeded::NONE)
     }
 
@@ -406,8 +406,8 @@ mod tests {
 
     #[test]
     fn members_without_a_past_agree() {
-        let standing = read(&all([fresh(), fresh()]));
-        assert_eq!((standing.tip, standing.history, standing.in_sync.len()), (None, None, 2));
+        let recovery = read(&all([fresh(), fresh()]));
+        assert_eq!((recovery.tip, recovery.history, recovery.in_sync.len()), (None, None, 2));
     }
 
     #[test]
@@ -432,7 +432,7 @@ mod tests {
         let view = view_of(3);
         let of =
             |(rank, status)| Promise { rank: Some(Rank(rank)), ..in_view(&view, Some(status)) };
-        let Standing { committed, disputed, .. } = read(&all((0..).zip(statuses).map(of)));
+        let Recovery { committed, disputed, .. } = read(&all((0..).zip(statuses).map(of)));
         (committed, disputed)
     }
 
@@ -494,9 +494,9 @@ mod tests {
             disputed: vec![],
         };
         let liar = Promise { accepted: Some(accepted), ..in_view(&view, None) };
-        let standing = read(&all([in_view(&view, Some(Status::Committed(1))), liar]));
-        assert_eq!(standing.committed.len(), OPS_DECIDED_MAX);
-        assert!(standing.committed.contains(&with(1)));
+        let recovery = read(&all([in_view(&view, Some(Status::Committed(1))), liar]));
+        assert_eq!(recovery.committed.len(), OPS_DECIDED_MAX);
+        assert!(recovery.committed.contains(&with(1)));
     }
 
     /// Two of three members were about to go on with a result that both held. The third, which
@@ -512,11 +512,11 @@ mod tests {
         let acceptor =
             Promise { accepted: Some(accepted), accepted_here: Some(Rank(0)), ..done.clone() };
         for lacking in [Status::NotDone, Status::Aborted, Status::Done(2)] {
-            let standing =
+            let recovery =
                 read(&all([acceptor.clone(), done.clone(), in_view(&view, Some(lacking))]));
-            assert_eq!(standing.committed, [with(1)], "{lacking:?}");
+            assert_eq!(recovery.committed, [with(1)], "{lacking:?}");
             assert_eq!(
-                standing.in_sync,
+                recovery.in_sync,
                 BTreeSet::from([member_id(1), member_id(2)]),
                 "{lacking:?}"
             );
@@ -525,7 +525,7 @@ mod tests {
 
     /// Merges the promises of three members about a message from rank 0 to rank 2; rank 1 takes no
     /// part in it.
-    fn of_a_message(view: &View, from: Option<Status>, to: Option<Status>) -> Standing {
+    fn of_a_message(view: &View, from: Option<Status>, to: Option<Status>) -> Recovery {
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
         let said = [from, None, to].into_iter().enumerate().map(|(rank, status)| {
             let ops =
@@ -540,10 +540,10 @@ mod tests {
     fn a_message_is_decided_by_its_ends() {
         let view = view_of(3);
         let done = Some(Status::Done(0));
-        let standing = of_a_message(&view, done, done);
-        assert_eq!(standing.committed.len(), 1);
+        let recovery = of_a_message(&view, done, done);
+        assert_eq!(recovery.committed.len(), 1);
         assert_eq!(
-            (standing.history, standing.in_sync.len()),
+            (recovery.history, recovery.in_sync.len()),
             (None, 3),
             "it is no part of a history"
         );
@@ -576,9 +576,9 @@ mod tests {
             Some(Accepted { id, parent: Some(view.id()), committed: vec![], disputed: vec![] });
         let sender =
             Promise { accepted, accepted_here: Some(Rank(0)), ..end(0, Status::Committed(0)) };
-        let standing = read(&all([sender.clone(), end(2, Status::Done(0))]));
+        let recovery = read(&all([sender.clone(), end(2, Status::Done(0))]));
         assert_eq!(
-            (standing.committed, standing.in_sync.len()),
+            (recovery.committed, recovery.in_sync.len()),
             (vec![CommittedOp { op, digest: 0 }], 2)
         );
     }
@@ -608,8 +608,8 @@ mod tests {
             accepted_here: Some(Rank(1)),
             ..fresh()
         };
-        let standing = read(&all([other, receiver]));
-        assert_eq!(standing.in_sync, BTreeSet::from([member_id(1)]));
+        let recovery = read(&all([other, receiver]));
+        assert_eq!(recovery.in_sync, BTreeSet::from([member_id(1)]));
     }
 
     #[test]
@@ -667,9 +667,9 @@ mod tests {
             closing: Closing { committed: ops(4), ..Closing::default() },
             ..in_view(&view, None)
         };
-        let standing = read(&all([veteran.clone(), veteran, fresh()]));
-        assert_eq!(standing.history.map(|h| h.ops), Some(4));
-        assert_eq!(standing.in_sync, BTreeSet::from([member_id(1), member_id(2)]));
+        let recovery = read(&all([veteran.clone(), veteran, fresh()]));
+        assert_eq!(recovery.history.map(|h| h.ops), Some(4));
+        assert_eq!(recovery.in_sync, BTreeSet::from([member_id(1), member_id(2)]));
     }
 
     /// All remaining members joined out of sync, and a `sync` from a lost member has brought them
@@ -681,12 +681,12 @@ mod tests {
         let mut brought = in_view(&view, Some(Status::Done(1)));
         brought.common = Some(common);
         let came_with = [None, Some(History { ops: 33, lineage: [2; 32] })];
-        let standing = read(&all(came_with.map(|base| Promise { base, ..brought.clone() })));
-        assert_eq!((standing.history.map(|h| h.ops), standing.in_sync.len()), (Some(37), 2));
+        let recovery = read(&all(came_with.map(|base| Promise { base, ..brought.clone() })));
+        assert_eq!((recovery.history.map(|h| h.ops), recovery.in_sync.len()), (Some(37), 2));
         // Without that sync each has the state it joined with.
         brought.closing.ops[0].status = Status::NotDone;
-        let standing = read(&all(came_with.map(|base| Promise { base, ..brought.clone() })));
-        assert_eq!((standing.history.map(|h| h.ops), standing.in_sync.len()), (Some(33), 1));
+        let recovery = read(&all(came_with.map(|base| Promise { base, ..brought.clone() })));
+        assert_eq!((recovery.history.map(|h| h.ops), recovery.in_sync.len()), (Some(33), 1));
     }
 
     #[test]
@@ -700,9 +700,9 @@ mod tests {
             },
             ..in_view(&view, None)
         };
-        let standing = read(&all([knows, in_view(&view, Some(Status::Done(1)))]));
-        assert_eq!((standing.committed.len(), standing.in_sync.len()), (1, 2));
-        assert_eq!(standing.history.map(|h| h.ops), Some(1));
+        let recovery = read(&all([knows, in_view(&view, Some(Status::Done(1)))]));
+        assert_eq!((recovery.committed.len(), recovery.in_sync.len()), (1, 2));
+        assert_eq!(recovery.history.map(|h| h.ops), Some(1));
     }
 
     /// The first `count` operations of the main lane.
@@ -779,9 +779,9 @@ mod tests {
             if_installed: theirs,
             ..in_view(&old, Some(Status::Done(1)))
         };
-        let standing = read(&all([in_view(&new, None), late]));
-        assert_eq!((standing.tip, standing.history), (Some(new.id()), theirs));
-        assert_eq!(standing.in_sync, BTreeSet::from([member_id(2)]));
+        let recovery = read(&all([in_view(&new, None), late]));
+        assert_eq!((recovery.tip, recovery.history), (Some(new.id()), theirs));
+        assert_eq!(recovery.in_sync, BTreeSet::from([member_id(2)]));
     }
 
     #[test]
@@ -794,8 +794,8 @@ mod tests {
             closing: Closing { committed: ops(3), ..Closing::default() },
             ..in_view(&new, None)
         };
-        let standing = read(&all([behind, moved.clone(), moved]));
-        assert_eq!(standing.in_sync, BTreeSet::from([member_id(2), member_id(3)]));
+        let recovery = read(&all([behind, moved.clone(), moved]));
+        assert_eq!(recovery.in_sync, BTreeSet::from([member_id(2), member_id(3)]));
     }
 
     #[test]
@@ -814,12 +814,12 @@ mod tests {
         };
         let came_with_it = with(lanes(0..2), None);
         let [one, both] = [1, 2].map(|to| with(lanes(0..1), Some(lanes(0..to))));
-        let standing = read(&all([came_with_it, one.clone(), both]));
-        assert_eq!(standing.in_sync, BTreeSet::from([member_id(1), member_id(3)]));
+        let recovery = read(&all([came_with_it, one.clone(), both]));
+        assert_eq!(recovery.in_sync, BTreeSet::from([member_id(1), member_id(3)]));
         // If nobody is left that has all, the others take the state of one.
         let has_two_states = with(lanes(0..2), Some(lanes(0..1)));
-        let standing = read(&all([with(lanes(0..2), Some(lanes(0..0))), has_two_states.clone()]));
-        assert_eq!(standing.in_sync, BTreeSet::from([member_id(2)]));
+        let recovery = read(&all([with(lanes(0..2), Some(lanes(0..0))), has_two_states.clone()]));
+        assert_eq!(recovery.in_sync, BTreeSet::from([member_id(2)]));
         // A state that it synced last is there when the next View commits that.
         let op = OpId { lane: Lane::tagged(1), number: 0 };
         let ops = vec![Listed { op, status: Status::Done(7), is_sync: true }];

@@ -8,7 +8,7 @@ use crate::wire::layout::{List, layout};
 /// A collective algorithm with its parameters: which rank sends what to which other rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Schedule {
+pub enum Algorithm {
     /// Every rank sends its whole buffer to every other rank, and adds all of them in rank order.
     /// One step; for small buffers and for groups of two.
     OneShot,
@@ -22,7 +22,7 @@ pub enum Schedule {
     /// down. A weighted mesh is one star per member.
     Trees {
         /// In the order of their segments of the buffer; at most
-        /// [`Schedule::TREES_MAX`].
+        /// [`Algorithm::TREES_MAX`].
         trees: Vec<TreeShare>,
     },
     /// Every rank receives all whole buffers over Gloo's buffers and adds them in rank order. One
@@ -37,13 +37,13 @@ pub enum Schedule {
 }
 
 layout! {
-    enum Schedule {
+    enum Algorithm {
         1 => OneShot,
         2 => Ring { order: List(MEMBERS_MAX) },
         3 => GlooRing,
         4 => GlooBcube,
         5 => GlooExchange,
-        6 => Trees { trees: List(Schedule::TREES_MAX) },
+        6 => Trees { trees: List(Algorithm::TREES_MAX) },
     }
 }
 
@@ -58,25 +58,25 @@ pub struct TreeShare {
 
 layout!(TreeShare { tree, ppm });
 
-impl Schedule {
+impl Algorithm {
     /// The maximum number of trees.
     pub const TREES_MAX: usize = MEMBERS_MAX;
 
     /// The engine that executes this schedule.
     pub(super) fn engine(&self) -> EngineKind {
         match self {
-            Schedule::OneShot | Schedule::Ring { .. } | Schedule::Trees { .. } => {
+            Algorithm::OneShot | Algorithm::Ring { .. } | Algorithm::Trees { .. } => {
                 EngineKind::Native
             }
-            Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => EngineKind::Gloo,
+            Algorithm::GlooExchange | Algorithm::GlooRing | Algorithm::GlooBcube => EngineKind::Gloo,
         }
     }
 
     /// The pairs that exchange data directly; `None` if the schedule uses all pairs.
     pub(super) fn edges(&self) -> Option<impl Iterator<Item = (Rank, Rank)> + '_> {
         let (around, trees) = match self {
-            Schedule::Ring { order } => (&order[..], &[][..]),
-            Schedule::Trees { trees } => (&[][..], &trees[..]),
+            Algorithm::Ring { order } => (&order[..], &[][..]),
+            Algorithm::Trees { trees } => (&[][..], &trees[..]),
             _ => return None,
         };
         let around = around.iter().zip(around.iter().cycle().skip(1)).map(|(a, b)| (*a, *b));
