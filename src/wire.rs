@@ -1,14 +1,17 @@
-//! Encoding of messages and files: fixed little-endian layouts, written by hand.
+//! Encoding of messages and files: fixed little-endian layouts, declared in [`layout`].
 //!
 //! Every decoder reads from a [`Reader`], which only moves forward within its slice. A length is
 //! checked against its limit, and the length of a blob also against the bytes left, before anything
 //! is allocated. No input can make a decoder panic or recurse, and its memory use is proportional
 //! to the size of the input.
 
+pub(crate) mod layout;
+
 #[cfg(test)]
 pub(crate) use testing::assert_codec;
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Version of the wire protocol. Peers with another version are listed, but never joined.
 pub const PROTOCOL_VERSION: u8 = 1;
@@ -121,15 +124,6 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A byte that must be 0 or 1.
-    pub fn bool(&mut self) -> Result<bool, Malformed> {
-        match self.u8()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(Malformed::UnknownTag),
-        }
-    }
-
     /// A `u16` length of at most `max`, then that many bytes.
     pub fn blob(&mut self, max: usize) -> Result<&'a [u8], Malformed> {
         let len = usize::from(self.u16()?);
@@ -137,34 +131,6 @@ impl<'a> Reader<'a> {
             return Err(Malformed::TooLong);
         }
         self.take(len)
-    }
-
-    /// A `u16` length of at most `max` bytes, then UTF-8 text.
-    pub fn text(&mut self, max: usize) -> Result<String, Malformed> {
-        let bytes = self.blob(max)?;
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(Malformed::Inconsistent),
-        }
-    }
-
-    /// A `u16` count of at most `max`, then that many values.
-    pub fn list<T: Decode>(&mut self, max: usize) -> Result<Vec<T>, Malformed> {
-        let count = usize::from(self.u16()?);
-        if count > max {
-            return Err(Malformed::TooLong);
-        }
-        // No reservation: a value takes at least one byte, so the input bounds the growth.
-        let mut values = Vec::new();
-        for _ in 0..count {
-            values.push(T::decode(self)?);
-        }
-        Ok(values)
-    }
-
-    /// A presence byte (0 or 1), then the value if it is 1.
-    pub fn option<T: Decode>(&mut self) -> Result<Option<T>, Malformed> {
-        Ok(if self.bool()? { Some(T::decode(self)?) } else { None })
     }
 
     /// Checks that all bytes have been read.
@@ -181,23 +147,103 @@ pub fn put_blob(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&bytes[..len]);
 }
 
-/// Appends a list as [`Reader::list`] reads it. A length above `u16::MAX` is a bug of the caller;
-/// the rest is cut off.
-pub fn put_list<T: Encode>(out: &mut Vec<u8>, values: &[T]) {
-    let count = values.len().min(usize::from(u16::MAX));
-    out.extend_from_slice(&(count as u16).to_le_bytes());
-    for value in &values[..count] {
-        value.encode(out);
+macro_rules! integers {
+    ($($Int:ident)+) => {
+        $(
+            /// Little-endian.
+            impl Encode for $Int {
+                fn encode(&self, out: &mut Vec<u8>) {
+                    out.extend_from_slice(&self.to_le_bytes());
+                }
+            }
+
+            impl Decode for $Int {
+                fn decode(r: &mut Reader<'_>) -> Result<$Int, Malformed> {
+                    r.array().map($Int::from_le_bytes)
+                }
+            }
+        )+
+    };
+}
+
+integers!(u8 u16 u32 u64 u128);
+
+/// A byte that must be 0 or 1.
+impl Encode for bool {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
     }
 }
 
-/// Appends an option as [`Reader::option`] reads it.
-pub fn put_option<T: Encode>(out: &mut Vec<u8>, value: Option<&T>) {
-    out.push(u8::from(value.is_some()));
-    if let Some(value) = value {
-        value.encode(out);
+impl Decode for bool {
+    fn decode(r: &mut Reader<'_>) -> Result<bool, Malformed> {
+        match r.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed::UnknownTag),
+        }
     }
 }
+
+impl<const N: usize> Encode for [u8; N] {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+}
+
+impl<const N: usize> Decode for [u8; N] {
+    fn decode(r: &mut Reader<'_>) -> Result<[u8; N], Malformed> {
+        r.array()
+    }
+}
+
+impl<A: Encode, B: Encode> Encode for (A, B) {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+        self.1.encode(out);
+    }
+}
+
+impl<A: Decode, B: Decode> Decode for (A, B) {
+    fn decode(r: &mut Reader<'_>) -> Result<(A, B), Malformed> {
+        Ok((A::decode(r)?, B::decode(r)?))
+    }
+}
+
+/// A presence byte (0 or 1), then the value if it is 1.
+impl<T: Encode> Encode for Option<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.is_some().encode(out);
+        self.iter().for_each(|value| value.encode(out));
+    }
+}
+
+impl<T: Decode> Decode for Option<T> {
+    fn decode(r: &mut Reader<'_>) -> Result<Option<T>, Malformed> {
+        Ok(if bool::decode(r)? { Some(T::decode(r)?) } else { None })
+    }
+}
+
+macro_rules! pointers {
+    ($($Pointer:ident)+) => {
+        $(
+            /// The value.
+            impl<T: Encode> Encode for $Pointer<T> {
+                fn encode(&self, out: &mut Vec<u8>) {
+                    T::encode(self, out);
+                }
+            }
+
+            impl<T: Decode> Decode for $Pointer<T> {
+                fn decode(r: &mut Reader<'_>) -> Result<$Pointer<T>, Malformed> {
+                    T::decode(r).map($Pointer::new)
+                }
+            }
+        )+
+    };
+}
+
+pointers!(Box Arc);
 
 #[cfg(test)]
 pub(crate) mod testing {
@@ -234,6 +280,6 @@ mod tests {
 
     #[test]
     fn a_bool_is_zero_or_one() {
-        assert_eq!(Reader::new(&[2]).bool(), Err(Malformed::UnknownTag));
+        assert_eq!(bool::from_bytes(&[2]), Err(Malformed::UnknownTag));
     }
 }

@@ -6,7 +6,7 @@ use crate::protocol::{
     Accepted, Closing, CommittedOp, Defect, DisputedOp, History, LaneSet, Listed, MEMBERS_MAX,
     OPS_DECIDED_MAX, OpId, OpSet, Promise, Rank, Seeded, Status, ViewId,
 };
-use crate::wire::{Encode, put_option};
+use crate::wire::Encode;
 use sha2::{Digest, Sha256};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -322,7 +322,7 @@ pub(super) fn advance(base: Option<History>, view: ViewId, ops: OpSet) -> Histor
     hash.update(b"potluck/1/lineage");
     hash.update(view.digest.0);
     let mut more = Vec::new();
-    put_option(&mut more, base.as_ref());
+    base.encode(&mut more);
     ops.encode(&mut more);
     hash.update(more);
     History {

@@ -1,6 +1,6 @@
 //! The name of a node, for people.
 
-use crate::wire::{Decode, Encode, Malformed, Reader, put_blob};
+use crate::wire::layout::{Text, layout};
 use std::fmt;
 
 /// A node's name: 1 to 32 printable characters, by default the host name.
@@ -9,6 +9,12 @@ use std::fmt;
 /// [`NodeId`](super::node_id::NodeId). The peer chooses it freely, so no decision may depend on it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
+
+// A correct peer sends only names that `from_lossy` leaves unchanged.
+layout! {
+    Name(text: Text(4 * Name::CHARS_MAX))
+    if |name| Name::from_lossy(&name.0) == *name
+}
 
 impl Name {
     /// Most characters of a name.
@@ -39,21 +45,6 @@ impl fmt::Debug for Name {
     }
 }
 
-impl Encode for Name {
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_blob(out, self.0.as_bytes());
-    }
-}
-
-impl Decode for Name {
-    fn decode(r: &mut Reader<'_>) -> Result<Name, Malformed> {
-        let text = r.text(4 * Name::CHARS_MAX)?;
-        let name = Name::from_lossy(&text);
-        // A correct peer sends only names that `from_lossy` leaves unchanged.
-        if name.0 == text { Ok(name) } else { Err(Malformed::Inconsistent) }
-    }
-}
-
 fn printable(c: char) -> bool {
     // Quotes could make the name look like the text around it, and format characters can reorder a
     // terminal line.
@@ -63,7 +54,7 @@ fn printable(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::assert_codec;
+    use crate::wire::{Decode, assert_codec, put_blob};
 
     #[test]
     fn names_are_cut_to_what_a_terminal_can_show() {

@@ -3,16 +3,20 @@
 #[cfg(test)]
 pub(crate) use secrecy::assert_hides;
 
-use crate::wire::{Decode, Encode, Malformed, Reader};
+use crate::wire::layout::layout;
 use std::fmt;
 
 /// A node's public Ed25519 key. Displayed as its first eight hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub [u8; 32]);
 
+layout!(NodeId(key));
+
 /// Random number of one process start. It distinguishes the runs (boots) of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Boot(pub u64);
+
+layout!(Boot(number));
 
 /// One run of one node. Views list these.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +26,8 @@ pub struct MemberId {
     /// The start of the node.
     pub boot: Boot,
 }
+
+layout!(MemberId { node, boot });
 
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,31 +74,6 @@ impl fmt::Display for MemberId {
 impl fmt::Debug for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:04x}", self.node, self.boot.0 & 0xffff)
-    }
-}
-
-impl Encode for NodeId {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0);
-    }
-}
-
-impl Decode for NodeId {
-    fn decode(r: &mut Reader<'_>) -> Result<NodeId, Malformed> {
-        r.array().map(NodeId)
-    }
-}
-
-impl Encode for MemberId {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.node.encode(out);
-        out.extend_from_slice(&self.boot.0.to_le_bytes());
-    }
-}
-
-impl Decode for MemberId {
-    fn decode(r: &mut Reader<'_>) -> Result<MemberId, Malformed> {
-        Ok(MemberId { node: NodeId::decode(r)?, boot: Boot(r.u64()?) })
     }
 }
 

@@ -60,7 +60,8 @@ impl PathProof {
     }
 }
 
-/// All zeros for a connection without addresses, so that all introductions have one layout.
+/// By hand: all zeros for a connection without addresses, so that all introductions are equally
+/// long.
 impl Encode for Option<Endpoints> {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {

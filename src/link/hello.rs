@@ -9,6 +9,7 @@ use super::refusal::Refusal;
 use super::suite::Suite;
 use crate::identity::{Identity, MemberId, Name};
 use crate::protocol::Engines;
+use crate::wire::layout::Flags;
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use sha2::{Digest, Sha256};
 
@@ -114,48 +115,32 @@ impl Hello {
     }
 }
 
+/// By hand: flags stand for the wire and the suite.
 impl Encode for Hello {
     fn encode(&self, out: &mut Vec<u8>) {
         self.id.encode(out);
         self.name.encode(out);
-        out.extend_from_slice(&self.port.to_le_bytes());
-        let trusted = if self.wire == Wire::Trusted { TRUSTED_BIT } else { 0 };
-        let aes = if self.suite == Suite::Aes256Gcm { AES_BIT } else { 0 };
-        out.push(u8::from(self.stateless) | trusted | aes);
-        out.push(self.engines.0);
-        out.extend_from_slice(&self.partition);
+        self.port.encode(out);
+        let trusted = self.wire == Wire::Trusted;
+        Flags.put([self.stateless, trusted, self.suite == Suite::Aes256Gcm], out);
+        self.engines.encode(out);
+        self.partition.encode(out);
         self.endpoints.encode(out);
     }
 }
 
 impl Decode for Hello {
     fn decode(r: &mut Reader<'_>) -> Result<Hello, Malformed> {
-        let (id, name, port, flags) = (MemberId::decode(r)?, Name::decode(r)?, r.u16()?, r.u8()?);
-        if flags & !(STATELESS_BIT | TRUSTED_BIT | AES_BIT) != 0 {
-            return Err(Malformed::UnknownTag);
-        }
-        let wire = if flags & TRUSTED_BIT != 0 { Wire::Trusted } else { Wire::Untrusted };
-        let suite = if flags & AES_BIT != 0 { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
-        let (engines, partition) = (Engines(r.u8()?), r.array()?);
-        let endpoints = Option::decode(r)?;
-        Ok(Hello {
-            id,
-            name,
-            port,
-            stateless: flags & STATELESS_BIT != 0,
-            engines,
-            partition,
-            wire,
-            suite,
-            endpoints,
-        })
+        let (id, name, port) = (MemberId::decode(r)?, Name::decode(r)?, r.u16()?);
+        let [stateless, trusted, aes] = Flags.read(r)?;
+        let wire = if trusted { Wire::Trusted } else { Wire::Untrusted };
+        let suite = if aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
+        let (engines, partition, endpoints) = (Engines::decode(r)?, r.array()?, Option::decode(r)?);
+        Ok(Hello { id, name, port, stateless, engines, partition, wire, suite, endpoints })
     }
 }
 
 const SIGNATURE_BYTES: usize = 64;
-const STATELESS_BIT: u8 = 1;
-const TRUSTED_BIT: u8 = 2;
-const AES_BIT: u8 = 4;
 
 #[cfg(test)]
 mod tests {

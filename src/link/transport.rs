@@ -2,7 +2,8 @@
 
 #[cfg(any(test, fuzzing))]
 use crate::memory::{Block, Pool};
-use crate::protocol::{Lane, OpId};
+use crate::protocol::OpId;
+use crate::wire::layout::layout;
 use crate::wire::{Decode, Malformed, Reader};
 use async_trait::async_trait;
 use std::io;
@@ -123,6 +124,8 @@ pub enum Phase {
     Posted,
 }
 
+layout!(tags Phase { 1 => Reduce, 2 => Gather, 3 => Message, 4 => Posted });
+
 /// Largest payload of one frame in bytes: the largest chunk that a plan may specify.
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
@@ -140,12 +143,7 @@ impl DataHeader {
         out[8..16].copy_from_slice(&self.op.number.to_le_bytes());
         out[16..20].copy_from_slice(&self.flow.to_le_bytes());
         out[20..24].copy_from_slice(&self.chunk.to_le_bytes());
-        out[24] = match self.phase {
-            Phase::Reduce => 1,
-            Phase::Gather => 2,
-            Phase::Message => 3,
-            Phase::Posted => 4,
-        };
+        out[24] = self.phase.tag();
         out[28..32].copy_from_slice(&self.len.to_le_bytes());
         out
     }
@@ -154,7 +152,7 @@ impl DataHeader {
     /// anything is allocated.
     pub fn from_bytes(bytes: &[u8; DataHeader::BYTES]) -> Result<DataHeader, Malformed> {
         let mut r = Reader::new(bytes);
-        let op = OpId { lane: Lane(r.u64()?), number: r.u64()? };
+        let op = OpId::decode(&mut r)?;
         let (flow, chunk, phase) = (r.u32()?, r.u32()?, Phase::decode(&mut r)?);
         if r.array()? != [0; 3] {
             return Err(Malformed::Inconsistent);
@@ -167,21 +165,10 @@ impl DataHeader {
     }
 }
 
-impl Decode for Phase {
-    fn decode(r: &mut Reader<'_>) -> Result<Phase, Malformed> {
-        match r.u8()? {
-            1 => Ok(Phase::Reduce),
-            2 => Ok(Phase::Gather),
-            3 => Ok(Phase::Message),
-            4 => Ok(Phase::Posted),
-            _ => Err(Malformed::UnknownTag),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Lane;
 
     #[test]
     fn a_header_has_one_form() {

@@ -1,6 +1,6 @@
 //! The types of buffer elements.
 
-use crate::wire::Malformed;
+use crate::wire::layout::layout;
 use std::fmt;
 
 /// Type of one element.
@@ -29,8 +29,16 @@ pub enum DType {
     U64,
 }
 
+layout! {
+    tags DType {
+        1 => F32, 2 => F64, 3 => U8, 4 => F16, 5 => Bf16,
+        6 => I8, 7 => I32, 8 => I64, 9 => U32, 10 => U64,
+    }
+}
+
 impl DType {
     /// All of them.
+    #[cfg(test)]
     pub(crate) const ALL: [DType; 10] = [
         DType::F32,
         DType::F64,
@@ -52,26 +60,6 @@ impl DType {
             DType::F32 | DType::I32 | DType::U32 => 4,
             DType::F64 | DType::I64 | DType::U64 => 8,
         }
-    }
-
-    /// The byte that identifies it on the wire.
-    pub(crate) fn tag(self) -> u8 {
-        match self {
-            DType::F32 => 1,
-            DType::F64 => 2,
-            DType::U8 => 3,
-            DType::F16 => 4,
-            DType::Bf16 => 5,
-            DType::I8 => 6,
-            DType::I32 => 7,
-            DType::I64 => 8,
-            DType::U32 => 9,
-            DType::U64 => 10,
-        }
-    }
-
-    pub(crate) fn of_tag(tag: u8) -> Result<DType, Malformed> {
-        DType::ALL.into_iter().find(|dtype| dtype.tag() == tag).ok_or(Malformed::UnknownTag)
     }
 
     /// Whether it has fractions, infinities and NaN.

@@ -1,9 +1,9 @@
 //! The algorithms of a collective call, with their parameters.
 
 use super::engine::EngineKind;
-use super::rank::Rank;
+use super::rank::{MEMBERS_MAX, Rank};
 use super::tree::{Tree, ranks};
-use crate::wire::{Decode, Encode, Malformed, Reader};
+use crate::wire::layout::{List, layout};
 
 /// A collective algorithm with its parameters: which rank sends what to which other rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub enum Algorithm {
     /// down. A weighted mesh is one star per member.
     Trees {
         /// In the order of their segments of the buffer; at most
-        /// [`Plan::TREES_MAX`](super::plan::Plan::TREES_MAX).
+        /// [`Algorithm::TREES_MAX`].
         trees: Vec<TreeShare>,
     },
     /// Every rank receives all whole buffers over Gloo's buffers and adds them in rank order. One
@@ -36,6 +36,17 @@ pub enum Algorithm {
     GlooBcube,
 }
 
+layout! {
+    enum Algorithm {
+        1 => OneShot,
+        2 => Ring { order: List(MEMBERS_MAX) },
+        3 => GlooRing,
+        4 => GlooBcube,
+        5 => GlooExchange,
+        6 => Trees { trees: List(Algorithm::TREES_MAX) },
+    }
+}
+
 /// A tree and its share of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TreeShare {
@@ -45,7 +56,12 @@ pub struct TreeShare {
     pub ppm: u32,
 }
 
+layout!(TreeShare { tree, ppm });
+
 impl Algorithm {
+    /// The maximum number of trees.
+    pub const TREES_MAX: usize = MEMBERS_MAX;
+
     /// The engine that executes this schedule.
     pub(super) fn engine(&self) -> EngineKind {
         match self {
@@ -70,18 +86,5 @@ impl Algorithm {
             |tree: &'_ TreeShare| ranks(tree.tree.parents.len()).zip(tree.tree.parents.clone());
         let up = trees.iter().flat_map(up).filter_map(|(child, parent)| Some((child, parent?)));
         Some(around.chain(up))
-    }
-}
-
-impl Encode for TreeShare {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.tree.encode(out);
-        out.extend_from_slice(&self.ppm.to_le_bytes());
-    }
-}
-
-impl Decode for TreeShare {
-    fn decode(r: &mut Reader<'_>) -> Result<TreeShare, Malformed> {
-        Ok(TreeShare { tree: Tree::decode(r)?, ppm: r.u32()? })
     }
 }

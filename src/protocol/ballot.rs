@@ -1,7 +1,7 @@
 //! The number of an attempt to agree on a View.
 
 use crate::identity::{Boot, MemberId, NodeId};
-use crate::wire::{Decode, Encode, Malformed, Reader};
+use crate::wire::layout::layout;
 use std::fmt;
 
 /// The number of an attempt to agree on a View. Unique: a proposer uses a round once per boot.
@@ -13,6 +13,8 @@ pub struct Ballot {
     pub proposer: MemberId,
 }
 
+layout!(Ballot { round, proposer });
+
 impl Ballot {
     /// Lower than every ballot that can be proposed.
     pub const ZERO: Ballot =
@@ -22,18 +24,5 @@ impl Ballot {
 impl fmt::Debug for Ballot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{:?}", self.round, self.proposer)
-    }
-}
-
-impl Encode for Ballot {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.round.to_le_bytes());
-        self.proposer.encode(out);
-    }
-}
-
-impl Decode for Ballot {
-    fn decode(r: &mut Reader<'_>) -> Result<Ballot, Malformed> {
-        Ok(Ballot { round: r.u64()?, proposer: MemberId::decode(r)? })
     }
 }

@@ -6,6 +6,7 @@ use super::rank::Rank;
 use super::reduce_op::ReduceOp;
 use super::rejection::Rejection;
 use crate::memory::DType;
+use crate::wire::layout::layout;
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
 
@@ -84,6 +85,8 @@ pub struct Call {
     pub mode: CallMode,
 }
 
+layout!(Call { kind, dtype, count, codec, mode });
+
 /// When the result of a call counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -98,6 +101,8 @@ pub enum CallMode {
     BestEffort,
 }
 
+layout!(tags CallMode { 0 => PerOp, 1 => PerStep, 2 => BestEffort });
+
 /// A member's announcement to all others that it begins an operation. It also is their credit to
 /// send it bulk data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,6 +114,8 @@ pub struct Descriptor {
     /// The plan revision under which it runs; no data flows between members whose revisions differ.
     pub plan_revision: u32,
 }
+
+layout!(Descriptor { op, call, plan_revision });
 
 impl CallKind {
     /// The reduction operator, if the collective has one.
@@ -247,9 +254,11 @@ impl fmt::Display for Call {
     }
 }
 
-impl Encode for Call {
+/// By hand: an argument of eight bytes follows each tag, and each operator of an `AllReduce` has a
+/// tag of its own.
+impl Encode for CallKind {
     fn encode(&self, out: &mut Vec<u8>) {
-        let (tag, argument) = match self.kind {
+        let (tag, argument): (u8, u64) = match *self {
             CallKind::AllReduce(ReduceOp::Sum) => (1, 0),
             CallKind::AllReduce(ReduceOp::Mean) => (2, 0),
             CallKind::AllReduce(ReduceOp::Min) => (3, 0),
@@ -269,23 +278,13 @@ impl Encode for Call {
             }
             CallKind::Step { parts } => (16, u64::from(parts)),
         };
-        out.push(tag);
-        out.extend_from_slice(&argument.to_le_bytes());
-        out.push(self.dtype.tag());
-        out.extend_from_slice(&self.count.to_le_bytes());
-        self.codec.encode(out);
-        out.push(match self.mode {
-            CallMode::PerOp => 0,
-            CallMode::PerStep => 1,
-            CallMode::BestEffort => 2,
-        });
+        (tag, argument).encode(out);
     }
 }
 
-impl Decode for Call {
-    fn decode(r: &mut Reader<'_>) -> Result<Call, Malformed> {
-        let (tag, argument) = (r.u8()?, r.u64()?);
-        let kind = match (tag, argument) {
+impl Decode for CallKind {
+    fn decode(r: &mut Reader<'_>) -> Result<CallKind, Malformed> {
+        Ok(match (r.u8()?, r.u64()?) {
             (1, 0) => CallKind::AllReduce(ReduceOp::Sum),
             (2, 0) => CallKind::AllReduce(ReduceOp::Mean),
             (3, 0) => CallKind::AllReduce(ReduceOp::Min),
@@ -307,17 +306,7 @@ impl Decode for Call {
             },
             (16, parts) => CallKind::Step { parts: parts_of(parts)? },
             _ => return Err(Malformed::UnknownTag),
-        };
-        let dtype = DType::of_tag(r.u8()?)?;
-        let count = r.u64()?;
-        let codec = CodecId::decode(r)?;
-        let mode = match r.u8()? {
-            0 => CallMode::PerOp,
-            1 => CallMode::PerStep,
-            2 => CallMode::BestEffort,
-            _ => return Err(Malformed::UnknownTag),
-        };
-        Ok(Call { kind, dtype, count, codec, mode })
+        })
     }
 }
 
@@ -337,21 +326,7 @@ fn parts_of(argument: u64) -> Result<u8, Malformed> {
 }
 
 fn op(argument: u64) -> Result<ReduceOp, Malformed> {
-    ReduceOp::of_tag(u8::try_from(argument).map_err(|_| Malformed::TooLong)?)
-}
-
-impl Encode for Descriptor {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.op.encode(out);
-        self.call.encode(out);
-        out.extend_from_slice(&self.plan_revision.to_le_bytes());
-    }
-}
-
-impl Decode for Descriptor {
-    fn decode(r: &mut Reader<'_>) -> Result<Descriptor, Malformed> {
-        Ok(Descriptor { op: OpId::decode(r)?, call: Call::decode(r)?, plan_revision: r.u32()? })
-    }
+    ReduceOp::from_bytes(&[u8::try_from(argument).map_err(|_| Malformed::TooLong)?])
 }
 
 #[cfg(test)]

@@ -73,6 +73,7 @@ impl fmt::Display for CodecId {
     }
 }
 
+/// By hand: each `Auto` has a tag of its own.
 impl Encode for CodecId {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {

@@ -56,6 +56,7 @@ impl From<CodecId> for Coding {
     }
 }
 
+/// By hand: ranks follow a codec, and nothing follows none.
 impl Encode for Coding {
     fn encode(&self, out: &mut Vec<u8>) {
         self.codec.encode(out);

@@ -1,7 +1,7 @@
 //! A committed operation, as named by Views and promises.
 
 use super::op_id::OpId;
-use crate::wire::{Decode, Encode, Malformed, Reader};
+use crate::wire::layout::layout;
 
 /// A committed operation and the digest of its result.
 ///
@@ -15,15 +15,4 @@ pub struct CommittedOp {
     pub digest: u128,
 }
 
-impl Encode for CommittedOp {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.op.encode(out);
-        out.extend_from_slice(&self.digest.to_le_bytes());
-    }
-}
-
-impl Decode for CommittedOp {
-    fn decode(r: &mut Reader<'_>) -> Result<CommittedOp, Malformed> {
-        Ok(CommittedOp { op: OpId::decode(r)?, digest: u128::from_le_bytes(r.array()?) })
-    }
-}
+layout!(CommittedOp { op, digest });

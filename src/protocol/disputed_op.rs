@@ -2,7 +2,7 @@
 
 use super::op_id::OpId;
 use super::rank::Rank;
-use crate::wire::{Decode, Encode, Malformed, Reader, put_option};
+use crate::wire::layout::layout;
 
 /// An operation of which all members hold a result, and not the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,15 +14,4 @@ pub struct DisputedOp {
     pub odd: Option<Rank>,
 }
 
-impl Encode for DisputedOp {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.op.encode(out);
-        put_option(out, self.odd.as_ref());
-    }
-}
-
-impl Decode for DisputedOp {
-    fn decode(r: &mut Reader<'_>) -> Result<DisputedOp, Malformed> {
-        Ok(DisputedOp { op: OpId::decode(r)?, odd: r.option()? })
-    }
-}
+layout!(DisputedOp { op, odd });

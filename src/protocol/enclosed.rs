@@ -1,6 +1,6 @@
 //! A contribution that travels with its descriptor.
 
-use crate::wire::{Decode, Encode, Malformed, Reader, put_blob};
+use crate::wire::layout::{Blob, layout};
 use std::fmt;
 
 /// Most bytes of an enclosed contribution: small enough for one control record that does not delay
@@ -23,6 +23,8 @@ pub struct Enclosed {
     pub bytes: Box<[u8]>,
 }
 
+layout!(Enclosed { flow, chunk, is_result, bytes: Blob(ENCLOSED_BYTES_MAX) });
+
 impl fmt::Debug for Enclosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Enclosed { flow, chunk, is_result, bytes } = self;
@@ -34,26 +36,10 @@ impl fmt::Debug for Enclosed {
     }
 }
 
-impl Encode for Enclosed {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.flow.to_le_bytes());
-        out.extend_from_slice(&self.chunk.to_le_bytes());
-        out.push(u8::from(self.is_result));
-        put_blob(out, &self.bytes);
-    }
-}
-
-impl Decode for Enclosed {
-    fn decode(r: &mut Reader<'_>) -> Result<Enclosed, Malformed> {
-        let (flow, chunk, is_result) = (r.u32()?, r.u32()?, r.bool()?);
-        Ok(Enclosed { flow, chunk, is_result, bytes: r.blob(ENCLOSED_BYTES_MAX)?.into() })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::assert_codec;
+    use crate::wire::{Decode, Encode, Malformed, assert_codec};
 
     fn of(len: usize) -> Enclosed {
         Enclosed { flow: 3, chunk: u32::MAX, is_result: true, bytes: vec![7; len].into() }

@@ -1,6 +1,7 @@
 //! The engines, a node's offer of them, and the choice for a View.
 
 use super::rank::{MEMBERS_MAX, Rank};
+use crate::wire::layout::layout;
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
 
@@ -14,9 +15,13 @@ pub enum EngineKind {
     Gloo,
 }
 
+layout!(tags EngineKind { 1 => Native, 2 => Gloo });
+
 /// The engines that a node offers, as wire bits. Unknown bits are preserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Engines(pub u8);
+
+layout!(Engines(bits));
 
 /// The engine that a View starts with, and the reason. The View's proposer chooses it and sends it
 /// with the View. If all members have Gloo and none requires it, later plans may switch engines,
@@ -28,6 +33,8 @@ pub struct EngineChoice {
     /// The reason.
     pub why: EngineReason,
 }
+
+layout!(EngineChoice { kind, why } if |choice| choice.fits(MEMBERS_MAX));
 
 /// Why a View runs on its engine. Ranks are those of the View.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -175,48 +182,28 @@ impl fmt::Display for EngineKind {
     }
 }
 
-impl Encode for Engines {
+/// By hand: each reason has three bytes, whether it names two ranks or none.
+impl Encode for EngineReason {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.0);
+        self.parts().encode(out);
     }
 }
 
-impl Decode for Engines {
-    fn decode(r: &mut Reader<'_>) -> Result<Engines, Malformed> {
-        Ok(Engines(r.u8()?))
-    }
-}
-
-impl Encode for EngineChoice {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(match self.kind {
-            EngineKind::Native => 1,
-            EngineKind::Gloo => 2,
-        });
-        out.extend_from_slice(&self.why.parts());
-    }
-}
-
-impl Decode for EngineChoice {
-    fn decode(r: &mut Reader<'_>) -> Result<EngineChoice, Malformed> {
-        let kind = match r.u8()? {
-            1 => EngineKind::Native,
-            2 => EngineKind::Gloo,
-            _ => return Err(Malformed::UnknownTag),
-        };
-        let why = match r.array()? {
-            [1, 0, 0] => EngineReason::AllHaveGloo,
-            [2, 0, 0] => EngineReason::Alone,
-            [3, rank, 0] => EngineReason::WithoutGloo(Rank(rank)),
-            [4, rank, 0] => EngineReason::Declined(Rank(rank)),
-            [5, rank, 0] => EngineReason::Failed(Rank(rank)),
-            [6, a, b] => EngineReason::Indirect(Rank(a), Rank(b)),
-            [7, 0, 0] => EngineReason::Heterogeneous,
-            [8, rank, 0] => EngineReason::Wanted(Rank(rank)),
-            _ => return Err(Malformed::UnknownTag),
-        };
-        let choice = EngineChoice { kind, why };
-        if choice.fits(MEMBERS_MAX) { Ok(choice) } else { Err(Malformed::Inconsistent) }
+impl Decode for EngineReason {
+    fn decode(r: &mut Reader<'_>) -> Result<EngineReason, Malformed> {
+        let parts: [u8; 3] = r.array()?;
+        let (a, b) = (Rank(parts[1]), Rank(parts[2]));
+        let all = [
+            EngineReason::AllHaveGloo,
+            EngineReason::Alone,
+            EngineReason::WithoutGloo(a),
+            EngineReason::Declined(a),
+            EngineReason::Failed(a),
+            EngineReason::Indirect(a, b),
+            EngineReason::Heterogeneous,
+            EngineReason::Wanted(a),
+        ];
+        all.into_iter().find(|why| why.parts() == parts).ok_or(Malformed::UnknownTag)
     }
 }
 

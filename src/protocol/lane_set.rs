@@ -1,7 +1,8 @@
 //! A bounded set of lanes.
 
 use super::op_id::Lane;
-use crate::wire::{Decode, Encode, Malformed, Reader, put_list};
+use crate::wire::layout::List;
+use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::collections::BTreeSet;
 
 /// Lanes of callers. Of more than [`LANES_MAX`](LaneSet::LANES_MAX) it only knows that there are
@@ -42,38 +43,24 @@ impl LaneSet {
     }
 }
 
+/// By hand: it holds as a set what the wire has as a list.
 impl Encode for LaneSet {
     fn encode(&self, out: &mut Vec<u8>) {
-        put_list(out, &self.lanes.iter().copied().collect::<Vec<Lane>>());
-        out.push(u8::from(self.has_more));
+        let lanes: Vec<Lane> = self.lanes.iter().copied().collect();
+        List(LaneSet::LANES_MAX).put(&lanes, out);
+        self.has_more.encode(out);
     }
 }
 
 impl Decode for LaneSet {
     fn decode(r: &mut Reader<'_>) -> Result<LaneSet, Malformed> {
-        let list: Vec<Lane> = r.list(LaneSet::LANES_MAX)?;
-        let has_more = match r.u8()? {
-            0 => false,
-            1 => true,
-            _ => return Err(Malformed::UnknownTag),
-        };
+        let list: Vec<Lane> = List(LaneSet::LANES_MAX).read(r)?;
+        let has_more = bool::decode(r)?;
         let is_plain = |lane: &Lane| lane.caller() == *lane;
         if !list.is_sorted_by(|a, b| a < b) || !list.iter().all(is_plain) {
             return Err(Malformed::Inconsistent);
         }
         Ok(LaneSet { lanes: list.into_iter().collect(), has_more })
-    }
-}
-
-impl Encode for Lane {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0.to_le_bytes());
-    }
-}
-
-impl Decode for Lane {
-    fn decode(r: &mut Reader<'_>) -> Result<Lane, Malformed> {
-        Ok(Lane(r.u64()?))
     }
 }
 

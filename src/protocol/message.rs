@@ -5,17 +5,17 @@ use super::committed_op::CommittedOp;
 use super::disputed_op::DisputedOp;
 use super::engine::Engines;
 use super::history::History;
-use super::op_set::OpSet;
 use super::post::Post;
 use super::rank::{MEMBERS_MAX, Rank};
 use super::rate::RateMessage;
 use super::relay_frame::RelayFrame;
 use super::revision::PlanMessage;
-use super::view::{OPS_LISTED_MAX, View, decided};
+use super::view::{OPS_DECIDED_MAX, View};
 use super::view_id::{ViewDigest, ViewId};
-use super::vote::{Closing, LaneStates, Listed, OpMessage};
+use super::vote::{Closing, OpMessage};
 use crate::identity::{Boot, MemberId, Name};
-use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
+use crate::wire::layout::{List, layout};
+use crate::wire::{Encode, Malformed, Reader, put_blob};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -78,6 +78,32 @@ pub enum Message {
     Dial(ViewDigest),
 }
 
+layout! {
+    enum Message {
+        1 => Heartbeat(heartbeat),
+        2 => Ask(members: List(MEMBERS_MAX)),
+        3 => Willing,
+        4 => Unwilling,
+        5 => Prepare(ballot, members: List(MEMBERS_MAX)),
+        6 => Promise(ballot, promise),
+        7 => Nack(ballot, promised),
+        8 => Accept(view),
+        9 => Accepted(id),
+        10 => Install(id),
+        11 => Leave,
+        12 => Op(message),
+        13 => Peers(peers: List(REACH_MAX)),
+        14 => Ping(number),
+        15 => Pong(number),
+        16 => Post(post),
+        17 => Duplicate(duplicate),
+        18 => Plan(message),
+        19 => Rate(message),
+        24 => Relay(frame),
+        25 => Dial(view),
+    }
+}
+
 /// Tells a node that another living process uses its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Duplicate {
@@ -86,6 +112,8 @@ pub struct Duplicate {
     /// That process is in the sender's View.
     pub settled: bool,
 }
+
+layout!(Duplicate { boot, settled });
 
 /// A sign of life, with the sender's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -109,6 +137,16 @@ pub struct Heartbeat {
     pub accused: Vec<Accused>,
 }
 
+layout! {
+    Heartbeat {
+        view,
+        reach: List(REACH_MAX),
+        [persisting, broken, radio, promised],
+        keeps_out_ms,
+        accused: List(MEMBERS_MAX),
+    }
+}
+
 /// A member that another one has excluded from their View.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Accused {
@@ -117,6 +155,8 @@ pub struct Accused {
     /// It broke the protocol again and again. If false, it withheld a vote.
     pub breach: bool,
 }
+
+layout!(Accused { id, breach });
 
 /// A member to which the sender has a live control link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,6 +170,8 @@ pub struct Reached {
     /// The sender's end of the link is a radio. False if the link is relayed.
     pub radio: bool,
 }
+
+layout!(Reached { id, rtt_us, [relayed, radio] } if |link| !(link.relayed && link.radio));
 
 /// A member's report when it freezes its View for a ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -168,6 +210,22 @@ pub struct Promise {
     pub engines: Engines,
 }
 
+layout! {
+    Promise {
+        prev,
+        rank,
+        base,
+        common,
+        closing,
+        accepted,
+        accepted_here,
+        if_installed,
+        [stateless, cut_off, is_late, is_behind],
+        name,
+        engines,
+    }
+}
+
 /// The durable record of an accepted View.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Accepted {
@@ -181,6 +239,15 @@ pub struct Accepted {
     pub disputed: Vec<DisputedOp>,
 }
 
+layout! {
+    Accepted {
+        id,
+        parent,
+        committed: List(OPS_DECIDED_MAX),
+        disputed: List(OPS_DECIDED_MAX.saturating_sub(committed.len())),
+    }
+}
+
 /// An address at which a member was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerAddress {
@@ -190,248 +257,28 @@ pub struct PeerAddress {
     pub address: SocketAddr,
 }
 
-impl Encode for Heartbeat {
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_option(out, self.view.as_ref());
-        put_list(out, &self.reach);
-        let bits = [self.persisting, self.broken, self.radio, self.promised];
-        out.push(bits.into_iter().zip(0..).map(|(bit, place)| u8::from(bit) << place).sum());
-        out.extend_from_slice(&self.keeps_out_ms.to_le_bytes());
-        put_list(out, &self.accused);
-    }
-}
+layout!(PeerAddress { id, address: Place });
 
-impl Encode for Accused {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.id.encode(out);
-        out.push(u8::from(self.breach));
-    }
-}
+/// The bytes of an IPv4 or IPv6 address as a blob, then the port.
+struct Place;
 
-impl Decode for Accused {
-    fn decode(r: &mut Reader<'_>) -> Result<Accused, Malformed> {
-        Ok(Accused { id: MemberId::decode(r)?, breach: r.bool()? })
-    }
-}
-
-impl Decode for Heartbeat {
-    fn decode(r: &mut Reader<'_>) -> Result<Heartbeat, Malformed> {
-        let (view, reach, bits) = (r.option()?, r.list(REACH_MAX)?, r.u8()?);
-        if bits > 15 {
-            return Err(Malformed::UnknownTag);
-        }
-        let [persisting, broken, radio, promised] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
-        let (keeps_out_ms, accused) = (r.u32()?, r.list(MEMBERS_MAX)?);
-        Ok(Heartbeat { view, reach, persisting, broken, radio, keeps_out_ms, promised, accused })
-    }
-}
-
-impl Encode for Reached {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.id.encode(out);
-        out.extend_from_slice(&self.rtt_us.to_le_bytes());
-        out.push(u8::from(self.relayed) | u8::from(self.radio) << 1);
-    }
-}
-
-impl Decode for Reached {
-    fn decode(r: &mut Reader<'_>) -> Result<Reached, Malformed> {
-        let (id, rtt_us) = (MemberId::decode(r)?, r.u32()?);
-        match r.u8()? {
-            bits @ 0..=2 => {
-                Ok(Reached { id, rtt_us, relayed: bits & 1 != 0, radio: bits & 2 != 0 })
-            }
-            _ => Err(Malformed::UnknownTag),
-        }
-    }
-}
-
-impl Encode for Promise {
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_option(out, self.prev.as_ref());
-        put_option(out, self.rank.as_ref());
-        put_option(out, self.base.as_ref());
-        put_option(out, self.common.as_ref());
-        put_list(out, &self.closing.ops);
-        self.closing.committed.encode(out);
-        self.closing.lanes.encode(out);
-        put_option(out, self.accepted.as_ref());
-        put_option(out, self.accepted_here.as_ref());
-        put_option(out, self.if_installed.as_ref());
-        let bits = [self.stateless, self.cut_off, self.is_late, self.is_behind];
-        out.push(bits.into_iter().zip(0..).map(|(bit, place)| u8::from(bit) << place).sum());
-        self.name.encode(out);
-        self.engines.encode(out);
-    }
-}
-
-impl Decode for Promise {
-    fn decode(r: &mut Reader<'_>) -> Result<Promise, Malformed> {
-        let (prev, rank, base, common) = (r.option()?, r.option()?, r.option()?, r.option()?);
-        let closing = Closing {
-            ops: r.list::<Listed>(OPS_LISTED_MAX)?,
-            committed: OpSet::decode(r)?,
-            lanes: LaneStates::decode(r)?,
-        };
-        let (accepted, accepted_here, if_installed) = (r.option()?, r.option()?, r.option()?);
-        let bits = r.u8()?;
-        if bits > 15 {
-            return Err(Malformed::UnknownTag);
-        }
-        let [stateless, cut_off, is_late, is_behind] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
-        let (name, engines) = (Name::decode(r)?, Engines::decode(r)?);
-        Ok(Promise {
-            prev,
-            rank,
-            base,
-            common,
-            closing,
-            cut_off,
-            accepted,
-            accepted_here,
-            is_late,
-            if_installed,
-            name,
-            is_behind,
-            stateless,
-            engines,
-        })
-    }
-}
-
-impl Encode for Accepted {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.id.encode(out);
-        put_option(out, self.parent.as_ref());
-        put_list(out, &self.committed);
-        put_list(out, &self.disputed);
-    }
-}
-
-impl Decode for Accepted {
-    fn decode(r: &mut Reader<'_>) -> Result<Accepted, Malformed> {
-        let (id, parent) = (ViewId::decode(r)?, r.option()?);
-        let (committed, disputed) = decided(r)?;
-        Ok(Accepted { id, parent, committed, disputed })
-    }
-}
-
-impl Encode for Duplicate {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.boot.0.to_le_bytes());
-        out.push(u8::from(self.settled));
-    }
-}
-
-impl Decode for Duplicate {
-    fn decode(r: &mut Reader<'_>) -> Result<Duplicate, Malformed> {
-        Ok(Duplicate { boot: Boot(r.u64()?), settled: r.bool()? })
-    }
-}
-
-impl Encode for PeerAddress {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.id.encode(out);
-        match self.address.ip() {
+impl Place {
+    fn put(&self, at: &SocketAddr, out: &mut Vec<u8>) {
+        match at.ip() {
             IpAddr::V4(ip) => put_blob(out, &ip.octets()),
             IpAddr::V6(ip) => put_blob(out, &ip.octets()),
         }
-        out.extend_from_slice(&self.address.port().to_le_bytes());
+        at.port().encode(out);
     }
-}
 
-impl Decode for PeerAddress {
-    fn decode(r: &mut Reader<'_>) -> Result<PeerAddress, Malformed> {
-        let id = MemberId::decode(r)?;
+    fn read(&self, r: &mut Reader<'_>) -> Result<SocketAddr, Malformed> {
         let bytes = r.blob(16)?;
         let ip = match (<[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
             (Ok(v4), _) => IpAddr::from(v4),
             (_, Ok(v6)) => IpAddr::from(v6),
             _ => return Err(Malformed::Inconsistent),
         };
-        Ok(PeerAddress { id, address: SocketAddr::new(ip, r.u16()?) })
-    }
-}
-
-impl Encode for Message {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Message::Heartbeat(heartbeat) => tagged(out, 1, heartbeat),
-            Message::Ask(members) => {
-                out.push(2);
-                put_list(out, members);
-            }
-            Message::Willing => out.push(3),
-            Message::Unwilling => out.push(4),
-            Message::Prepare(ballot, members) => {
-                tagged(out, 5, ballot);
-                put_list(out, members);
-            }
-            Message::Promise(ballot, promise) => {
-                tagged(out, 6, ballot);
-                promise.encode(out);
-            }
-            Message::Nack(ballot, promised) => {
-                tagged(out, 7, ballot);
-                promised.encode(out);
-            }
-            Message::Accept(view) => tagged(out, 8, view.as_ref()),
-            Message::Accepted(id) => tagged(out, 9, id),
-            Message::Install(id) => tagged(out, 10, id),
-            Message::Leave => out.push(11),
-            Message::Op(message) => tagged(out, 12, message),
-            Message::Peers(peers) => {
-                out.push(13);
-                put_list(out, peers);
-            }
-            Message::Ping(number) => tagged_number(out, 14, *number),
-            Message::Pong(number) => tagged_number(out, 15, *number),
-            Message::Post(post) => tagged(out, 16, post.as_ref()),
-            Message::Duplicate(duplicate) => tagged(out, 17, duplicate),
-            Message::Plan(message) => tagged(out, 18, message.as_ref()),
-            Message::Rate(message) => tagged(out, 19, message),
-            Message::Relay(frame) => tagged(out, 24, frame.as_ref()),
-            Message::Dial(view) => tagged(out, 25, view),
-        }
-    }
-}
-
-fn tagged(out: &mut Vec<u8>, tag: u8, value: &impl Encode) {
-    out.push(tag);
-    value.encode(out);
-}
-
-fn tagged_number(out: &mut Vec<u8>, tag: u8, number: u64) {
-    out.push(tag);
-    out.extend_from_slice(&number.to_le_bytes());
-}
-
-impl Decode for Message {
-    fn decode(r: &mut Reader<'_>) -> Result<Message, Malformed> {
-        Ok(match r.u8()? {
-            1 => Message::Heartbeat(Heartbeat::decode(r)?),
-            2 => Message::Ask(r.list(MEMBERS_MAX)?),
-            3 => Message::Willing,
-            4 => Message::Unwilling,
-            5 => Message::Prepare(Ballot::decode(r)?, r.list(MEMBERS_MAX)?),
-            6 => Message::Promise(Ballot::decode(r)?, Box::new(Promise::decode(r)?)),
-            7 => Message::Nack(Ballot::decode(r)?, Ballot::decode(r)?),
-            8 => Message::Accept(Arc::new(View::decode(r)?)),
-            9 => Message::Accepted(ViewId::decode(r)?),
-            10 => Message::Install(ViewId::decode(r)?),
-            11 => Message::Leave,
-            12 => Message::Op(OpMessage::decode(r)?),
-            13 => Message::Peers(r.list(REACH_MAX)?),
-            14 => Message::Ping(r.u64()?),
-            15 => Message::Pong(r.u64()?),
-            16 => Message::Post(Box::new(Post::decode(r)?)),
-            17 => Message::Duplicate(Duplicate::decode(r)?),
-            18 => Message::Plan(Box::new(PlanMessage::decode(r)?)),
-            19 => Message::Rate(RateMessage::decode(r)?),
-            24 => Message::Relay(Box::new(RelayFrame::decode(r)?)),
-            25 => Message::Dial(ViewDigest::decode(r)?),
-            _ => return Err(Malformed::UnknownTag),
-        })
+        Ok(SocketAddr::new(ip, r.u16()?))
     }
 }
 
@@ -439,11 +286,12 @@ impl Decode for Message {
 mod tests {
     use super::super::lane_set::LaneSet;
     use super::super::op_id::{Lane, OpId};
+    use super::super::op_set::OpSet;
     use super::super::rate::RateStep;
     use super::super::relay_frame::{Circuit, RelayBody};
     use super::super::revision::{LANES_TOLD_MAX, PlanStep};
-    use super::super::view::{OPS_DECIDED_MAX, member_id, view_of};
-    use super::super::vote::Status;
+    use super::super::view::{OPS_LISTED_MAX, member_id, view_of};
+    use super::super::vote::{LaneStates, Listed, Status};
     use super::*;
     use crate::wire::assert_codec;
 

@@ -1,7 +1,7 @@
 //! The identifier of an operation: a lane and a number in it.
 
 use super::rank::{MEMBERS_MAX, Rank};
-use crate::wire::{Decode, Encode, Malformed, Reader};
+use crate::wire::layout::layout;
 use std::fmt;
 
 /// Most calls of one step.
@@ -16,6 +16,8 @@ pub struct OpId {
     pub number: u64,
 }
 
+layout!(OpId { lane, number });
+
 /// A sequence of operations in program order. Concurrent tasks use different lanes.
 ///
 /// Each lane of a caller has lanes below it: one for the messages of each ordered pair of ranks,
@@ -29,6 +31,8 @@ pub struct OpId {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub(crate) u64);
+
+layout!(Lane(bits));
 
 /// The participants of a lane's operations: bit `r` stands for rank `r`.
 type Bits = u32;
@@ -149,19 +153,6 @@ impl fmt::Display for OpId {
 impl fmt::Debug for OpId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
-    }
-}
-
-impl Encode for OpId {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.lane.0.to_le_bytes());
-        out.extend_from_slice(&self.number.to_le_bytes());
-    }
-}
-
-impl Decode for OpId {
-    fn decode(r: &mut Reader<'_>) -> Result<OpId, Malformed> {
-        Ok(OpId { lane: Lane(r.u64()?), number: r.u64()? })
     }
 }
 

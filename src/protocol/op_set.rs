@@ -2,7 +2,8 @@
 //! results: their number and an order-independent digest.
 
 use super::committed_op::CommittedOp;
-use crate::wire::{Decode, Encode, Malformed, Reader};
+use crate::wire::Encode;
+use crate::wire::layout::layout;
 
 /// An accumulator for a set of operations. It supports insertion and comparison only.
 ///
@@ -13,6 +14,8 @@ pub struct OpSet {
     len: u64,
     digest: u128,
 }
+
+layout!(OpSet { len, digest });
 
 impl OpSet {
     /// Adds `op`, which must not be in the set.
@@ -35,19 +38,6 @@ impl OpSet {
 impl Extend<CommittedOp> for OpSet {
     fn extend<I: IntoIterator<Item = CommittedOp>>(&mut self, ops: I) {
         ops.into_iter().for_each(|op| self.insert(op));
-    }
-}
-
-impl Encode for OpSet {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.len.to_le_bytes());
-        out.extend_from_slice(&self.digest.to_le_bytes());
-    }
-}
-
-impl Decode for OpSet {
-    fn decode(r: &mut Reader<'_>) -> Result<OpSet, Malformed> {
-        Ok(OpSet { len: r.u64()?, digest: u128::from_le_bytes(r.array()?) })
     }
 }
 

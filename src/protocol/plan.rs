@@ -10,9 +10,9 @@ use super::coding::Coding;
 use super::engine::EngineKind;
 use super::fold_order::{FoldOrder, FoldSegment, FoldTree};
 use super::gloo_fold;
-use super::rank::{MEMBERS_MAX, Rank};
+use super::rank::Rank;
 use super::tree::ranks;
-use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list};
+use crate::wire::layout::{List, Text, layout};
 use std::ops::Range;
 
 /// The schedules of a View. Its proposer chooses them and ships them with the View.
@@ -24,6 +24,11 @@ pub struct Plan {
     pub reason: String,
     /// The size classes, by increasing `bytes_max`. The last class takes all larger buffers.
     pub classes: Vec<PlanClass>,
+}
+
+layout! {
+    Plan { revision, reason: Text(Plan::REASON_BYTES_MAX), classes: List(Plan::CLASSES_MAX) }
+    if |plan| !plan.classes.is_empty()
 }
 
 /// The schedule for buffers of one size class.
@@ -40,13 +45,13 @@ pub struct PlanClass {
     pub auto: AutoCodecs,
 }
 
+layout!(PlanClass { bytes_max, chunk_bytes, auto, algorithm });
+
 impl Plan {
     /// The maximum length of a reason, in bytes.
     pub const REASON_BYTES_MAX: usize = 600;
     /// The maximum number of size classes.
     pub const CLASSES_MAX: usize = 8;
-    /// The maximum number of trees in a schedule.
-    pub const TREES_MAX: usize = MEMBERS_MAX;
 
     /// A plan that exchanges whole buffers for every size.
     #[cfg(any(test, fuzzing))]
@@ -241,68 +246,11 @@ impl PlanClass {
                 let whole =
                     trees.iter().map(|share| u64::from(share.ppm)).sum::<u64>() == 1_000_000;
                 whole
-                    && trees.len() <= Plan::TREES_MAX
+                    && trees.len() <= Algorithm::TREES_MAX
                     && trees.iter().all(|share| share.tree.root(size).is_some())
             }
         };
         chunk && algorithm && self.auto.fits(&self.algorithm, size)
-    }
-}
-
-impl Encode for Plan {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.revision.to_le_bytes());
-        put_blob(out, self.reason.as_bytes());
-        put_list(out, &self.classes);
-    }
-}
-
-impl Decode for Plan {
-    fn decode(r: &mut Reader<'_>) -> Result<Plan, Malformed> {
-        let plan = Plan {
-            revision: r.u32()?,
-            reason: r.text(Plan::REASON_BYTES_MAX)?,
-            classes: r.list(Plan::CLASSES_MAX)?,
-        };
-        if plan.classes.is_empty() { Err(Malformed::Inconsistent) } else { Ok(plan) }
-    }
-}
-
-impl Encode for PlanClass {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.bytes_max.to_le_bytes());
-        out.extend_from_slice(&self.chunk_bytes.to_le_bytes());
-        self.auto.encode(out);
-        match &self.algorithm {
-            Algorithm::OneShot => out.push(1),
-            Algorithm::Ring { order } => {
-                out.push(2);
-                put_list(out, order);
-            }
-            Algorithm::GlooRing => out.push(3),
-            Algorithm::GlooBcube => out.push(4),
-            Algorithm::GlooExchange => out.push(5),
-            Algorithm::Trees { trees } => {
-                out.push(6);
-                put_list(out, trees);
-            }
-        }
-    }
-}
-
-impl Decode for PlanClass {
-    fn decode(r: &mut Reader<'_>) -> Result<PlanClass, Malformed> {
-        let (bytes_max, chunk_bytes, auto) = (r.u64()?, r.u32()?, AutoCodecs::decode(r)?);
-        let algorithm = match r.u8()? {
-            1 => Algorithm::OneShot,
-            2 => Algorithm::Ring { order: r.list(MEMBERS_MAX)? },
-            3 => Algorithm::GlooRing,
-            4 => Algorithm::GlooBcube,
-            5 => Algorithm::GlooExchange,
-            6 => Algorithm::Trees { trees: r.list(Plan::TREES_MAX)? },
-            _ => return Err(Malformed::UnknownTag),
-        };
-        Ok(PlanClass { bytes_max, chunk_bytes, algorithm, auto })
     }
 }
 
@@ -317,7 +265,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use crate::protocol::Tree;
+    use crate::protocol::{MEMBERS_MAX, Tree};
 
     use super::*;
     use crate::wire::assert_codec;

@@ -45,6 +45,7 @@ impl fmt::Display for Rank {
     }
 }
 
+/// By hand: a rank out of range is `TooLong`.
 impl Encode for Rank {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.0);

@@ -1,12 +1,14 @@
 //! A set of ranks of a View.
 
 use super::rank::{MEMBERS_MAX, Rank};
-use crate::wire::{Decode, Encode, Malformed, Reader};
+use crate::wire::layout::layout;
 use std::fmt;
 
 /// A set of ranks of a View, as a bit mask.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct RankSet(u16);
+
+layout!(RankSet(bits));
 
 impl RankSet {
     /// The empty set.
@@ -53,18 +55,6 @@ impl FromIterator<Rank> for RankSet {
 impl fmt::Debug for RankSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter().map(|rank| rank.0)).finish()
-    }
-}
-
-impl Encode for RankSet {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0.to_le_bytes());
-    }
-}
-
-impl Decode for RankSet {
-    fn decode(r: &mut Reader<'_>) -> Result<RankSet, Malformed> {
-        r.u16().map(RankSet)
     }
 }
 

@@ -4,7 +4,7 @@ use super::coding_speed::CodingSpeed;
 use super::rank::Rank;
 use super::view_id::ViewDigest;
 use crate::os::InterfaceKind;
-use crate::wire::{Decode, Encode, Malformed, Reader};
+use crate::wire::layout::layout;
 
 /// A message about rates on a control link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +15,8 @@ pub struct RateMessage {
     pub body: RateStep,
 }
 
+layout!(RateMessage { view, body });
+
 /// The number of a measurement of a path. Rank 0 does the counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Turn {
@@ -23,6 +25,8 @@ pub struct Turn {
     /// How many times this path was measured again within that survey because it had changed.
     pub path: u32,
 }
+
+layout!(Turn { survey, path });
 
 /// The kind of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,6 +41,8 @@ pub enum Manner {
     /// Measured in an earlier View, and reported to members that were not in it.
     Before,
 }
+
+layout!(tags Manner { 0 => Alone, 1 => Together, 2 => Spare, 3 => Before });
 
 /// The steps of measuring a path. Rank 0 sends `Measure` to the sender of the path. The sender
 /// sends a burst over the data link. The receiver answers `Enough` during the burst and `Timed`
@@ -94,122 +100,22 @@ pub enum RateStep {
     },
 }
 
-/// The index of a kind is its byte on the wire.
-const KINDS: [InterfaceKind; 8] = [
-    InterfaceKind::Ethernet,
-    InterfaceKind::Wifi,
-    InterfaceKind::Thunderbolt,
-    InterfaceKind::Bridge,
-    InterfaceKind::Vpn,
-    InterfaceKind::Container,
-    InterfaceKind::Loopback,
-    InterfaceKind::Other,
-];
-
-impl Encode for Turn {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.survey.to_le_bytes());
-        out.extend_from_slice(&self.path.to_le_bytes());
+layout! {
+    enum RateStep {
+        1 => Measure { to, turn, manner },
+        2 => Enough,
+        3 => Timed(kbps),
+        4 => Rated { to, kind, number, kbps, turn, coding, manner },
+        5 => Ready,
+        6 => Wish { to },
+        7 => Shared { rank, number, cell },
     }
 }
 
-impl Decode for Turn {
-    fn decode(r: &mut Reader<'_>) -> Result<Turn, Malformed> {
-        Ok(Turn { survey: r.u32()?, path: r.u32()? })
-    }
-}
-
-impl Encode for Manner {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(match self {
-            Manner::Alone => 0,
-            Manner::Together => 1,
-            Manner::Spare => 2,
-            Manner::Before => 3,
-        });
-    }
-}
-
-impl Decode for Manner {
-    fn decode(r: &mut Reader<'_>) -> Result<Manner, Malformed> {
-        match r.u8()? {
-            0 => Ok(Manner::Alone),
-            1 => Ok(Manner::Together),
-            2 => Ok(Manner::Spare),
-            3 => Ok(Manner::Before),
-            _ => Err(Malformed::UnknownTag),
-        }
-    }
-}
-
-impl Encode for RateMessage {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.view.encode(out);
-        match self.body {
-            RateStep::Measure { to, turn, manner } => {
-                out.push(1);
-                to.encode(out);
-                turn.encode(out);
-                manner.encode(out);
-            }
-            RateStep::Enough => out.push(2),
-            RateStep::Timed(kbps) => {
-                out.push(3);
-                out.extend_from_slice(&kbps.to_le_bytes());
-            }
-            RateStep::Rated { to, kind, number, kbps, turn, coding, manner } => {
-                out.push(4);
-                to.encode(out);
-                out.push(
-                    KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len() - 1) as u8
-                );
-                out.extend_from_slice(&number.to_le_bytes());
-                out.extend_from_slice(&kbps.to_le_bytes());
-                turn.encode(out);
-                coding.encode(out);
-                manner.encode(out);
-            }
-            RateStep::Ready => out.push(5),
-            RateStep::Wish { to } => {
-                out.push(6);
-                to.encode(out);
-            }
-            RateStep::Shared { rank, number, cell } => {
-                out.push(7);
-                rank.encode(out);
-                out.extend_from_slice(&number.to_le_bytes());
-                out.extend_from_slice(&cell.to_le_bytes());
-            }
-        }
-    }
-}
-
-impl Decode for RateMessage {
-    fn decode(r: &mut Reader<'_>) -> Result<RateMessage, Malformed> {
-        let view = ViewDigest::decode(r)?;
-        let body = match r.u8()? {
-            1 => RateStep::Measure {
-                to: Rank::decode(r)?,
-                turn: Turn::decode(r)?,
-                manner: Manner::decode(r)?,
-            },
-            2 => RateStep::Enough,
-            3 => RateStep::Timed(r.u32()?),
-            4 => {
-                let (to, kind) = (
-                    Rank::decode(r)?,
-                    KINDS.get(usize::from(r.u8()?)).copied().ok_or(Malformed::UnknownTag)?,
-                );
-                let (number, kbps, turn, coding) =
-                    (r.u32()?, r.u32()?, Turn::decode(r)?, CodingSpeed::decode(r)?);
-                RateStep::Rated { to, kind, number, kbps, turn, coding, manner: Manner::decode(r)? }
-            }
-            5 => RateStep::Ready,
-            6 => RateStep::Wish { to: Rank::decode(r)? },
-            7 => RateStep::Shared { rank: Rank::decode(r)?, number: r.u32()?, cell: r.u32()? },
-            _ => return Err(Malformed::UnknownTag),
-        };
-        Ok(RateMessage { view, body })
+layout! {
+    tags InterfaceKind {
+        0 => Ethernet, 1 => Wifi, 2 => Thunderbolt, 3 => Bridge,
+        4 => Vpn, 5 => Container, 6 => Loopback, 7 => Other,
     }
 }
 
@@ -217,6 +123,17 @@ impl Decode for RateMessage {
 mod tests {
     use super::*;
     use crate::wire::assert_codec;
+
+    const KINDS: [InterfaceKind; 8] = [
+        InterfaceKind::Ethernet,
+        InterfaceKind::Wifi,
+        InterfaceKind::Thunderbolt,
+        InterfaceKind::Bridge,
+        InterfaceKind::Vpn,
+        InterfaceKind::Container,
+        InterfaceKind::Loopback,
+        InterfaceKind::Other,
+    ];
 
     #[test]
     fn every_step_survives_the_wire() {

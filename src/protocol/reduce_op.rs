@@ -1,6 +1,6 @@
 //! The operations of a reduction.
 
-use crate::wire::Malformed;
+use crate::wire::layout::layout;
 use std::fmt;
 
 /// The reduction operator.
@@ -19,24 +19,7 @@ pub enum ReduceOp {
     Prod,
 }
 
-impl ReduceOp {
-    const ALL: [ReduceOp; 5] =
-        [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
-
-    pub(super) fn tag(self) -> u8 {
-        match self {
-            ReduceOp::Sum => 1,
-            ReduceOp::Mean => 2,
-            ReduceOp::Min => 3,
-            ReduceOp::Max => 4,
-            ReduceOp::Prod => 5,
-        }
-    }
-
-    pub(super) fn of_tag(tag: u8) -> Result<ReduceOp, Malformed> {
-        ReduceOp::ALL.into_iter().find(|op| op.tag() == tag).ok_or(Malformed::UnknownTag)
-    }
-}
+layout!(tags ReduceOp { 1 => Sum, 2 => Mean, 3 => Min, 4 => Max, 5 => Prod });
 
 impl fmt::Display for ReduceOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

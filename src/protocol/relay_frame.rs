@@ -2,7 +2,7 @@
 
 use super::rank::MEMBERS_MAX;
 use crate::identity::MemberId;
-use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list};
+use crate::wire::layout::{Blob, List, layout};
 
 /// One frame of one circuit, on one link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +13,8 @@ pub struct RelayFrame {
     pub body: RelayBody,
 }
 
+layout!(RelayFrame { circuit, body });
+
 /// The identifier of a circuit on one link. On its next link it has another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Circuit {
@@ -21,6 +23,8 @@ pub struct Circuit {
     /// The opener's number; one process never uses a number twice.
     pub number: u32,
 }
+
+layout!(Circuit { by_sender, number });
 
 /// The content of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +39,16 @@ pub enum RelayBody {
     Took(u32),
     /// The circuit has ended, or could not be opened.
     Close,
+}
+
+layout! {
+    enum RelayBody {
+        1 => Open(stations: List(STATIONS_MAX)),
+        2 => Bytes(bytes: Blob(RelayBody::BYTES_MAX)),
+        3 => Took(cost),
+        4 => Close,
+    }
+    if RelayBody::is_honest
 }
 
 /// Most stations of a circuit, including both ends: no path within a View needs more.
@@ -56,61 +70,25 @@ pub fn cost(bytes: usize) -> u32 {
 impl RelayBody {
     /// Most bytes of one frame.
     pub const BYTES_MAX: usize = 16 * 1024;
-}
 
-impl Encode for RelayFrame {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.circuit.by_sender));
-        out.extend_from_slice(&self.circuit.number.to_le_bytes());
-        match &self.body {
+    fn is_honest(&self) -> bool {
+        match self {
             RelayBody::Open(stations) => {
-                out.push(1);
-                put_list(out, stations);
+                let mut places = stations.iter().enumerate();
+                stations.len() > 2 && places.all(|(i, id)| !stations[..i].contains(id))
             }
-            RelayBody::Bytes(bytes) => {
-                out.push(2);
-                put_blob(out, bytes);
-            }
-            RelayBody::Took(cost) => {
-                out.push(3);
-                out.extend_from_slice(&cost.to_le_bytes());
-            }
-            RelayBody::Close => out.push(4),
+            RelayBody::Bytes(bytes) => !bytes.is_empty(),
+            RelayBody::Took(cost) => *cost > 0,
+            RelayBody::Close => true,
         }
     }
-}
-
-impl Decode for RelayFrame {
-    fn decode(r: &mut Reader<'_>) -> Result<RelayFrame, Malformed> {
-        let circuit = Circuit { by_sender: r.bool()?, number: r.u32()? };
-        let body = match r.u8()? {
-            1 => RelayBody::Open(stations_from(r)?),
-            2 => match r.blob(RelayBody::BYTES_MAX)? {
-                [] => return Err(Malformed::Inconsistent),
-                bytes => RelayBody::Bytes(bytes.to_vec()),
-            },
-            3 => match r.u32()? {
-                0 => return Err(Malformed::Inconsistent),
-                cost => RelayBody::Took(cost),
-            },
-            4 => RelayBody::Close,
-            _ => return Err(Malformed::UnknownTag),
-        };
-        Ok(RelayFrame { circuit, body })
-    }
-}
-
-fn stations_from(r: &mut Reader<'_>) -> Result<Vec<MemberId>, Malformed> {
-    let stations: Vec<MemberId> = r.list(STATIONS_MAX)?;
-    let once = stations.iter().enumerate().all(|(i, id)| !stations[..i].contains(id));
-    if once && stations.len() > 2 { Ok(stations) } else { Err(Malformed::Inconsistent) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::view::member_id;
     use super::*;
-    use crate::wire::assert_codec;
+    use crate::wire::{Decode, Encode, Malformed, assert_codec};
 
     fn frame(body: RelayBody) -> RelayFrame {
         RelayFrame { circuit: Circuit { by_sender: true, number: 7 }, body }

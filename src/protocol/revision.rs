@@ -3,7 +3,8 @@
 use super::op_id::OpId;
 use super::plan::Plan;
 use super::view_id::ViewDigest;
-use crate::wire::{Decode, Encode, Malformed, Reader, put_list};
+use crate::wire::layout::{List, layout};
+use crate::wire::{Decode, Encode, Malformed, Reader};
 
 /// Most lanes that a message names, 32 KiB; with more lanes the plan stays.
 pub const LANES_TOLD_MAX: usize = if cfg!(potluck_tight) { 2 } else { 2048 };
@@ -16,6 +17,8 @@ pub struct PlanMessage {
     /// The message's content.
     pub body: PlanStep,
 }
+
+layout!(PlanMessage { view, body });
 
 /// The steps of a plan change: rank 0 lets all members hold, then announces the plan and the
 /// numbers at which it begins.
@@ -48,6 +51,43 @@ pub enum PlanStep {
     },
 }
 
+layout! {
+    enum PlanStep {
+        1 => Hold { revision },
+        2 => Held { revision, next: OptionalList },
+        3 => Switch { revision, to },
+        4 => Switched { revision },
+    }
+    if PlanStep::is_consistent
+}
+
+impl PlanStep {
+    fn is_consistent(&self) -> bool {
+        let ascends = |calls: &[OpId]| calls.is_sorted_by(|a, b| a.lane < b.lane);
+        match self {
+            PlanStep::Held { next: Some(next), .. } => ascends(next),
+            PlanStep::Switch { revision, to: Some(to) } => {
+                to.plan.revision == *revision && ascends(&to.first)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// A presence byte (0 or 1), then the list if it is 1.
+struct OptionalList;
+
+impl OptionalList {
+    fn put(&self, calls: &Option<Vec<OpId>>, out: &mut Vec<u8>) {
+        calls.is_some().encode(out);
+        calls.iter().for_each(|calls| List(LANES_TOLD_MAX).put(calls, out));
+    }
+
+    fn read(&self, r: &mut Reader<'_>) -> Result<Option<Vec<OpId>>, Malformed> {
+        Ok(if bool::decode(r)? { Some(List(LANES_TOLD_MAX).read(r)?) } else { None })
+    }
+}
+
 /// A new plan and its beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Switch {
@@ -58,70 +98,10 @@ pub struct Switch {
     pub first: Vec<OpId>,
 }
 
+layout!(Switch { plan, first: List(LANES_TOLD_MAX) });
+
 /// A descriptor's revision if the plan was not known when it was sent.
 pub const REVISION_UNKNOWN: u32 = u32::MAX;
-
-impl Encode for PlanMessage {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.view.encode(out);
-        match &self.body {
-            PlanStep::Hold { revision } => {
-                out.push(1);
-                out.extend_from_slice(&revision.to_le_bytes());
-            }
-            PlanStep::Held { revision, next } => {
-                out.push(2);
-                out.extend_from_slice(&revision.to_le_bytes());
-                out.push(u8::from(next.is_some()));
-                next.iter().for_each(|next| put_list(out, next));
-            }
-            PlanStep::Switch { revision, to } => {
-                out.push(3);
-                out.extend_from_slice(&revision.to_le_bytes());
-                out.push(u8::from(to.is_some()));
-                if let Some(to) = to {
-                    to.plan.encode(out);
-                    put_list(out, &to.first);
-                }
-            }
-            PlanStep::Switched { revision } => {
-                out.push(4);
-                out.extend_from_slice(&revision.to_le_bytes());
-            }
-        }
-    }
-}
-
-fn lanes(r: &mut Reader<'_>) -> Result<Vec<OpId>, Malformed> {
-    let lanes: Vec<OpId> = r.list(LANES_TOLD_MAX)?;
-    let ascending = lanes.windows(2).all(|pair| pair[0].lane < pair[1].lane);
-    if ascending { Ok(lanes) } else { Err(Malformed::Inconsistent) }
-}
-
-impl Decode for PlanMessage {
-    fn decode(r: &mut Reader<'_>) -> Result<PlanMessage, Malformed> {
-        let view = ViewDigest::decode(r)?;
-        let body = match r.u8()? {
-            1 => PlanStep::Hold { revision: r.u32()? },
-            2 => PlanStep::Held {
-                revision: r.u32()?,
-                next: if r.bool()? { Some(lanes(r)?) } else { None },
-            },
-            3 => {
-                let (revision, has_plan) = (r.u32()?, r.bool()?);
-                let mut to = || Ok(Box::new(Switch { plan: Plan::decode(r)?, first: lanes(r)? }));
-                let to = if has_plan { Some(to()?) } else { None };
-                if to.as_ref().is_some_and(|to| to.plan.revision != revision) {
-                    return Err(Malformed::Inconsistent);
-                }
-                PlanStep::Switch { revision, to }
-            }
-            4 => PlanStep::Switched { revision: r.u32()? },
-            _ => return Err(Malformed::UnknownTag),
-        };
-        Ok(PlanMessage { view, body })
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -86,6 +86,7 @@ pub fn ranks(size: usize) -> impl Iterator<Item = Rank> {
 /// The byte for no parent.
 const NOBODY: u8 = u8::MAX;
 
+/// By hand: a byte for the number of ranks, then one for each.
 impl Encode for Tree {
     fn encode(&self, out: &mut Vec<u8>) {
         // A tree has at most 16 ranks.

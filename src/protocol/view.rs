@@ -19,7 +19,8 @@ use super::plan::Plan;
 use super::rank::{MEMBERS_MAX, Rank};
 use super::view_id::{ViewDigest, ViewId};
 use crate::identity::{MemberId, Name};
-use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
+use crate::wire::layout::{List, layout};
+use crate::wire::{Decode, Encode, Malformed, Reader};
 use sha2::{Digest, Sha256};
 
 /// Most undecided operations that a member has called; the next call is refused with
@@ -53,6 +54,8 @@ pub struct Member {
     pub in_sync: bool,
 }
 
+layout!(Member { id, name, [stateless, in_sync] });
+
 /// An agreed membership, see the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
@@ -75,6 +78,39 @@ pub struct View {
     /// Pairs without a direct link, lower rank first, in ascending order. They have no data link,
     /// and the plan sends nothing directly between them.
     pub no_direct_link: Vec<(Rank, Rank)>,
+}
+
+layout! {
+    View {
+        ballot,
+        parent,
+        committed: List(OPS_DECIDED_MAX),
+        disputed: List(OPS_DECIDED_MAX.saturating_sub(committed.len())),
+        history,
+        members: List(MEMBERS_MAX),
+        plan,
+        engine,
+        no_direct_link: Pairs,
+    }
+    if View::is_consistent
+}
+
+/// Pairs of ranks. Their count is one byte: 16 ranks have 16 * 15 / 2 = 120 pairs.
+struct Pairs;
+
+impl Pairs {
+    fn put(&self, pairs: &[(Rank, Rank)], out: &mut Vec<u8>) {
+        (pairs.len() as u8).encode(out);
+        pairs.iter().for_each(|pair| pair.encode(out));
+    }
+
+    fn read(&self, r: &mut Reader<'_>) -> Result<Vec<(Rank, Rank)>, Malformed> {
+        let count = usize::from(r.u8()?);
+        if count > MEMBERS_MAX * (MEMBERS_MAX - 1) / 2 {
+            return Err(Malformed::TooLong);
+        }
+        (0..count).map(|_| <(Rank, Rank)>::decode(r)).collect()
+    }
 }
 
 impl View {
@@ -145,95 +181,11 @@ impl View {
     pub fn in_sync(&self) -> bool {
         self.members.iter().all(|m| m.in_sync) || self.members.iter().all(|m| m.stateless)
     }
-}
 
-impl Encode for Member {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.id.encode(out);
-        self.name.encode(out);
-        out.push(u8::from(self.stateless) | u8::from(self.in_sync) << 1);
-    }
-}
-
-impl Decode for Member {
-    fn decode(r: &mut Reader<'_>) -> Result<Member, Malformed> {
-        let id = MemberId::decode(r)?;
-        let name = Name::decode(r)?;
-        match r.u8()? {
-            bits @ 0..=3 => {
-                Ok(Member { id, name, stateless: bits & 1 != 0, in_sync: bits & 2 != 0 })
-            }
-            _ => Err(Malformed::UnknownTag),
-        }
-    }
-}
-
-impl Encode for View {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.ballot.encode(out);
-        put_option(out, self.parent.as_ref());
-        put_list(out, &self.committed);
-        put_list(out, &self.disputed);
-        put_option(out, self.history.as_ref());
-        put_list(out, &self.members);
-        self.plan.encode(out);
-        self.engine.encode(out);
-        // At most 16 * 15 / 2 = 120 pairs.
-        out.push(self.no_direct_link.len() as u8);
-        for (a, b) in &self.no_direct_link {
-            a.encode(out);
-            b.encode(out);
-        }
-    }
-}
-
-impl Decode for View {
-    fn decode(r: &mut Reader<'_>) -> Result<View, Malformed> {
-        let (ballot, parent) = (Ballot::decode(r)?, r.option()?);
-        let (committed, disputed) = decided(r)?;
-        let view = View {
-            ballot,
-            parent,
-            committed,
-            disputed,
-            history: r.option()?,
-            members: r.list(MEMBERS_MAX)?,
-            plan: Plan::decode(r)?,
-            engine: EngineChoice::decode(r)?,
-            no_direct_link: no_direct_link_from(r)?,
-        };
-        view.check()?;
-        Ok(view)
-    }
-}
-
-/// The committed and the disputed operations of a View's parent, within their common limit.
-pub(crate) fn decided(
-    r: &mut Reader<'_>,
-) -> Result<(Vec<CommittedOp>, Vec<DisputedOp>), Malformed> {
-    let committed: Vec<CommittedOp> = r.list(OPS_DECIDED_MAX)?;
-    let disputed = r.list(OPS_DECIDED_MAX - committed.len())?;
-    Ok((committed, disputed))
-}
-
-fn no_direct_link_from(r: &mut Reader<'_>) -> Result<Vec<(Rank, Rank)>, Malformed> {
-    let pairs = usize::from(r.u8()?);
-    if pairs > MEMBERS_MAX * (MEMBERS_MAX - 1) / 2 {
-        return Err(Malformed::TooLong);
-    }
-    (0..pairs).map(|_| Ok((Rank::decode(r)?, Rank::decode(r)?))).collect()
-}
-
-impl View {
-    /// Whether a member that receives this View takes it for one of an honest member.
+    /// Whether an honest member may have made it: members are distinct nodes, the proposer is one
+    /// of them, the parent is older and present if its operations are decided, `no_direct_link` is sorted,
+    /// and plan and engine fit the size, each other and the pairs without a link.
     pub fn is_consistent(&self) -> bool {
-        self.check().is_ok()
-    }
-
-    /// Checks consistency: members are distinct nodes, the proposer is one of them, the parent is
-    /// older and present if its operations are decided, `no_direct_link` is sorted, and plan and engine fit
-    /// the size, each other and the pairs without a link.
-    fn check(&self) -> Result<(), Malformed> {
         let distinct = self
             .members
             .iter()
@@ -241,7 +193,7 @@ impl View {
             .all(|(i, m)| self.members[..i].iter().all(|o| o.id.node != m.id.node));
         let parent_is_older = self.parent.is_none_or(|p| p.ballot < self.ballot);
         let decides_none = self.committed.is_empty() && self.disputed.is_empty();
-        if distinct
+        distinct
             && parent_is_older
             && (decides_none || self.parent.is_some())
             && self.contains(self.ballot.proposer)
@@ -250,15 +202,8 @@ impl View {
             && self.engine.fits(self.size())
             && self.is_apart_in_order()
             && self.plan.avoids(&self.no_direct_link)
-        {
-            Ok(())
-        } else {
-            Err(Malformed::Inconsistent)
-        }
     }
-}
 
-impl View {
     fn is_apart_in_order(&self) -> bool {
         let ascending = self.no_direct_link.windows(2).all(|two| two[0] < two[1]);
         ascending && self.no_direct_link.iter().all(|(a, b)| a < b && b.index() < self.size())

@@ -1,7 +1,7 @@
 //! The identifier of a View.
 
 use super::ballot::Ballot;
-use crate::wire::{Decode, Encode, Malformed, Reader};
+use crate::wire::layout::layout;
 use std::fmt;
 
 /// Identifies a View: its ballot and the SHA-256 of its canonical encoding.
@@ -13,9 +13,13 @@ pub struct ViewId {
     pub digest: ViewDigest,
 }
 
+layout!(ViewId { ballot, digest });
+
 /// SHA-256 of a View's canonical encoding; binds data links and operations to that View.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ViewDigest(pub [u8; 32]);
+
+layout!(ViewDigest(bytes));
 
 impl ViewDigest {
     /// The first eight bytes. They are sent in the clear before a data link's handshake.
@@ -41,30 +45,5 @@ impl fmt::Debug for ViewId {
 impl fmt::Display for ViewId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}#{:?}", self.ballot.round, self.digest)
-    }
-}
-
-impl Encode for ViewDigest {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0);
-    }
-}
-
-impl Decode for ViewDigest {
-    fn decode(r: &mut Reader<'_>) -> Result<ViewDigest, Malformed> {
-        r.array().map(ViewDigest)
-    }
-}
-
-impl Encode for ViewId {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.ballot.encode(out);
-        self.digest.encode(out);
-    }
-}
-
-impl Decode for ViewId {
-    fn decode(r: &mut Reader<'_>) -> Result<ViewId, Malformed> {
-        Ok(ViewId { ballot: Ballot::decode(r)?, digest: ViewDigest::decode(r)? })
     }
 }

@@ -10,7 +10,7 @@ use super::rank::Rank;
 use super::view::OPS_LISTED_MAX;
 use super::view_id::ViewDigest;
 use crate::memory::OutOfMemory;
-use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
+use crate::wire::layout::{List, layout};
 use std::sync::Arc;
 
 /// A member's vote on one operation, sent to all participants.
@@ -28,6 +28,8 @@ pub enum Vote {
     Abort(AbortCause),
 }
 
+layout!(enum Vote { 1 => Done { digest }, 2 => Abort(cause) });
+
 /// Why an operation was given up, and the member that did so first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AbortCause {
@@ -36,6 +38,8 @@ pub struct AbortCause {
     /// The rank that gave up.
     pub by: Rank,
 }
+
+layout!(AbortCause { by, reason });
 
 /// Why an operation was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,6 +65,18 @@ pub enum AbortReason {
     ViewChange,
 }
 
+layout! {
+    enum AbortReason {
+        1 => Mismatch(mismatch),
+        2 => Deadline,
+        3 => Dropped,
+        4 => Engine,
+        5 => ViewChange,
+        6 => NonFinite,
+        7 => Memory { bytes },
+    }
+}
+
 impl AbortReason {
     /// The reason to give up for an operation that the engine could not finish.
     pub fn of(fault: EngineFault) -> AbortReason {
@@ -84,6 +100,14 @@ pub struct Mismatch {
     pub lower: (Rank, Call),
     /// The higher rank and its call.
     pub higher: (Rank, Call),
+}
+
+layout!(Mismatch { lower, higher } if Mismatch::is_consistent);
+
+impl Mismatch {
+    fn is_consistent(&self) -> bool {
+        self.lower.0 < self.higher.0 && !self.lower.1.agrees(&self.higher.1)
+    }
 }
 
 /// How an operation ended on this member.
@@ -113,6 +137,8 @@ pub struct Listed {
     pub is_sync: bool,
 }
 
+layout!(Listed { op, is_sync, status });
+
 /// A member's report about its operations in a promise to leave the View.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Closing {
@@ -123,6 +149,8 @@ pub struct Closing {
     /// The states of its lanes.
     pub lanes: LaneStates,
 }
+
+layout!(Closing { ops: List(OPS_LISTED_MAX), committed, lanes });
 
 /// A member's report about the states that its program keeps, one for each lane in which it syncs.
 ///
@@ -138,6 +166,8 @@ pub struct LaneStates {
     pub caught_up: LaneSet,
 }
 
+layout!(LaneStates { stateful, caught_up });
+
 /// The status of an operation on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
@@ -151,6 +181,8 @@ pub enum Status {
     Committed(u128),
 }
 
+layout!(enum Status { 1 => NotDone, 2 => Done(digest), 3 => Aborted, 4 => Committed(digest) });
+
 /// A message about operations, on the control link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OpMessage {
@@ -162,6 +194,11 @@ pub struct OpMessage {
     pub resolved: Vec<OpId>,
     /// Only with a [`Describe`](OpBody::Describe): the sender's contribution, if it is small.
     pub enclosed: Option<Arc<Enclosed>>,
+}
+
+layout! {
+    OpMessage { view, body, resolved: List(OPS_LISTED_MAX), enclosed }
+    if |message| message.enclosed.is_none() || message.body.may_enclose()
 }
 
 /// The body of an [`OpMessage`].
@@ -180,6 +217,17 @@ pub enum OpBody {
     Overdue(OpId),
     /// An empty message that only carries the list of resolved operations.
     Resolved,
+}
+
+layout! {
+    enum OpBody {
+        1 => Describe(descriptor),
+        2 => Vote(op, vote),
+        3 => Resolved,
+        4 => Ready(op),
+        5 => Settled(below),
+        6 => Overdue(op),
+    }
 }
 
 impl OpBody {
@@ -207,188 +255,6 @@ impl OpBody {
     }
 }
 
-impl Encode for LaneStates {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.stateful.encode(out);
-        self.caught_up.encode(out);
-    }
-}
-
-impl Decode for LaneStates {
-    fn decode(r: &mut Reader<'_>) -> Result<LaneStates, Malformed> {
-        Ok(LaneStates { stateful: LaneSet::decode(r)?, caught_up: LaneSet::decode(r)? })
-    }
-}
-
-impl Encode for Mismatch {
-    fn encode(&self, out: &mut Vec<u8>) {
-        for (rank, call) in [&self.lower, &self.higher] {
-            rank.encode(out);
-            call.encode(out);
-        }
-    }
-}
-
-impl Decode for Mismatch {
-    fn decode(r: &mut Reader<'_>) -> Result<Mismatch, Malformed> {
-        let lower = (Rank::decode(r)?, Call::decode(r)?);
-        let higher = (Rank::decode(r)?, Call::decode(r)?);
-        if lower.0 < higher.0 && !lower.1.agrees(&higher.1) {
-            Ok(Mismatch { lower, higher })
-        } else {
-            Err(Malformed::Inconsistent)
-        }
-    }
-}
-
-impl Encode for AbortCause {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.by.encode(out);
-        match &self.reason {
-            AbortReason::Mismatch(mismatch) => {
-                out.push(1);
-                mismatch.encode(out);
-            }
-            AbortReason::Deadline => out.push(2),
-            AbortReason::Dropped => out.push(3),
-            AbortReason::Engine => out.push(4),
-            AbortReason::ViewChange => out.push(5),
-            AbortReason::NonFinite => out.push(6),
-            AbortReason::Memory { bytes } => {
-                out.push(7);
-                out.extend_from_slice(&bytes.to_le_bytes());
-            }
-        }
-    }
-}
-
-impl Decode for AbortCause {
-    fn decode(r: &mut Reader<'_>) -> Result<AbortCause, Malformed> {
-        let by = Rank::decode(r)?;
-        let reason = match r.u8()? {
-            1 => AbortReason::Mismatch(Mismatch::decode(r)?),
-            2 => AbortReason::Deadline,
-            3 => AbortReason::Dropped,
-            4 => AbortReason::Engine,
-            5 => AbortReason::ViewChange,
-            6 => AbortReason::NonFinite,
-            7 => AbortReason::Memory { bytes: r.u64()? },
-            _ => return Err(Malformed::UnknownTag),
-        };
-        Ok(AbortCause { reason, by })
-    }
-}
-
-impl Encode for Vote {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Vote::Done { digest } => {
-                out.push(1);
-                out.extend_from_slice(&digest.to_le_bytes());
-            }
-            Vote::Abort(cause) => {
-                out.push(2);
-                cause.encode(out);
-            }
-        }
-    }
-}
-
-impl Decode for Vote {
-    fn decode(r: &mut Reader<'_>) -> Result<Vote, Malformed> {
-        match r.u8()? {
-            1 => Ok(Vote::Done { digest: u128::from_le_bytes(r.array()?) }),
-            2 => Ok(Vote::Abort(AbortCause::decode(r)?)),
-            _ => Err(Malformed::UnknownTag),
-        }
-    }
-}
-
-impl Encode for Listed {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.op.encode(out);
-        out.push(u8::from(self.is_sync));
-        match self.status {
-            Status::NotDone => out.push(1),
-            Status::Done(digest) => {
-                out.push(2);
-                out.extend_from_slice(&digest.to_le_bytes());
-            }
-            Status::Aborted => out.push(3),
-            Status::Committed(digest) => {
-                out.push(4);
-                out.extend_from_slice(&digest.to_le_bytes());
-            }
-        }
-    }
-}
-
-impl Decode for Listed {
-    fn decode(r: &mut Reader<'_>) -> Result<Listed, Malformed> {
-        let (op, is_sync) = (OpId::decode(r)?, r.bool()?);
-        let status = match r.u8()? {
-            1 => Status::NotDone,
-            2 => Status::Done(u128::from_le_bytes(r.array()?)),
-            3 => Status::Aborted,
-            4 => Status::Committed(u128::from_le_bytes(r.array()?)),
-            _ => return Err(Malformed::UnknownTag),
-        };
-        Ok(Listed { op, status, is_sync })
-    }
-}
-
-impl Encode for OpMessage {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.view.encode(out);
-        match &self.body {
-            OpBody::Describe(descriptor) => {
-                out.push(1);
-                descriptor.encode(out);
-            }
-            OpBody::Vote(op, vote) => {
-                out.push(2);
-                op.encode(out);
-                vote.encode(out);
-            }
-            OpBody::Resolved => out.push(3),
-            OpBody::Ready(op) => {
-                out.push(4);
-                op.encode(out);
-            }
-            OpBody::Settled(below) => {
-                out.push(5);
-                below.encode(out);
-            }
-            OpBody::Overdue(op) => {
-                out.push(6);
-                op.encode(out);
-            }
-        }
-        put_list(out, &self.resolved);
-        put_option(out, self.enclosed.as_deref());
-    }
-}
-
-impl Decode for OpMessage {
-    fn decode(r: &mut Reader<'_>) -> Result<OpMessage, Malformed> {
-        let view = ViewDigest::decode(r)?;
-        let body = match r.u8()? {
-            1 => OpBody::Describe(Descriptor::decode(r)?),
-            2 => OpBody::Vote(OpId::decode(r)?, Vote::decode(r)?),
-            3 => OpBody::Resolved,
-            4 => OpBody::Ready(OpId::decode(r)?),
-            5 => OpBody::Settled(OpId::decode(r)?),
-            6 => OpBody::Overdue(OpId::decode(r)?),
-            _ => return Err(Malformed::UnknownTag),
-        };
-        let (resolved, enclosed) = (r.list(OPS_LISTED_MAX)?, r.option()?.map(Arc::new));
-        if enclosed.is_some() && !body.may_enclose() {
-            return Err(Malformed::Inconsistent);
-        }
-        Ok(OpMessage { view, body, resolved, enclosed })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::call::CallMode;
@@ -396,7 +262,7 @@ mod tests {
     use super::*;
     use crate::memory::DType;
     use crate::protocol::reduce_op::ReduceOp;
-    use crate::wire::assert_codec;
+    use crate::wire::{Decode, Encode, Malformed, assert_codec};
 
     fn enclosed() -> Arc<Enclosed> {
         Arc::new(Enclosed { flow: 0, chunk: 0, is_result: false, bytes: [1, 2, 3].into() })

@@ -20,13 +20,13 @@
 
 use super::costs::Costs;
 use super::network::Network;
-use crate::protocol::{Plan, Tree, TreeShare};
+use crate::protocol::{Algorithm, Tree, TreeShare};
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
 
 /// Trees and their rates.
 #[derive(Clone, Debug)]
 pub(super) struct Packing {
-    /// A few trees that carry nearly the maximum. Ordered by root; at most [`Plan::TREES_MAX`].
+    /// A few trees that carry nearly the maximum. Ordered by root; at most [`Algorithm::TREES_MAX`].
     pub(super) trees: Vec<TreeShare>,
     /// An upper bound on the rate of any set of trees, in kbit of the buffer per second. It holds
     /// for other schedules only if sending costs as much as receiving.
@@ -114,7 +114,7 @@ impl Optimum {
     /// It starts with the optimal solution that uses the lowest trees, and of those the ones found
     /// first. Then it drops one tree after another, the slowest first, as long as the rest carries
     /// [`ENOUGH`] of the optimum. A small share on a slow link adds more latency than it saves. It
-    /// also drops trees while there are more than [`Plan::TREES_MAX`].
+    /// also drops trees while there are more than [`Algorithm::TREES_MAX`].
     fn few(&self) -> Option<Vec<(usize, f64)>> {
         let mut chosen = self.lowest()?;
         let mut needed = Vec::new();
@@ -126,7 +126,7 @@ impl Optimum {
             let others: Vec<usize> =
                 chosen.iter().map(|(place, _)| *place).filter(|place| *place != least).collect();
             let (without, rate) = self.fastest(&others)?;
-            if rate >= ENOUGH * self.rate || chosen.len() > Plan::TREES_MAX {
+            if rate >= ENOUGH * self.rate || chosen.len() > Algorithm::TREES_MAX {
                 chosen = without;
             } else {
                 needed.push(least);
@@ -410,7 +410,7 @@ mod tests {
                 "seed {seed}: {enough} with {} trees",
                 trees.len()
             );
-            assert!(trees.len() <= Plan::TREES_MAX, "seed {seed}");
+            assert!(trees.len() <= Algorithm::TREES_MAX, "seed {seed}");
         }
     }
 
