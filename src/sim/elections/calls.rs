@@ -1,6 +1,6 @@
 //! Operations: calls of the programs, messages between the ledgers, and outcomes.
 
-use super::super::claims::{Claim, Counts, Deed, Ending};
+use super::super::claims::{Act, Claim, Ending, Scope};
 use super::world::World;
 use crate::collective::LedgerEffect;
 use crate::election::Input;
@@ -249,12 +249,12 @@ impl World {
         self.committed += u64::from(ending.outcome == Outcome::Committed);
         self.tell_story(n, || format!("{op} of {}: {ending}", view.ballot.round));
         if op.lane == BEST_EFFORT {
-            ending.counts = Counts::Alone;
+            ending.scope = Scope::Local;
         }
         let by_votes = next.is_none() && ending.outcome == Outcome::Committed;
         if by_votes && op.lane != BEST_EFFORT && op.lane.ends().is_none() {
             self.committed_in(n, view);
         }
-        self.history.note(id, &Deed::Ended { op: (view.id(), op), ending, next });
+        self.history.note(id, &Act::Ended { op: (view.id(), op), ending, next });
     }
 }

@@ -1,6 +1,6 @@
 //! The event loop of a simulated world, and the effects of its elections.
 
-use super::super::claims::{Claim, Deed, Ending, History};
+use super::super::claims::{Act, Claim, Ending, History};
 use super::book::Book;
 use super::disks::{Disks, Write};
 use super::hangs::Hangs;
@@ -258,7 +258,7 @@ impl World {
     pub(super) fn send_again(&mut self, n: u8, to: MemberId, message: &Message) {
         if let Message::Accepted(id) = message {
             let who = self.nodes[&n].id();
-            self.history.note(who, &Deed::Accepted(*id));
+            self.history.note(who, &Act::Accepted(*id));
         }
         let Some(peer) = self.whose(to).filter(|peer| self.network.is_linked(n, *peer)) else {
             return;
@@ -434,9 +434,9 @@ impl World {
         self.history.expect(Claim::FrozenStays, old.stays_closed());
         if view.ballot.proposer == id {
             // The proposer's own acceptance does not pass through `send`.
-            self.history.note(id, &Deed::Accepted(view.id()));
+            self.history.note(id, &Act::Accepted(view.id()));
         }
-        self.history.note(id, &Deed::Installs { before, view: Arc::clone(view), decides });
+        self.history.note(id, &Act::Installs { before, view: Arc::clone(view), decides });
         let name = |id: MemberId, in_sync: bool| {
             format!("{}{}", letter(id.node.0[0]), if in_sync { "" } else { "*" })
         };
@@ -456,7 +456,7 @@ impl World {
                 }
             }
         }
-        self.history.note(id, &Deed::Installed { before, view: Arc::clone(view) });
+        self.history.note(id, &Act::Installed { before, view: Arc::clone(view) });
         let (Some(node), Some(rank)) = (self.nodes.get_mut(&n), view.rank_of(id)) else { return };
         node.book = Book::of(view, Ledger::new(view, rank).with(seeded));
         if node.election.is_frozen() {
