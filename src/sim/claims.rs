@@ -1,7 +1,7 @@
 //! The claims of the protocol, and the record of a run that is needed to check them.
 //!
-//! The model and the simulation report the acts of their nodes to a [`History`], which knows the
-//! broken claims.
+//! The model and the simulation of elections report the acts of their nodes to a [`History`], which
+//! knows the broken claims.
 
 use crate::collective::Ledger;
 use crate::election::Decides;
@@ -40,14 +40,13 @@ pub(super) enum Claim {
     OkHolds,
     /// A4: a View takes the history with the most operations.
     MostWins,
-    /// A5: no two Views commit by turns while all their members could have met. The model has no
-    /// time; there no View is begun of nodes outside a running View of which one of them has been
-    /// told by all its members.
+    /// A5, without time: no View is begun of nodes outside a running View if one of them has been
+    /// told of that View by all its members. The simulation of groups checks A5 with a clock.
     OneHistory,
     /// No operation runs under two plans.
     OnePlan,
-    /// L1: a call that all members have made ends, and its member may make the next one, once
-    /// nothing hinders them. In the model: when no message and no result is on its way any more.
+    /// L1, without time: once no message, write or result is on its way, no call that all members
+    /// have made is open, and each member may make the next one.
     Answered,
     /// No honest member is taken for one that breaks the protocol.
     Honest,
@@ -314,7 +313,6 @@ impl History {
     }
 
     fn ended(&mut self, who: MemberId, op: (ViewId, OpId), ending: Ending, next: Option<ViewId>) {
-        let scope = ending.scope;
         let end = match ending.outcome {
             Outcome::Committed => End::Ok,
             Outcome::Aborted(_) => End::Aborted,
@@ -342,17 +340,10 @@ impl History {
             (End::Aborted | End::Disputed, _) => 4,
             (End::Unknown, _) => 8,
         };
-        if scope == Scope::Local {
-            self.answers.remove(&op);
-            return;
-        }
         self.compare(op);
-        if scope == Scope::Pair {
-            return;
-        }
         let common = self.synced.get(&op.0).copied();
         let applied = self.applied.entry(who).or_default();
-        if let (End::Ok, Scope::AllAsSync, Some(common)) = (end, scope, common) {
+        if let (End::Ok, true, Some(common)) = (end, ending.is_sync, common) {
             applied.before = common;
         }
         if end == End::Ok {
@@ -393,8 +384,9 @@ pub(super) enum EndKind {
 /// The end of an operation on a member, as its ledger reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ending {
-    pub(super) outcome: Outcome,
-    pub(super) scope: Scope,
+    outcome: Outcome,
+    /// It moves every member to the history of the in-sync members.
+    is_sync: bool,
     /// The member holds the result.
     held: bool,
 }
@@ -402,12 +394,7 @@ pub(super) struct Ending {
 impl Ending {
     /// Reads the end of `op` from the member's ledger.
     pub(super) fn of(ledger: &Ledger, op: OpId, outcome: Outcome) -> Ending {
-        let scope = match () {
-            () if op.lane.ends().is_some() => Scope::Pair,
-            () if ledger.is_of_sync(op) => Scope::AllAsSync,
-            () => Scope::All,
-        };
-        Ending { outcome, scope, held: ledger.holds(op) }
+        Ending { outcome, is_sync: ledger.is_of_sync(op), held: ledger.holds(op) }
     }
 }
 
@@ -419,19 +406,6 @@ impl fmt::Display for Ending {
             other => write!(f, "{other:?}"),
         }
     }
-}
-
-/// Whose history an operation is a part of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Scope {
-    /// All members of its View.
-    All,
-    /// The same, and it moves every member to the history of the in-sync members.
-    AllAsSync,
-    /// A message, which only two members see.
-    Pair,
-    /// Best effort: each member decides for itself.
-    Local,
 }
 
 fn hash(value: &impl Hash) -> u64 {

@@ -47,6 +47,8 @@ struct Run<'a> {
     walls: BTreeSet<(usize, usize)>,
     /// The ends of the present faults, with their times.
     pending: Vec<(Duration, FaultEnd)>,
+    /// Hosts that crash during their next write, and for how long.
+    crash_at_write: Vec<(usize, Duration)>,
     /// The end of the last fault.
     quiet_since: Duration,
     /// The faults so far in words, printed after a failure.
@@ -185,6 +187,7 @@ impl Run<'_> {
             observer,
             walls,
             pending,
+            crash_at_write: Vec::new(),
             quiet_since,
             fault_log,
             faults: 0,
@@ -266,6 +269,7 @@ impl Run<'_> {
 
     fn end_all_faults(&mut self, now: Duration) {
         self.fault_log.push(format!("  {:>7.2} s: all faults end", now.as_secs_f64()));
+        self.crash_at_write.clear();
         self.end_faults(now, |_| true);
     }
 
@@ -324,6 +328,7 @@ impl Run<'_> {
             return false;
         }
         let now = self.sim.elapsed();
+        self.crash_writers(now);
         if now.as_millis() % LOOK.as_millis() == 0 {
             self.watch(now);
         }

@@ -1,6 +1,6 @@
 //! Simulated links. A link is like a TCP connection: ordered, and messages in flight are lost when
-//! it breaks. A wild network also loses, repeats and reorders single messages, which no rule may
-//! mind.
+//! it breaks. At a given rate messages are also late, repeated or reordered; no rule relies on the
+//! opposite.
 
 use crate::protocol::Message;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,33 +19,25 @@ pub(super) struct Network {
     /// Relayed links: the relays, in order from the smaller end.
     relayed: BTreeMap<(u8, u8), Vec<u8>>,
     /// Whether nodes relay for others.
-    pub(super) relays: bool,
-    /// Messages on a muted path are late, as TCP makes them, and not lost.
-    pub(super) resends: bool,
+    relays: bool,
     /// (From, to): messages in this direction are lost silently.
     muted: BTreeSet<(u8, u8)>,
-    /// (From, to): the link has refused a message in this direction.
-    overrun: BTreeSet<(u8, u8)>,
-    pub(super) weather: Weather,
+    pub(super) rates: Rates,
 }
 
 /// Probability of each disturbance of a message, in parts per thousand.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Weather {
+pub(super) struct Rates {
     /// Delayed by up to 200 ms.
     pub(super) late: u64,
-    pub(super) lost: u64,
     pub(super) repeated: u64,
     pub(super) overtaking: u64,
-    /// Refused by a full queue.
-    pub(super) refused: u64,
 }
 
 /// The disturbances drawn for one message.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Fate {
+pub(super) struct Disturbance {
     pub(super) late_ms: u64,
-    pub(super) lost: bool,
     pub(super) repeated: bool,
     pub(super) overtaking: bool,
 }
@@ -72,7 +64,7 @@ impl Network {
 
     /// The relays of the shortest path between two nodes without a link, over direct links that
     /// work in both directions.
-    pub(super) fn way(&self, a: u8, b: u8, is_awake: impl Fn(u8) -> bool) -> Option<Vec<u8>> {
+    pub(super) fn path(&self, a: u8, b: u8, is_awake: impl Fn(u8) -> bool) -> Option<Vec<u8>> {
         let works =
             |x: u8, y: u8| self.is_direct(x, y) && !self.is_muted(x, y) && !self.is_muted(y, x);
         let mut before = BTreeMap::from([(a, a)]);
@@ -132,7 +124,7 @@ impl Network {
     }
 
     /// Whether messages in this direction are lost on the path.
-    pub(super) fn swallows(&self, from: u8, to: u8) -> bool {
+    pub(super) fn loses(&self, from: u8, to: u8) -> bool {
         self.legs(from, to).into_iter().any(|(a, b)| self.is_muted(a, b))
     }
 
@@ -145,23 +137,8 @@ impl Network {
     pub(super) fn unlink(&mut self, a: u8, b: u8) -> bool {
         self.wires.remove(&(a, b));
         self.wires.remove(&(b, a));
-        self.overrun.remove(&(a, b));
-        self.overrun.remove(&(b, a));
         let was_relayed = self.relayed.remove(&pair(a, b)).is_some();
         self.linked.remove(&pair(a, b)) || was_relayed
-    }
-
-    /// The link refuses a message from the one to the other, and all that would follow it.
-    pub(super) fn overrun(&mut self, from: u8, to: u8) {
-        self.overrun.insert((from, to));
-    }
-
-    pub(super) fn overrun_links(&self) -> Vec<(u8, u8)> {
-        self.overrun.iter().copied().collect()
-    }
-
-    pub(super) fn links(&self) -> Vec<(u8, u8)> {
-        self.linked.iter().copied().collect()
     }
 
     pub(super) fn neighbours(&self, n: u8) -> Vec<u8> {
@@ -184,36 +161,23 @@ impl Network {
         self.muted.clear();
     }
 
-    /// Whether a direct link of the two works in both directions, or would if it were made.
-    pub(super) fn can_carry(&self, a: u8, b: u8) -> bool {
-        !self.has_wall(a, b) && !self.is_muted(a, b) && !self.is_muted(b, a)
-    }
-
-    /// Whether messages wait on this path until it works again.
-    pub(super) fn holds(&self, from: u8, to: u8) -> bool {
-        self.resends && self.swallows(from, to)
-    }
-
     pub(super) fn is_muted(&self, from: u8, to: u8) -> bool {
         self.muted.contains(&(from, to))
     }
 
-    pub(super) fn send(&mut self, now: u64, from: u8, to: u8, message: Message, fate: Fate) {
-        if fate.lost || self.overrun.contains(&(from, to)) {
-            return;
-        }
+    pub(super) fn send(&mut self, now: u64, from: u8, to: u8, message: Message, how: Disturbance) {
         let wire = self.wires.entry((from, to)).or_default();
         let after = wire.back().map_or(0, |(at, _)| *at);
         let delay_ms = DELAY_MS * self.legs(from, to).len() as u64;
         let wire = self.wires.entry((from, to)).or_default();
-        let at = (now + delay_ms + fate.late_ms).max(after);
-        if fate.overtaking {
+        let at = (now + delay_ms + how.late_ms).max(after);
+        if how.overtaking {
             let at = wire.front().map_or(at, |(first, _)| (*first).max(now + delay_ms));
             wire.push_front((at, message.clone()));
         } else {
             wire.push_back((at, message.clone()));
         }
-        if fate.repeated {
+        if how.repeated {
             let after = wire.back().map_or(at, |(at, _)| *at);
             wire.push_back((after, message));
         }
@@ -234,7 +198,6 @@ impl Network {
         self.wires
             .iter()
             .filter(|(_, w)| w.front().is_some_and(|m| m.0 <= now))
-            .filter(|((from, to), _)| !self.holds(*from, *to))
             .map(|(k, _)| *k)
             .collect()
     }
@@ -248,7 +211,7 @@ impl Network {
     pub(super) fn next(&self, takes: impl Fn(u8) -> bool) -> Option<u64> {
         self.wires
             .iter()
-            .filter(|((from, to), _)| takes(*to) && !self.holds(*from, *to))
+            .filter(|((_, to), _)| takes(*to))
             .filter_map(|(_, wire)| Some(wire.front()?.0))
             .min()
     }

@@ -25,6 +25,8 @@ struct State {
     fails_once: AtomicBool,
     /// All later writes fail.
     is_broken: AtomicBool,
+    /// A write is under way, or has ended and is not reported yet.
+    is_writing: AtomicBool,
     /// The number of the last store on it. The process of an earlier one has ended.
     owner: AtomicU32,
 }
@@ -84,6 +86,15 @@ impl Drive {
         self.is_stalled() || self.is_broken() || self.0.failing.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether a write is under way, or has ended and is not reported yet.
+    pub fn is_writing(&self) -> bool {
+        self.0.is_writing.load(Ordering::Relaxed)
+    }
+
+    fn set_writing(&self, is_writing: bool) {
+        self.0.is_writing.store(is_writing, Ordering::Relaxed);
+    }
+
     fn is_stalled(&self) -> bool {
         self.0.stalled.load(Ordering::Relaxed) > 0
     }
@@ -94,6 +105,7 @@ impl Drive {
     }
 
     fn take_over(&self) -> u32 {
+        self.set_writing(false);
         self.0.owner.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -130,6 +142,7 @@ async fn write_all(
             while drive.is_stalled() {
                 sleep(Duration::from_millis(10)).await;
             }
+            drive.set_writing(true);
             // One write in 50 is slow.
             let busy = if conditions.below(50) == 0 { conditions.below(2000) } else { 0 };
             sleep(Duration::from_millis(1 + conditions.below(5) + busy)).await;
@@ -139,12 +152,14 @@ async fn write_all(
             if !drive.fails() {
                 break;
             }
+            drive.set_writing(false);
             sleep(retry).await;
             retry = (2 * retry).min(RETRY.1);
         }
         drive.write(bytes);
         // A crash may come between writing and reporting; the ballots must tolerate that.
         sleep(Duration::from_millis(conditions.below(2))).await;
+        drive.set_writing(false);
         all.into_iter().for_each(|done| done());
     }
 }

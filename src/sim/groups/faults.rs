@@ -36,7 +36,8 @@ impl Run<'_> {
             _ => 5000 + self.conditions.below(25_000),
         });
         match self.conditions.below(15) {
-            0 | 1 => self.crash(now, a, lasts),
+            0 => self.crash(now, a, lasts),
+            1 => self.crash_at_write.push((a, lasts)),
             2 => {
                 self.log_fault(now, "leave", format_args!("{a} leaves"));
                 self.hosts[a].is_away.store(true, Ordering::Relaxed);
@@ -113,6 +114,15 @@ impl Run<'_> {
             self.sim.crash(name_of(a));
             self.pending.push((now + lasts, FaultEnd::Start(a)));
         }
+    }
+
+    /// Crashes the hosts that are to crash during a write, and write now.
+    pub(super) fn crash_writers(&mut self, now: Duration) {
+        let armed = std::mem::take(&mut self.crash_at_write);
+        let (due, later): (Vec<_>, Vec<_>) =
+            armed.into_iter().partition(|(host, _)| self.hosts[*host].drive.is_writing());
+        self.crash_at_write = later;
+        due.into_iter().for_each(|(host, lasts)| self.crash(now, host, lasts));
     }
 
     /// Splits the group in two.

@@ -26,6 +26,8 @@ struct State {
     faults: String,
     /// The members of each View, as hosts.
     views: BTreeMap<String, Vec<usize>>,
+    /// By host: the round of the last View that it installed.
+    rounds: BTreeMap<usize, u64>,
     /// The last result of each host that entered a state: its View, and when.
     applied: BTreeMap<usize, (String, Duration)>,
     histories: Histories,
@@ -74,7 +76,7 @@ impl Observer {
             state.wrong.push(format!("{event}: {error:#}"));
         }
         process.has_left |= event["e"] == "left";
-        state.check_one_history(host, event);
+        state.check_views(host, event);
     }
 
     /// An event of the faults.
@@ -242,13 +244,17 @@ impl Observer {
 }
 
 impl State {
-    /// Checks that no two Views go on beside each other.
-    fn check_one_history(&mut self, host: usize, event: &Value) {
+    /// Checks the claims about Views: S2, a part of S3, and A5.
+    fn check_views(&mut self, host: usize, event: &Value) {
         let Some(view) = event["view"].as_str() else { return };
         match event["e"].as_str() {
-            Some("took" | "installed") => {
+            Some(kind @ ("took" | "installed")) => {
                 let names = event["members"].as_array().into_iter().flatten();
-                let members = names.filter_map(|name| host_of(name.as_str()?)).collect();
+                let members: Vec<usize> =
+                    names.filter_map(|name| host_of(name.as_str()?)).collect();
+                if kind == "installed" {
+                    self.check_installed(host, view, &members);
+                }
                 self.views.insert(view.to_owned(), members);
             }
             Some("applied") => {
@@ -265,6 +271,24 @@ impl State {
             _ => {}
         }
     }
+
+    /// A node installs only Views of which it is a member, and their rounds do not fall, also across
+    /// restarts.
+    fn check_installed(&mut self, host: usize, view: &str, members: &[usize]) {
+        let round = round_of(view);
+        let last = round.and_then(|round| self.rounds.insert(host, round));
+        if round.is_none() || last > round || !members.contains(&host) {
+            let text = format!(
+                "host {host} installs View {view} of {members:?} after one of round {last:?}"
+            );
+            self.wrong.push(text);
+        }
+    }
+}
+
+/// The round of the View with this name.
+fn round_of(view: &str) -> Option<u64> {
+    view.split_once('#')?.0.parse().ok()
 }
 
 /// Whether the node says that it waits for its disk.
