@@ -12,7 +12,7 @@ const DELAY_MS: u64 = 1;
 #[derive(Default)]
 pub(super) struct Network {
     /// By (sender, receiver): messages in flight with their arrival times.
-    wires: BTreeMap<(u8, u8), VecDeque<(u64, Message)>>,
+    interface_source: BTreeMap<(u8, u8), VecDeque<(u64, Message)>>,
     linked: BTreeSet<(u8, u8)>,
     /// Pairs that can never have a direct link.
     walls: BTreeSet<(u8, u8)>,
@@ -135,8 +135,8 @@ impl Network {
 
     /// Removes the link. Returns whether there was one.
     pub(super) fn unlink(&mut self, a: u8, b: u8) -> bool {
-        self.wires.remove(&(a, b));
-        self.wires.remove(&(b, a));
+        self.interface_source.remove(&(a, b));
+        self.interface_source.remove(&(b, a));
         let was_relayed = self.relayed.remove(&pair(a, b)).is_some();
         self.linked.remove(&pair(a, b)) || was_relayed
     }
@@ -150,7 +150,7 @@ impl Network {
 
     /// Loses all messages in flight to and from this node.
     pub(super) fn forget(&mut self, n: u8) {
-        self.wires.retain(|(from, to), _| *from != n && *to != n);
+        self.interface_source.retain(|(from, to), _| *from != n && *to != n);
     }
 
     pub(super) fn mute(&mut self, from: u8, to: u8) {
@@ -166,10 +166,10 @@ impl Network {
     }
 
     pub(super) fn send(&mut self, now: u64, from: u8, to: u8, message: Message, how: Disturbance) {
-        let wire = self.wires.entry((from, to)).or_default();
+        let wire = self.interface_source.entry((from, to)).or_default();
         let after = wire.back().map_or(0, |(at, _)| *at);
         let delay_ms = DELAY_MS * self.legs(from, to).len() as u64;
-        let wire = self.wires.entry((from, to)).or_default();
+        let wire = self.interface_source.entry((from, to)).or_default();
         let at = (now + delay_ms + how.late_ms).max(after);
         if how.overtaking {
             let at = wire.front().map_or(at, |(first, _)| (*first).max(now + delay_ms));
@@ -185,7 +185,7 @@ impl Network {
 
     /// Takes all messages in flight from one node to another.
     pub(super) fn take(&mut self, from: u8, to: u8) -> Vec<Message> {
-        self.wires
+        self.interface_source
             .remove(&(from, to))
             .unwrap_or_default()
             .into_iter()
@@ -195,7 +195,7 @@ impl Network {
 
     /// The (sender, receiver) pairs with a message that has arrived.
     pub(super) fn due(&self, now: u64) -> Vec<(u8, u8)> {
-        self.wires
+        self.interface_source
             .iter()
             .filter(|(_, w)| w.front().is_some_and(|m| m.0 <= now))
             .map(|(k, _)| *k)
@@ -203,13 +203,13 @@ impl Network {
     }
 
     pub(super) fn pop_due(&mut self, now: u64, from: u8, to: u8) -> Option<Message> {
-        let wire = self.wires.get_mut(&(from, to))?;
+        let wire = self.interface_source.get_mut(&(from, to))?;
         if wire.front()?.0 > now { None } else { wire.pop_front().map(|m| m.1) }
     }
 
     /// Arrival time of the next message to a node that accepts one.
     pub(super) fn next(&self, takes: impl Fn(u8) -> bool) -> Option<u64> {
-        self.wires
+        self.interface_source
             .iter()
             .filter(|((_, to), _)| takes(*to))
             .filter_map(|(_, wire)| Some(wire.front()?.0))

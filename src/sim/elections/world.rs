@@ -4,7 +4,7 @@ use super::super::claims::{Act, Claim, Ending, History};
 use super::disks::Disks;
 use super::network::{Disturbance, Network};
 use super::processes::Node;
-use super::session::Session;
+use super::session::SecureChannel;
 use crate::collective::{Ledger, LedgerEffect};
 use crate::election::{Decides, Durable, Effect, Input, Notice};
 use crate::identity::{MemberId, NodeId};
@@ -377,7 +377,7 @@ impl World {
         }
         self.history.note(id, &Act::Installed { before, view: Arc::clone(view) });
         let (Some(node), Some(rank)) = (self.nodes.get_mut(&n), view.rank_of(id)) else { return };
-        node.session = Session::of(view, Ledger::new(view, rank).with(seeded));
+        node.session = SecureChannel::of(view, Ledger::new(view, rank).with(seeded));
         if node.election.is_frozen() {
             // Installed late, only to decide the View before.
             crate::election::Operations::freeze(&mut node.session, view.digest());
@@ -413,7 +413,7 @@ fn describe(notice: &Notice) -> String {
         Notice::Lost(id, why) => format!("{} lost, {why}", name(id.node)),
         Notice::Quarantined(node, ms) => format!("{} in quarantine for {ms} ms", name(*node)),
         Notice::Woke => "was away".to_owned(),
-        Notice::Twin(node) => format!("{} is a duplicate", name(*node)),
+        Notice::Duplicate(node) => format!("{} is a duplicate", name(*node)),
         Notice::OneWay(id) => format!("{} does not hear this node", name(id.node)),
     }
 }

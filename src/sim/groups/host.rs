@@ -17,7 +17,7 @@ use crate::identity::{
 use crate::link::{Hello, Local, Net, Suite, Wire};
 use crate::memory::Pool;
 use crate::node::{Admission, Doors, NodeConfig, Settled};
-use crate::os::{Sleep, Unchanging, Wiring};
+use crate::os::{Sleep, FixedInterfaces, InterfaceSet};
 use crate::protocol::{Defect, Engines, Partition, Seeded};
 use crate::report::{ConfigProblem, Error, Result};
 use crate::wire::Decode;
@@ -130,7 +130,7 @@ impl Host {
             net,
             listener,
             discovery: Box::new(self.medium.node()),
-            wires: Box::new(Unchanging),
+            interface_source: Box::new(FixedInterfaces),
             admissions: Box::new(Settled),
             store: Box::new(SimDisk::start(self.drive.clone(), self.conditions.clone())),
             engines: vec![Arc::new(engine) as Arc<_>],
@@ -174,7 +174,7 @@ impl Host {
                 seed: boot.0,
                 ..ElectionConfig::default()
             },
-            wiring: Wiring::none(),
+            interface_set: InterfaceSet::none(),
             advertised: vec![SocketAddr::new(ip, port)],
             renew_after: crate::node::RENEW_AFTER,
             grace: crate::node::GRACE,

@@ -6,7 +6,7 @@ use super::Group;
 use super::shared::Shared;
 use super::state::{Node, Packet, Step};
 use crate::collective::{Ledger, LedgerEffect};
-use crate::election::{Decides, Durable, Effect, Event, Surroundings};
+use crate::election::{Decides, Durable, Effect, Event, Environment};
 use crate::identity::{Boot, MemberId};
 use crate::memory::DType;
 use crate::protocol::{
@@ -44,11 +44,11 @@ pub(super) struct Result {
     pub(super) acts: Vec<Act>,
 }
 
-struct Around<'a> {
+struct LiveEnvironment<'a> {
     ledger: Option<&'a mut Ledger>,
 }
 
-impl Surroundings for Around<'_> {
+impl Environment for LiveEnvironment<'_> {
     fn freeze(&mut self, view: ViewDigest) -> Closing {
         self.ledger
             .as_mut()
@@ -62,7 +62,7 @@ impl Surroundings for Around<'_> {
         current: Option<&View>,
     ) -> Arrangement {
         // No rule depends on links; every pair gets a direct one.
-        Arrangement { apart: Vec::new(), ..arrange(members, current, None, &LinkMap::new()) }
+        Arrangement { no_direct_link: Vec::new(), ..arrange(members, current, None, &LinkMap::new()) }
     }
 }
 
@@ -150,8 +150,8 @@ impl<'a> Turn<'a> {
     /// The node gives up waiting for enough others.
     fn cut_off(&mut self) {
         let mut effects = Vec::new();
-        let mut around = Around { ledger: self.node.ledger.as_mut() };
-        self.node.agreement.cut_off(&mut around, &mut effects);
+        let mut environment = LiveEnvironment { ledger: self.node.ledger.as_mut() };
+        self.node.agreement.cut_off(&mut environment, &mut effects);
         effects.into_iter().for_each(|effect| self.carry_out(effect));
     }
 
@@ -177,8 +177,8 @@ impl<'a> Turn<'a> {
     }
 
     fn agree(&mut self, event: Event) {
-        let mut around = Around { ledger: self.node.ledger.as_mut() };
-        let effects = self.node.agreement.step(event, &mut around);
+        let mut environment = LiveEnvironment { ledger: self.node.ledger.as_mut() };
+        let effects = self.node.agreement.step(event, &mut environment);
         effects.into_iter().for_each(|effect| self.carry_out(effect));
     }
 
