@@ -1,7 +1,7 @@
 # On a fresh machine two commands suffice: `make demo` and `make test`.
 # Recipes print nothing themselves, so `make demo ARGS=--json` prints one JSON document.
 
-.PHONY: help demo test check fix asan gloo-generations fuzz sim security bench bench-topology train lab-clean faults soak reliability model fuzz-schedules threads
+.PHONY: help demo test check fix asan gloo-generations fuzz sim security bench bench-topology train lab-clean faults soak reliability model threads
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -20,9 +20,6 @@ fix: ## format, and lints that can mend themselves
 
 model: ## every history of small groups, walks by chance (SEEDS=, or one SEED=), and seeded defects that must be found
 	@SEEDS="$(SEEDS)" SEED="$(SEED)" scripts/model.sh
-
-fuzz-schedules: ## elections by chance in virtual time (SEEDS=100000, or one SEED=)
-	@SEEDS="$(SEEDS)" SEED="$(SEED)" scripts/fuzz-schedules.sh
 
 threads: ## the code in which threads meet, in many orders of its threads (SEEDS=200, or one SEED=), and seeded races that must be found
 	@SEEDS="$(SEEDS)" SEED="$(SEED)" scripts/threads.sh $(ARGS)

@@ -1,7 +1,7 @@
 //! The claims of the protocol, and the record of a run that is needed to check them.
 //!
-//! The model and the simulation report the deeds of their nodes to a [`History`], which knows the
-//! broken claims.
+//! The model and the simulation of elections report the acts of their nodes to a [`History`], which
+//! knows the broken claims.
 
 use crate::collective::Ledger;
 use crate::election::Decides;
@@ -40,14 +40,13 @@ pub(super) enum Claim {
     OkHolds,
     /// A4: a View takes the history with the most operations.
     MostWins,
-    /// A5: no two Views commit by turns while all their members could have met. The model has no
-    /// time; there no View is begun of nodes outside a running View of which one of them has been
-    /// told by all its members.
+    /// A5, without time: no View is begun of nodes outside a running View if one of them has been
+    /// told of that View by all its members. The simulation of groups checks A5 with a clock.
     OneHistory,
     /// No operation runs under two plans.
     OnePlan,
-    /// L1: a call that all members have made ends, and its member may make the next one, once
-    /// nothing hinders them. In the model: when no message and no result is on its way any more.
+    /// L1, without time: once no message, write or result is on its way, no call that all members
+    /// have made is open, and each member may make the next one.
     Answered,
     /// No honest member is taken for one that breaks the protocol.
     Honest,
@@ -98,7 +97,7 @@ impl Claim {
 
 /// An observable act of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Deed {
+pub(super) enum Act {
     /// It has sent its acceptance, which is durable.
     Accepted(ViewId),
     /// It installs a View. Precedes the outcomes that the View decides.
@@ -116,11 +115,11 @@ pub(super) enum Deed {
     Breaks(Claim),
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for Act {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Deed::Accepted(id) => write!(f, "has accepted {}", id.ballot.round),
-            Deed::Installs { view, .. } => {
+            Act::Accepted(id) => write!(f, "has accepted {}", id.ballot.round),
+            Act::Installs { view, .. } => {
                 let parent = view.parent.map_or(0, |v| v.ballot.round);
                 let member = |m: &Member| {
                     format!(
@@ -140,16 +139,16 @@ impl fmt::Display for Deed {
                     view.committed
                 )
             }
-            Deed::Installed { .. } => write!(f, "has installed it"),
-            Deed::Ended { op: (view, op), ending, next } => {
+            Act::Installed { .. } => write!(f, "has installed it"),
+            Act::Ended { op: (view, op), ending, next } => {
                 let by = if next.is_some() { "by the View" } else { "by votes" };
                 write!(f, "{op} of {} ends {by}: {ending}", view.ballot.round)
             }
-            Deed::Runs(id) => write!(f, "runs {}", id.ballot.round),
-            Deed::RunsUnder((view, op), revision) => {
+            Act::Runs(id) => write!(f, "runs {}", id.ballot.round),
+            Act::RunsUnder((view, op), revision) => {
                 write!(f, "runs {op} of {} under plan {revision}", view.ballot.round)
             }
-            Deed::Breaks(claim) => write!(f, "breaks {}", claim.name()),
+            Act::Breaks(claim) => write!(f, "breaks {}", claim.name()),
         }
     }
 }
@@ -176,15 +175,15 @@ enum End {
 
 /// The operations that a member's state has seen commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Life {
-    before: Lived,
+struct Applied {
+    before: Summary,
     /// Committed in its current View.
     here: BTreeSet<OpId>,
 }
 
 /// Summary of the operations that a state has seen commit: their number and a hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Lived {
+struct Summary {
     ops: usize,
     hash: u64,
 }
@@ -198,9 +197,9 @@ pub(super) struct History {
     /// The members that have run each View.
     running: BTreeMap<ViewId, BTreeSet<MemberId>>,
     answers: BTreeMap<(ViewId, OpId), Vec<Answer>>,
-    lives: BTreeMap<MemberId, Life>,
+    applied: BTreeMap<MemberId, Applied>,
     /// By View: the state of its in-sync members when they installed it.
-    synced: BTreeMap<ViewId, Lived>,
+    synced: BTreeMap<ViewId, Summary>,
     /// By View: the most operations that an out-of-sync member had seen commit when it installed
     /// it.
     others: BTreeMap<ViewId, usize>,
@@ -208,7 +207,7 @@ pub(super) struct History {
     plans: BTreeMap<(ViewId, OpId), u32>,
     /// Broken claims, one bit each.
     broken: u16,
-    /// Ends seen so far, one bit for each [`Way`].
+    /// Ends seen so far, one bit for each [`EndKind`].
     seen: u8,
     /// Two parts of a split group have decided one operation differently. Allowed under `Continue`
     /// only.
@@ -228,21 +227,21 @@ impl History {
         self.broken |= u16::from(!holds) << claim as u8;
     }
 
-    /// Records a deed and checks the claims it concerns.
-    pub(super) fn note(&mut self, who: MemberId, deed: &Deed) {
-        match deed {
-            Deed::Accepted(id) => self.accepted(who, *id),
-            Deed::Installs { before, view, decides } => {
+    /// Records an act and checks the claims it concerns.
+    pub(super) fn note(&mut self, who: MemberId, act: &Act) {
+        match act {
+            Act::Accepted(id) => self.accepted(who, *id),
+            Act::Installs { before, view, decides } => {
                 self.installs(who, *before, view, view.id(), *decides);
             }
-            Deed::Installed { before, view } => self.installed(who, *before, view, view.id()),
-            Deed::Ended { op, ending, next } => self.ended(who, *op, *ending, *next),
-            Deed::Runs(id) => self.runs(who, *id),
-            Deed::RunsUnder(op, revision) => {
+            Act::Installed { before, view } => self.installed(who, *before, view, view.id()),
+            Act::Ended { op, ending, next } => self.ended(who, *op, *ending, *next),
+            Act::Runs(id) => self.runs(who, *id),
+            Act::RunsUnder(op, revision) => {
                 let known = *self.plans.entry(*op).or_insert(*revision);
                 self.expect(Claim::OnePlan, known == *revision);
             }
-            Deed::Breaks(claim) => self.expect(*claim, false),
+            Act::Breaks(claim) => self.expect(*claim, false),
         }
     }
 
@@ -286,21 +285,21 @@ impl History {
     }
 
     fn installed(&mut self, who: MemberId, before: Option<ViewId>, view: &View, id: ViewId) {
-        let life = self.lives.entry(who).or_default();
-        if !life.here.is_empty() {
-            let lived = Lived {
-                ops: life.before.ops + life.here.len(),
-                hash: hash(&(before, life.before, &life.here)),
+        let applied = self.applied.entry(who).or_default();
+        if !applied.here.is_empty() {
+            let before = Summary {
+                ops: applied.before.ops + applied.here.len(),
+                hash: hash(&(before, applied.before, &applied.here)),
             };
-            *life = Life { before: lived, ..Life::default() };
+            *applied = Applied { before, ..Applied::default() };
         }
-        let lived = life.before;
+        let summary = applied.before;
         if view.rank_of(who).and_then(|r| view.member(r)).is_some_and(|m| m.in_sync) {
-            let common = *self.synced.entry(id).or_insert(lived);
-            self.expect(Claim::InSync, common == lived);
+            let common = *self.synced.entry(id).or_insert(summary);
+            self.expect(Claim::InSync, common == summary);
         } else {
             let most = self.others.entry(id).or_default();
-            *most = lived.ops.max(*most);
+            *most = summary.ops.max(*most);
         }
         if let (Some(common), Some(most)) = (self.synced.get(&id), self.others.get(&id)) {
             let holds = common.ops >= *most;
@@ -314,7 +313,6 @@ impl History {
     }
 
     fn ended(&mut self, who: MemberId, op: (ViewId, OpId), ending: Ending, next: Option<ViewId>) {
-        let counts = ending.counts;
         let end = match ending.outcome {
             Outcome::Committed => End::Ok,
             Outcome::Aborted(_) => End::Aborted,
@@ -342,27 +340,20 @@ impl History {
             (End::Aborted | End::Disputed, _) => 4,
             (End::Unknown, _) => 8,
         };
-        if counts == Counts::Alone {
-            self.answers.remove(&op);
-            return;
-        }
         self.compare(op);
-        if counts == Counts::ForTwo {
-            return;
-        }
         let common = self.synced.get(&op.0).copied();
-        let life = self.lives.entry(who).or_default();
-        if let (End::Ok, Counts::AsSync, Some(common)) = (end, counts, common) {
-            life.before = common;
+        let applied = self.applied.entry(who).or_default();
+        if let (End::Ok, true, Some(common)) = (end, ending.is_sync, common) {
+            applied.before = common;
         }
         if end == End::Ok {
-            life.here.insert(op.1);
+            applied.here.insert(op.1);
         }
     }
 
     /// Whether some operation has ended in this way.
-    pub(super) fn has_seen(&self, way: Way) -> bool {
-        self.seen >> way as u8 & 1 == 1
+    pub(super) fn has_seen(&self, kind: EndKind) -> bool {
+        self.seen >> kind as u8 & 1 == 1
     }
 
     fn compare(&mut self, op: (ViewId, OpId)) {
@@ -383,7 +374,7 @@ impl History {
 /// A way in which an operation can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Way {
+pub(super) enum EndKind {
     CommittedByVotes,
     CommittedByView,
     Aborted,
@@ -393,8 +384,9 @@ pub(super) enum Way {
 /// The end of an operation on a member, as its ledger reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ending {
-    pub(super) outcome: Outcome,
-    pub(super) counts: Counts,
+    outcome: Outcome,
+    /// It moves every member to the history of the in-sync members.
+    is_sync: bool,
     /// The member holds the result.
     held: bool,
 }
@@ -402,12 +394,7 @@ pub(super) struct Ending {
 impl Ending {
     /// Reads the end of `op` from the member's ledger.
     pub(super) fn of(ledger: &Ledger, op: OpId, outcome: Outcome) -> Ending {
-        let counts = match () {
-            () if op.lane.ends().is_some() => Counts::ForTwo,
-            () if ledger.is_of_sync(op) => Counts::AsSync,
-            () => Counts::ForAll,
-        };
-        Ending { outcome, counts, held: ledger.holds(op) }
+        Ending { outcome, is_sync: ledger.is_of_sync(op), held: ledger.holds(op) }
     }
 }
 
@@ -419,19 +406,6 @@ impl fmt::Display for Ending {
             other => write!(f, "{other:?}"),
         }
     }
-}
-
-/// The weight of an operation in the common history of a View's members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Counts {
-    /// It is part of the history.
-    ForAll,
-    /// The same, and it moves every member to the history of the in-sync members.
-    AsSync,
-    /// A message, which only two members see.
-    ForTwo,
-    /// Best effort: each member decides for itself.
-    Alone,
 }
 
 fn hash(value: &impl Hash) -> u64 {

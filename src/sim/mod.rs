@@ -1,5 +1,5 @@
-//! Instruments of tests: a model of the election, elections and whole groups in virtual time,
-//! the threads of a few places in all orders, and the entries of the fuzz targets.
+//! Test tools: a model of the election, scripted elections and whole groups in virtual time, an
+//! explorer of thread schedules, and the entries of the fuzz targets.
 
 #[cfg(test)]
 mod claims;

@@ -28,14 +28,14 @@ mod state;
 mod turn;
 mod walk;
 
-use super::claims::{Claim, History, Way};
+use super::claims::{Claim, EndKind, History};
 use crate::collective::LedgerBounds;
 use crate::election::Durable;
 use crate::protocol::{Defect, Lane, Message, OpId, Seeded};
 use action::{Action, letter};
 use memo::Memo;
 use shared::Shared;
-use state::{Left, Node, Packet, State, member};
+use state::{Budget, Node, Packet, State, member};
 use stateright::{Model, Property};
 use turn::Turn;
 
@@ -44,7 +44,7 @@ use turn::Turn;
 struct Group {
     nodes: u8,
     partition: Partition,
-    left: Left,
+    budget: Budget,
     calls: Calls,
     /// The lanes in which programs call.
     lanes: u32,
@@ -83,11 +83,11 @@ enum Calls {
 
 impl Group {
     /// Three nodes with one lane and all that the other fields add left out.
-    fn of(partition: Partition, left: Left) -> Group {
+    fn of(partition: Partition, budget: Budget) -> Group {
         Group {
             nodes: 3,
             partition,
-            left,
+            budget,
             calls: Calls::AtInstall,
             lanes: 1,
             slow_disks: false,
@@ -110,7 +110,7 @@ impl Group {
         let fresh = |n| Shared::new(Node::start(member(n, 1), Durable::default(), self.seeded()));
         let nodes = (0..self.nodes).map(fresh).collect();
         let history = Shared::new(History::default());
-        let mut state = State { nodes, packets: Vec::new(), history, left: self.left };
+        let mut state = State { nodes, packets: Vec::new(), history, budget: self.budget };
         let all = (0..self.nodes).collect();
         for members in [&all].into_iter().chain(&self.opening) {
             state = self.open(&state, members);
@@ -121,7 +121,7 @@ impl Group {
     /// The state after these nodes have made a View.
     fn open(&self, state: &State, members: &[u8]) -> State {
         let mut state = state.clone();
-        state.left.proposals += 1;
+        state.budget.proposals += 1;
         state = self.after(&state, &Action::Propose(members[0], members.to_vec()));
         loop {
             let writing = (0..self.nodes).find(|n| !state.nodes[usize::from(*n)].writes.is_empty());
@@ -154,26 +154,26 @@ impl Group {
         self.onward(state, action, &result)
     }
 
-    /// Like `after`, with a trace line for the action and one for each deed.
-    fn told(&self, state: &State, action: &Action, trace: &mut Vec<String>) -> State {
+    /// Like `after`, with a trace line for the action and one for each act.
+    fn after_traced(&self, state: &State, action: &Action, trace: &mut Vec<String>) -> State {
         let (n, step) = action.step(state);
         let result = Turn::of(&state.nodes[n], self).take(&step);
-        trace.push(action.story());
-        trace.extend(result.deeds.iter().map(|deed| format!("    {} {deed}", letter(n))));
+        trace.push(action.describe());
+        trace.extend(result.acts.iter().map(|act| format!("    {} {act}", letter(n))));
         self.onward(state, action, &result)
     }
 
     fn onward(&self, state: &State, action: &Action, result: &turn::Result) -> State {
         let mut next = state.clone();
         match action {
-            Action::Propose(..) => next.left.proposals -= 1,
-            Action::Abort(..) => next.left.aborts -= 1,
-            Action::CutOff(_) => next.left.cut_offs -= 1,
-            Action::Crash(_) => next.left.crashes -= 1,
-            Action::Call(..) => next.left.calls -= 1,
-            Action::HoldAll(_) => next.left.plans -= 1,
+            Action::Propose(..) => next.budget.proposals -= 1,
+            Action::Abort(..) => next.budget.aborts -= 1,
+            Action::CutOff(_) => next.budget.cut_offs -= 1,
+            Action::Crash(_) => next.budget.crashes -= 1,
+            Action::Call(..) => next.budget.calls -= 1,
+            Action::HoldAll(_) => next.budget.plans -= 1,
             Action::Redial(a, b) => {
-                next.left.losses -= 1;
+                next.budget.losses -= 1;
                 next.cut(usize::from(*a), usize::from(*b));
             }
             _ => {}
@@ -232,13 +232,13 @@ impl Group {
             return;
         };
         if let Calls::ByPrograms(most) = self.calls
-            && state.left.calls > 0
+            && state.budget.calls > 0
             && ledger.in_flight() < most
             && !ledger.is_full()
         {
             actions.extend(self.lanes().map(|lane| Action::Call(n, lane)));
         }
-        if state.left.aborts > 0 {
+        if state.budget.aborts > 0 {
             actions.extend(ledger.unvoted().map(|(op, _)| Action::Abort(n, op)));
         }
         self.results(n, state, actions);
@@ -268,20 +268,20 @@ impl Model for Group {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for n in 0..self.nodes {
-            if state.left.proposals > 0 {
+            if state.budget.proposals > 0 {
                 let may = self.proposals(n).filter(|members| self.may_propose(state, n, members));
                 actions.extend(may.map(|members| Action::Propose(n, members)));
             }
-            if state.left.crashes > 0 {
+            if state.budget.crashes > 0 {
                 actions.push(Action::Crash(n));
             }
-            if state.left.cut_offs > 0 && state.nodes[usize::from(n)].may_be_cut_off() {
+            if state.budget.cut_offs > 0 && state.nodes[usize::from(n)].may_be_cut_off() {
                 actions.push(Action::CutOff(n));
             }
-            if state.left.plans > 0 && state.nodes[usize::from(n)].may_lead() {
+            if state.budget.plans > 0 && state.nodes[usize::from(n)].may_lead() {
                 actions.push(Action::HoldAll(n));
             }
-            if state.left.losses > 0 {
+            if state.budget.losses > 0 {
                 actions.extend((0..n).map(|other| Action::Redial(other, n)));
             }
             self.tell(n, state, actions);
@@ -324,14 +324,16 @@ impl Model for Group {
             always.map(|(claim, holds)| Property::always(claim.name(), holds)).collect();
         all.extend([
             Property::sometimes("committed by votes", |_: &Group, s: &State| {
-                s.history.has_seen(Way::CommittedByVotes)
+                s.history.has_seen(EndKind::CommittedByVotes)
             }),
             Property::sometimes("committed by a View", |_: &Group, s: &State| {
-                s.history.has_seen(Way::CommittedByView)
+                s.history.has_seen(EndKind::CommittedByView)
             }),
-            Property::sometimes("aborted", |_: &Group, s: &State| s.history.has_seen(Way::Aborted)),
+            Property::sometimes("aborted", |_: &Group, s: &State| {
+                s.history.has_seen(EndKind::Aborted)
+            }),
             Property::sometimes("left behind", |_: &Group, s: &State| {
-                s.history.has_seen(Way::Unknown)
+                s.history.has_seen(EndKind::Unknown)
             }),
         ]);
         all

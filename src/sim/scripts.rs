@@ -1,8 +1,8 @@
-//! Scripted election tests: every file in `tests/scripts` holds commands for a simulated group, and
-//! below the divider the expected trace.
+//! Scripted election tests: every file in `tests/scripts` holds commands for a simulated group and,
+//! below the divider, the expected trace. All claims must hold in each.
 //!
-//! `POTLUCK_REWRITE=1 cargo test -p potluck --lib scripts` rewrites the expected traces; read the
-//! difference before keeping it.
+//! `POTLUCK_REWRITE=1 cargo test -p potluck --lib scripts` rewrites the expected traces. Read the
+//! difference before you keep it.
 
 use super::elections::World;
 use crate::protocol::Partition;
@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 
 const DIVIDER: &str = "----\n";
 
-/// Seed of all scripts; the random schedules of the simulation use others.
+/// Seed of all scripts.
 const SEED: u64 = 1;
 
 #[test]
 fn every_story_ends_as_written() {
-    let mut stories = stories();
-    stories.sort();
-    assert!(!stories.is_empty(), "no stories in tests/scripts");
+    let mut scripts = scripts();
+    scripts.sort();
+    assert!(!scripts.is_empty(), "no scripts in tests/scripts");
     let rewrite = std::env::var_os("POTLUCK_REWRITE").is_some();
     let mut wrong = Vec::new();
-    for path in stories {
-        let text = std::fs::read_to_string(&path).expect("the story can be read");
+    for path in scripts {
+        let text = std::fs::read_to_string(&path).expect("the script can be read");
         let (commands, expected) = text.split_once(DIVIDER).unwrap_or((&text, ""));
-        let found = tell(commands, &path);
+        let found = run(commands, &path);
         if rewrite {
             std::fs::write(&path, format!("{commands}{DIVIDER}{found}"))
-                .expect("the story can be written");
+                .expect("the script can be written");
         } else if found != expected {
             wrong.push(format!("{}\nexpected:\n{expected}\nfound:\n{found}", path.display()));
         }
@@ -34,26 +34,28 @@ fn every_story_ends_as_written() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn stories() -> Vec<PathBuf> {
+fn scripts() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
     let files = std::fs::read_dir(folder)
-        .expect("the stories lie there")
+        .expect("the folder exists")
         .map(|file| file.expect("it can be listed").path());
     files.filter(|path| path.extension().is_some_and(|e| e == "txt")).collect()
 }
 
 /// Runs the commands. Returns the trace and the final state of every living node, one per line.
-fn tell(commands: &str, path: &Path) -> String {
+fn run(commands: &str, path: &Path) -> String {
     let mut world = World::new(SEED);
     for line in commands.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        obey(&mut world, line)
+        carry_out(&mut world, line)
             .unwrap_or_else(|| panic!("{}: no such command: {line}", path.display()));
     }
+    let broken = world.broken();
+    assert!(broken.is_empty(), "{}: {} does not hold", path.display(), broken.join(", "));
     let ends = world.living().into_iter().map(|n| world.state(n)).collect::<Vec<_>>();
     world.trace.iter().chain(&ends).map(|line| format!("{line}\n")).collect()
 }
 
-fn obey(world: &mut World, line: &str) -> Option<()> {
+fn carry_out(world: &mut World, line: &str) -> Option<()> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (command, rest) = words.split_first()?;
     match (*command, rest) {

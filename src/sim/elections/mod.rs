@@ -1,20 +1,15 @@
-//! Discrete-event simulation in virtual time. Elections and ledgers are real; the network delays,
-//! loses and partitions, disks are slow or fail, nodes die. Every installation and outcome is
-//! checked against the claims of the protocol.
+//! Simulation of elections in virtual time, driven by the scripts in `tests/scripts`. Elections and
+//! ledgers are real. The network delays messages and loses them with their links, disks are slow or
+//! fail, nodes die, stop and sleep. The claims of the protocol are checked throughout.
 //!
-//! Time jumps from one event to the next. A script (`tests/scripts`) or a random schedule
-//! ([`disturb`]) drives a world; equal seeds give equal runs.
+//! Time advances from one event to the next. The same script gives the same run.
 
-mod book;
 mod calls;
 mod disks;
-mod disturb;
-mod hang_tests;
-mod hangs;
-mod histories;
-mod lives;
 mod network;
+mod processes;
+mod session;
+mod tests;
 mod world;
 
-#[cfg(test)]
 pub(crate) use world::World;

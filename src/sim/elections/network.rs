@@ -1,6 +1,6 @@
 //! Simulated links. A link is like a TCP connection: ordered, and messages in flight are lost when
-//! it breaks. A wild network also loses, repeats and reorders single messages, which no rule may
-//! mind.
+//! it breaks. At a given rate messages are also late, repeated or reordered; no rule relies on the
+//! opposite.
 
 use crate::protocol::Message;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,40 +12,32 @@ const DELAY_MS: u64 = 1;
 #[derive(Default)]
 pub(super) struct Network {
     /// By (sender, receiver): messages in flight with their arrival times.
-    interface_source: BTreeMap<(u8, u8), VecDeque<(u64, Message)>>,
+    queues: BTreeMap<(u8, u8), VecDeque<(u64, Message)>>,
     linked: BTreeSet<(u8, u8)>,
     /// Pairs that can never have a direct link.
     walls: BTreeSet<(u8, u8)>,
     /// Relayed links: the relays, in order from the smaller end.
     relayed: BTreeMap<(u8, u8), Vec<u8>>,
     /// Whether nodes relay for others.
-    pub(super) relays: bool,
-    /// Messages on a muted path are late, as TCP makes them, and not lost.
-    pub(super) resends: bool,
+    relays: bool,
     /// (From, to): messages in this direction are lost silently.
     muted: BTreeSet<(u8, u8)>,
-    /// (From, to): the link has refused a message in this direction.
-    overrun: BTreeSet<(u8, u8)>,
-    pub(super) weather: Weather,
+    pub(super) rates: Rates,
 }
 
 /// Probability of each disturbance of a message, in parts per thousand.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Weather {
+pub(super) struct Rates {
     /// Delayed by up to 200 ms.
     pub(super) late: u64,
-    pub(super) lost: u64,
     pub(super) repeated: u64,
     pub(super) overtaking: u64,
-    /// Refused by a full queue.
-    pub(super) refused: u64,
 }
 
 /// The disturbances drawn for one message.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Fate {
+pub(super) struct Disturbance {
     pub(super) late_ms: u64,
-    pub(super) lost: bool,
     pub(super) repeated: bool,
     pub(super) overtaking: bool,
 }
@@ -72,7 +64,7 @@ impl Network {
 
     /// The relays of the shortest path between two nodes without a link, over direct links that
     /// work in both directions.
-    pub(super) fn way(&self, a: u8, b: u8, is_awake: impl Fn(u8) -> bool) -> Option<Vec<u8>> {
+    pub(super) fn path(&self, a: u8, b: u8, is_awake: impl Fn(u8) -> bool) -> Option<Vec<u8>> {
         let works =
             |x: u8, y: u8| self.is_direct(x, y) && !self.is_muted(x, y) && !self.is_muted(y, x);
         let mut before = BTreeMap::from([(a, a)]);
@@ -132,7 +124,7 @@ impl Network {
     }
 
     /// Whether messages in this direction are lost on the path.
-    pub(super) fn swallows(&self, from: u8, to: u8) -> bool {
+    pub(super) fn loses(&self, from: u8, to: u8) -> bool {
         self.legs(from, to).into_iter().any(|(a, b)| self.is_muted(a, b))
     }
 
@@ -143,25 +135,10 @@ impl Network {
 
     /// Removes the link. Returns whether there was one.
     pub(super) fn unlink(&mut self, a: u8, b: u8) -> bool {
-        self.interface_source.remove(&(a, b));
-        self.interface_source.remove(&(b, a));
-        self.overrun.remove(&(a, b));
-        self.overrun.remove(&(b, a));
+        self.queues.remove(&(a, b));
+        self.queues.remove(&(b, a));
         let was_relayed = self.relayed.remove(&pair(a, b)).is_some();
         self.linked.remove(&pair(a, b)) || was_relayed
-    }
-
-    /// The link refuses a message from the one to the other, and all that would follow it.
-    pub(super) fn overrun(&mut self, from: u8, to: u8) {
-        self.overrun.insert((from, to));
-    }
-
-    pub(super) fn overrun_links(&self) -> Vec<(u8, u8)> {
-        self.overrun.iter().copied().collect()
-    }
-
-    pub(super) fn links(&self) -> Vec<(u8, u8)> {
-        self.linked.iter().copied().collect()
     }
 
     pub(super) fn neighbours(&self, n: u8) -> Vec<u8> {
@@ -173,7 +150,7 @@ impl Network {
 
     /// Loses all messages in flight to and from this node.
     pub(super) fn forget(&mut self, n: u8) {
-        self.interface_source.retain(|(from, to), _| *from != n && *to != n);
+        self.queues.retain(|(from, to), _| *from != n && *to != n);
     }
 
     pub(super) fn mute(&mut self, from: u8, to: u8) {
@@ -184,44 +161,31 @@ impl Network {
         self.muted.clear();
     }
 
-    /// Whether a direct link of the two works in both directions, or would if it were made.
-    pub(super) fn can_carry(&self, a: u8, b: u8) -> bool {
-        !self.has_wall(a, b) && !self.is_muted(a, b) && !self.is_muted(b, a)
-    }
-
-    /// Whether messages wait on this path until it works again.
-    pub(super) fn holds(&self, from: u8, to: u8) -> bool {
-        self.resends && self.swallows(from, to)
-    }
-
     pub(super) fn is_muted(&self, from: u8, to: u8) -> bool {
         self.muted.contains(&(from, to))
     }
 
-    pub(super) fn send(&mut self, now: u64, from: u8, to: u8, message: Message, fate: Fate) {
-        if fate.lost || self.overrun.contains(&(from, to)) {
-            return;
-        }
-        let wire = self.interface_source.entry((from, to)).or_default();
-        let after = wire.back().map_or(0, |(at, _)| *at);
+    pub(super) fn send(&mut self, now: u64, from: u8, to: u8, message: Message, how: Disturbance) {
+        let queue = self.queues.entry((from, to)).or_default();
+        let after = queue.back().map_or(0, |(at, _)| *at);
         let delay_ms = DELAY_MS * self.legs(from, to).len() as u64;
-        let wire = self.interface_source.entry((from, to)).or_default();
-        let at = (now + delay_ms + fate.late_ms).max(after);
-        if fate.overtaking {
-            let at = wire.front().map_or(at, |(first, _)| (*first).max(now + delay_ms));
-            wire.push_front((at, message.clone()));
+        let queue = self.queues.entry((from, to)).or_default();
+        let at = (now + delay_ms + how.late_ms).max(after);
+        if how.overtaking {
+            let at = queue.front().map_or(at, |(first, _)| (*first).max(now + delay_ms));
+            queue.push_front((at, message.clone()));
         } else {
-            wire.push_back((at, message.clone()));
+            queue.push_back((at, message.clone()));
         }
-        if fate.repeated {
-            let after = wire.back().map_or(at, |(at, _)| *at);
-            wire.push_back((after, message));
+        if how.repeated {
+            let after = queue.back().map_or(at, |(at, _)| *at);
+            queue.push_back((after, message));
         }
     }
 
     /// Takes all messages in flight from one node to another.
     pub(super) fn take(&mut self, from: u8, to: u8) -> Vec<Message> {
-        self.interface_source
+        self.queues
             .remove(&(from, to))
             .unwrap_or_default()
             .into_iter()
@@ -231,25 +195,24 @@ impl Network {
 
     /// The (sender, receiver) pairs with a message that has arrived.
     pub(super) fn due(&self, now: u64) -> Vec<(u8, u8)> {
-        self.interface_source
+        self.queues
             .iter()
             .filter(|(_, w)| w.front().is_some_and(|m| m.0 <= now))
-            .filter(|((from, to), _)| !self.holds(*from, *to))
             .map(|(k, _)| *k)
             .collect()
     }
 
     pub(super) fn pop_due(&mut self, now: u64, from: u8, to: u8) -> Option<Message> {
-        let wire = self.interface_source.get_mut(&(from, to))?;
-        if wire.front()?.0 > now { None } else { wire.pop_front().map(|m| m.1) }
+        let queue = self.queues.get_mut(&(from, to))?;
+        if queue.front()?.0 > now { None } else { queue.pop_front().map(|m| m.1) }
     }
 
     /// Arrival time of the next message to a node that accepts one.
     pub(super) fn next(&self, takes: impl Fn(u8) -> bool) -> Option<u64> {
-        self.interface_source
+        self.queues
             .iter()
-            .filter(|((from, to), _)| takes(*to) && !self.holds(*from, *to))
-            .filter_map(|(_, wire)| Some(wire.front()?.0))
+            .filter(|((_, to), _)| takes(*to))
+            .filter_map(|(_, queue)| Some(queue.front()?.0))
             .min()
     }
 }

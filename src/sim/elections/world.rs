@@ -1,12 +1,10 @@
 //! The event loop of a simulated world, and the effects of its elections.
 
-use super::super::claims::{Claim, Deed, Ending, History};
-use super::book::Book;
-use super::disks::{Disks, Write};
-use super::hangs::Hangs;
-use super::histories::Histories;
-use super::lives::Node;
-use super::network::{Fate, Network};
+use super::super::claims::{Act, Claim, Ending, History};
+use super::disks::Disks;
+use super::network::{Disturbance, Network};
+use super::processes::Node;
+use super::session::SecureChannel;
 use crate::collective::{Ledger, LedgerEffect};
 use crate::election::{Decides, Durable, Effect, Input, Notice};
 use crate::identity::{MemberId, NodeId};
@@ -23,29 +21,18 @@ pub(crate) struct World {
     pub(super) nodes: BTreeMap<u8, Node>,
     pub(super) network: Network,
     pub(super) disks: Disks,
-    /// Writes after or before which the node dies, per thousand.
-    pub(super) deadly_writes: u64,
     /// Longest time an engine takes for a result.
     pub(super) engine_ms: u64,
-    pub(super) chance: u64,
+    rng: u64,
     /// Configuration of nodes that start from now on.
     pub(super) partition: Partition,
     pub(super) quarantine_ms: (u64, u64),
     pub(crate) shows_notices: bool,
     /// The trace: one line for each notable event.
     pub(crate) trace: Vec<String>,
-    pub(super) is_told: bool,
     pub(super) history: History,
-    pub(super) histories: Histories,
-    pub(super) hangs: Hangs,
     /// The rule that all nodes break.
     pub(super) seeded: Seeded,
-    /// Longest time until two nodes that can reach each other have a link.
-    pub(super) dial_ms: u64,
-    /// When the links that are being made will be up.
-    dials: BTreeMap<(u8, u8), u64>,
-    /// Number of `Ok` answers.
-    pub(super) committed: u64,
 }
 
 impl World {
@@ -55,31 +42,24 @@ impl World {
             nodes: BTreeMap::new(),
             network: Network::default(),
             disks: Disks::default(),
-            deadly_writes: 0,
             engine_ms: 0,
-            chance: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            rng: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             partition: Partition::default(),
             quarantine_ms: (0, 0),
             shows_notices: false,
             trace: Vec::new(),
-            is_told: true,
             history: History::default(),
-            histories: Histories::default(),
-            hangs: Hangs::default(),
             seeded: Seeded::NONE,
-            dial_ms: 0,
-            dials: BTreeMap::new(),
-            committed: 0,
         }
     }
 
     pub(crate) fn lateness(&mut self, per_mille: u64) {
-        self.network.weather.late = per_mille;
+        self.network.rates.late = per_mille;
     }
 
     pub(crate) fn repetition(&mut self, per_mille: u64) {
-        self.network.weather.repeated = per_mille;
-        self.network.weather.overtaking = per_mille;
+        self.network.rates.repeated = per_mille;
+        self.network.rates.overtaking = per_mille;
     }
 
     /// Loses all messages between these two, silently.
@@ -115,9 +95,7 @@ impl World {
             self.resume_due();
             let is_tick = self.now.is_multiple_of(TICK_MS);
             if is_tick {
-                self.close_overrun();
                 self.relink();
-                self.watch_reach();
             }
             self.deliver_due();
             self.persist_due();
@@ -126,7 +104,6 @@ impl World {
                 for n in self.living() {
                     self.feed(n, Input::Tick);
                 }
-                self.watch_calls();
             }
         }
     }
@@ -138,7 +115,7 @@ impl World {
             .nodes
             .values()
             .filter(|n| n.alive)
-            .filter_map(|n| n.book.results.values().min().copied())
+            .filter_map(|n| n.session.results.values().min().copied())
             .min();
         let resumed = self.nodes.values().filter_map(|node| node.paused.as_ref()?.until).min();
         let events = [self.network.next(takes), self.disks.next(), results, resumed, Some(tick)];
@@ -153,11 +130,11 @@ impl World {
     pub(super) fn is_whole(&self) -> bool {
         let living: BTreeMap<MemberId, &Node> =
             self.nodes.values().filter(|node| node.alive).map(|node| (node.id(), node)).collect();
-        let Some(view) = living.values().next().and_then(|node| node.book.view.as_ref()) else {
+        let Some(view) = living.values().next().and_then(|node| node.session.view.as_ref()) else {
             return living.is_empty();
         };
         let same =
-            |node: &&Node| node.book.view.as_ref() == Some(view) && !node.election.is_frozen();
+            |node: &&Node| node.session.view.as_ref() == Some(view) && !node.election.is_frozen();
         living.values().all(same)
             && view.members.iter().map(|m| m.id).collect::<BTreeSet<_>>().iter().eq(living.keys())
     }
@@ -165,39 +142,41 @@ impl World {
     /// The final state of a living node, as one line.
     pub(crate) fn state(&self, n: u8) -> String {
         let node = &self.nodes[&n];
-        let view = node
-            .book
-            .view
-            .as_ref()
-            .map_or_else(|| "no view".to_owned(), |v| format!("view {}", v.ballot.round));
+        let view = node.session.view.as_ref();
+        let view = view.map_or("no view".to_owned(), |v| format!("view {}", v.ballot.round));
         let frozen = if node.election.is_frozen() { ", frozen" } else { "" };
-        let open = node.book.ledger.as_ref().map_or(0, Ledger::in_flight);
+        let open = node.session.ledger.as_ref().map_or(0, Ledger::in_flight);
         let open = if open == 0 { String::new() } else { format!(", {open} open") };
         format!("{} ends in {view}{frozen}{open}", letter(n))
     }
 
+    /// The claims that do not hold so far.
+    pub(crate) fn broken(&self) -> Vec<&'static str> {
+        let is_majority = matches!(self.partition, Partition::Majority { .. });
+        let differ = (is_majority && self.history.halves_differ).then_some(Claim::OneOutcome);
+        self.history.broken().chain(differ).map(Claim::name).collect()
+    }
+
     /// Number of called operations without an answer.
     pub(super) fn unanswered(&self) -> usize {
-        let open = |n: &u8| self.nodes[n].book.ledger.as_ref().map_or(0, Ledger::in_flight);
+        let open = |n: &u8| self.nodes[n].session.ledger.as_ref().map_or(0, Ledger::in_flight);
         self.living().iter().map(open).sum()
     }
 
     /// A xorshift step (Marsaglia 2003).
     pub(super) fn random(&mut self, below: u64) -> u64 {
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        self.chance % below
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        self.rng % below
     }
 
     pub(super) fn happens(&mut self, per_mille: u64) -> bool {
         per_mille > 0 && self.random(1000) < per_mille
     }
 
-    pub(super) fn tell_story(&mut self, n: u8, line: impl FnOnce() -> String) {
-        if self.is_told {
-            self.trace.push(format!("{:>6} {} {}", self.now, letter(n), line()));
-        }
+    pub(super) fn log(&mut self, n: u8, line: &str) {
+        self.trace.push(format!("{:>6} {} {line}", self.now, letter(n)));
     }
 
     pub(super) fn feed(&mut self, n: u8, input: Input) {
@@ -208,7 +187,7 @@ impl World {
             }
             return;
         }
-        let effects = node.election.step(self.now - node.behind, input, &mut node.book);
+        let effects = node.election.step(self.now - node.behind, input, &mut node.session);
         for effect in effects {
             self.carry_out(n, effect);
         }
@@ -223,7 +202,7 @@ impl World {
             self.trace.extend(
                 notices
                     .iter()
-                    .map(|notice| format!("{:>6} {}: {}", self.now, letter(n), told(notice))),
+                    .map(|notice| format!("{:>6} {}: {}", self.now, letter(n), describe(notice))),
             );
         }
     }
@@ -244,63 +223,38 @@ impl World {
     }
 
     pub(super) fn send(&mut self, n: u8, to: MemberId, message: &Message) {
-        let peer = self.whose(to).filter(|peer| self.network.is_linked(n, *peer));
-        if let Some(peer) = peer
-            && self.happens(self.network.weather.refused)
-        {
-            // The queue of the link is full. It carries nothing more, and the next tick closes it.
-            self.network.overrun(n, peer);
-        }
-        self.send_again(n, to, message);
-    }
-
-    /// Sends a message for which the queue of a new link has room.
-    pub(super) fn send_again(&mut self, n: u8, to: MemberId, message: &Message) {
         if let Message::Accepted(id) = message {
             let who = self.nodes[&n].id();
-            self.history.note(who, &Deed::Accepted(*id));
+            self.history.note(who, &Act::Accepted(*id));
         }
-        let Some(peer) = self.whose(to).filter(|peer| self.network.is_linked(n, *peer)) else {
+        let Some(peer) = self.node_of(to).filter(|peer| self.network.is_linked(n, *peer)) else {
             return;
         };
-        let weather = self.network.weather;
-        // Drawn in any weather, so that lateness changes the random sequence as little as possible.
-        let late = self.random(1000) < weather.late;
-        let fate = Fate {
+        let rates = self.network.rates;
+        // Drawn at any rate, so that delays change the random sequence as little as possible.
+        let late = self.random(1000) < rates.late;
+        let disturbance = Disturbance {
             late_ms: if late { self.random(200) } else { 0 },
-            lost: self.happens(weather.lost),
-            repeated: self.happens(weather.repeated),
-            overtaking: self.happens(weather.overtaking),
+            repeated: self.happens(rates.repeated),
+            overtaking: self.happens(rates.overtaking),
         };
-        // Encoded and decoded, as on a real link; always a View, which a receiver would refuse.
-        let decoded = if self.is_told || matches!(message, Message::Accept(_)) {
-            Message::from_bytes(&message.to_bytes())
-                .unwrap_or_else(|why| panic!("own messages decode, {why:?}: {message:?}"))
-        } else {
-            message.clone()
-        };
-        self.network.send(self.now, n, peer, decoded, fate);
-    }
-
-    /// Closes the links that have refused a message, with all that is on its way.
-    fn close_overrun(&mut self) {
-        for (a, b) in self.network.overrun_links() {
-            self.tell_story(a, || format!("closes its link to {}: the queue is full", letter(b)));
-            self.unlink(a, b);
-        }
+        // Encoded and decoded, as on a real link.
+        let decoded = Message::from_bytes(&message.to_bytes())
+            .unwrap_or_else(|why| panic!("own messages decode, {why:?}: {message:?}"));
+        self.network.send(self.now, n, peer, decoded, disturbance);
     }
 
     /// The living node with this identity and boot.
-    pub(super) fn whose(&self, id: MemberId) -> Option<u8> {
+    pub(super) fn node_of(&self, id: MemberId) -> Option<u8> {
         self.nodes.iter().find(|(_, node)| node.alive && node.id() == id).map(|(n, _)| *n)
     }
 
     /// Closes a link. The peer still receives all messages sent before.
     pub(super) fn hang_up(&mut self, n: u8, id: MemberId) {
-        let Some(peer) = self.whose(id) else { return };
-        let (said, me) = (self.network.take(n, peer), self.nodes[&n].id());
-        if !self.network.swallows(n, peer) {
-            said.into_iter().for_each(|message| self.feed(peer, Input::Message(me, message)));
+        let Some(peer) = self.node_of(id) else { return };
+        let (sent, me) = (self.network.take(n, peer), self.nodes[&n].id());
+        if !self.network.loses(n, peer) {
+            sent.into_iter().for_each(|message| self.feed(peer, Input::Message(me, message)));
         }
         self.unlink(n, peer);
     }
@@ -309,7 +263,7 @@ impl World {
         for (from, to) in self.network.due(self.now) {
             while self.nodes.get(&to).is_some_and(|node| node.paused.is_none()) {
                 let Some(message) = self.network.pop_due(self.now, from, to) else { break };
-                if self.network.swallows(from, to) {
+                if self.network.loses(from, to) {
                     continue;
                 }
                 let id = self.nodes[&from].id();
@@ -328,26 +282,11 @@ impl World {
             }
             if self.disks.refuses(self.now, &write) {
                 self.disks.try_again(self.now, write);
-            } else if self.happens(self.deadly_writes) {
-                self.die_writing(&write);
             } else {
                 self.disks.keep(&write);
                 self.feed(write.node, Input::Persisted(write.ticket));
             }
         }
-    }
-
-    /// The node dies before this write, or after it and before its completion is known. Later
-    /// writes are lost either way.
-    pub(super) fn die_writing(&mut self, write: &Write) {
-        let before = self.random(2) == 0;
-        if !before {
-            self.disks.keep(write);
-        }
-        self.tell_story(write.node, || {
-            format!("dies {} a write", if before { "before" } else { "after" })
-        });
-        self.kill(write.node);
     }
 
     /// Links every pair of nodes that can reach each other, directly or over relays.
@@ -363,7 +302,7 @@ impl World {
                 }
                 if apart || self.network.has_wall(a, b) {
                     self.relay(a, b);
-                } else if !self.network.is_direct(a, b) && self.has_dialled(a, b) {
+                } else if !self.network.is_direct(a, b) {
                     self.network.link(a, b);
                     let (id_a, id_b) = (self.nodes[&a].id(), self.nodes[&b].id());
                     self.feed(a, Input::LinkUp(id_b));
@@ -375,24 +314,6 @@ impl World {
         }
     }
 
-    /// Whether the dial between the two, which takes up to `dial_ms`, has come through.
-    fn has_dialled(&mut self, a: u8, b: u8) -> bool {
-        if self.dial_ms == 0 {
-            return true;
-        }
-        let now = self.now;
-        let at = match self.dials.get(&(a, b)) {
-            Some(at) => *at,
-            None => now + self.random(self.dial_ms),
-        };
-        if at > now {
-            self.dials.insert((a, b), at);
-        } else {
-            self.dials.remove(&(a, b));
-        }
-        at <= now
-    }
-
     /// Makes a relayed link between two nodes without a link, if there is a path.
     fn relay(&mut self, a: u8, b: u8) {
         if self.network.is_linked(a, b) {
@@ -400,7 +321,7 @@ impl World {
         }
         let is_awake =
             |n: u8| self.nodes.get(&n).is_some_and(|node| node.alive && node.paused.is_none());
-        let Some(over) = self.network.way(a, b, is_awake) else { return };
+        let Some(over) = self.network.path(a, b, is_awake) else { return };
         let ids: Vec<MemberId> = over.iter().map(|n| self.nodes[n].id()).collect();
         self.network.relay(a, b, over);
         let (id_a, id_b) = (self.nodes[&a].id(), self.nodes[&b].id());
@@ -429,21 +350,19 @@ impl World {
         let seeded = self.seeded;
         let Some(node) = self.nodes.get_mut(&n) else { return };
         let id = node.id();
-        let old = std::mem::take(&mut node.book);
+        let old = std::mem::take(&mut node.session);
         let before = old.view.as_ref().map(|v| v.id());
         self.history.expect(Claim::FrozenStays, old.stays_closed());
         if view.ballot.proposer == id {
             // The proposer's own acceptance does not pass through `send`.
-            self.history.note(id, &Deed::Accepted(view.id()));
+            self.history.note(id, &Act::Accepted(view.id()));
         }
-        self.history.note(id, &Deed::Installs { before, view: Arc::clone(view), decides });
+        self.history.note(id, &Act::Installs { before, view: Arc::clone(view), decides });
         let name = |id: MemberId, in_sync: bool| {
             format!("{}{}", letter(id.node.0[0]), if in_sync { "" } else { "*" })
         };
-        self.tell_story(n, || {
-            let names: Vec<String> = view.members.iter().map(|m| name(m.id, m.in_sync)).collect();
-            format!("installs {} [{}]", view.ballot.round, names.join(" "))
-        });
+        let names: Vec<String> = view.members.iter().map(|m| name(m.id, m.in_sync)).collect();
+        self.log(n, &format!("installs {} [{}]", view.ballot.round, names.join(" ")));
         if let (Some(mut ledger), Some(before)) = (old.ledger, old.view) {
             match decides {
                 Decides::Parent => ledger.decide(&view.committed),
@@ -456,33 +375,33 @@ impl World {
                 }
             }
         }
-        self.history.note(id, &Deed::Installed { before, view: Arc::clone(view) });
+        self.history.note(id, &Act::Installed { before, view: Arc::clone(view) });
         let (Some(node), Some(rank)) = (self.nodes.get_mut(&n), view.rank_of(id)) else { return };
-        node.book = Book::of(view, Ledger::new(view, rank).with(seeded));
+        node.session = SecureChannel::of(view, Ledger::new(view, rank).with(seeded));
         if node.election.is_frozen() {
             // Installed late, only to decide the View before.
-            crate::election::Operations::freeze(&mut node.book, view.digest());
+            crate::election::Operations::freeze(&mut node.session, view.digest());
         }
     }
 
     pub(super) fn cut_off(&mut self, n: u8) {
-        let book = &mut self.nodes.get_mut(&n).expect("the node exists").book;
-        let (Some(view), Some(mut ledger)) = (book.view.clone(), book.ledger.take()) else {
+        let session = &mut self.nodes.get_mut(&n).expect("the node exists").session;
+        let (Some(view), Some(mut ledger)) = (session.view.clone(), session.ledger.take()) else {
             return;
         };
         ledger.cut_off();
-        book.is_cut_off = true;
+        session.is_cut_off = true;
         for effect in ledger.take_effects() {
             if let LedgerEffect::Resolved(op, outcome) = effect {
                 let ending = Ending::of(&ledger, op, outcome);
                 self.ended(n, &view, op, ending, None);
             }
         }
-        self.nodes.get_mut(&n).expect("the node exists").book.ledger = Some(ledger);
+        self.nodes.get_mut(&n).expect("the node exists").session.ledger = Some(ledger);
     }
 }
 
-fn told(notice: &Notice) -> String {
+fn describe(notice: &Notice) -> String {
     let name = |node: NodeId| letter(node.0[0]);
     match notice {
         Notice::Joined(id) => format!("{} joined", name(id.node)),

@@ -1,7 +1,7 @@
-//! The disk of a host: slow at random, and it may answer nothing or fail, once, for a while or for
-//! ever. Like the real store it repeats a failed write, with what was saved meanwhile.
+//! The disk of a host. It is slow at random, may stall, and may fail once, for a while or for ever.
+//! Like the real store it repeats a failed write, with the newest state.
 
-use super::weather::Weather;
+use super::conditions::Conditions;
 use crate::os::Store;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,21 +10,23 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-/// What survives a crash of the host. Clones share it.
+/// The durable state of a host, which survives its crash. Clones share it.
 #[derive(Clone, Default)]
 pub struct Drive(Arc<State>);
 
 #[derive(Default)]
 struct State {
     contents: Mutex<Option<Vec<u8>>>,
-    /// How many faults let it answer nothing.
-    stuck: AtomicU32,
-    /// How many faults let writes fail.
+    /// The number of faults that stall it.
+    stalled: AtomicU32,
+    /// The number of faults that make writes fail.
     failing: AtomicU32,
     /// The next write fails.
     fails_once: AtomicBool,
     /// All later writes fail.
     is_broken: AtomicBool,
+    /// A write is under way, or has ended and is not reported yet.
+    is_writing: AtomicBool,
     /// The number of the last store on it. The process of an earlier one has ended.
     owner: AtomicU32,
 }
@@ -46,13 +48,13 @@ impl Drive {
         self.0.contents.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// It answers nothing until [`unstick`](Drive::unstick).
-    pub fn stick(&self) {
-        self.0.stuck.fetch_add(1, Ordering::Relaxed);
+    /// Stalls all writes until [`resume`](Drive::resume).
+    pub fn stall(&self) {
+        self.0.stalled.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn unstick(&self) {
-        self.0.stuck.fetch_sub(1, Ordering::Relaxed);
+    pub fn resume(&self) {
+        self.0.stalled.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Writes fail until [`mend`](Drive::mend).
@@ -70,7 +72,7 @@ impl Drive {
     }
 
     /// All writes fail from now on.
-    pub fn break_for_ever(&self) {
+    pub fn break_permanently(&self) {
         self.0.is_broken.store(true, Ordering::Relaxed);
     }
 
@@ -80,12 +82,21 @@ impl Drive {
     }
 
     /// Whether writes fail or wait for a fault to end.
-    pub fn is_ill(&self) -> bool {
-        self.is_stuck() || self.is_broken() || self.0.failing.load(Ordering::Relaxed) > 0
+    pub fn is_faulty(&self) -> bool {
+        self.is_stalled() || self.is_broken() || self.0.failing.load(Ordering::Relaxed) > 0
     }
 
-    fn is_stuck(&self) -> bool {
-        self.0.stuck.load(Ordering::Relaxed) > 0
+    /// Whether a write is under way, or has ended and is not reported yet.
+    pub fn is_writing(&self) -> bool {
+        self.0.is_writing.load(Ordering::Relaxed)
+    }
+
+    fn set_writing(&self, is_writing: bool) {
+        self.0.is_writing.store(is_writing, Ordering::Relaxed);
+    }
+
+    fn is_stalled(&self) -> bool {
+        self.0.stalled.load(Ordering::Relaxed) > 0
     }
 
     fn fails(&self) -> bool {
@@ -94,6 +105,7 @@ impl Drive {
     }
 
     fn take_over(&self) -> u32 {
+        self.set_writing(false);
         self.0.owner.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -107,14 +119,18 @@ impl Drive {
 }
 
 impl SimDisk {
-    pub fn start(drive: Drive, weather: Weather) -> SimDisk {
+    pub fn start(drive: Drive, conditions: Conditions) -> SimDisk {
         let (jobs, queue) = mpsc::unbounded_channel();
-        tokio::spawn(write_all(queue, drive, weather));
+        tokio::spawn(write_all(queue, drive, conditions));
         SimDisk { jobs }
     }
 }
 
-async fn write_all(mut queue: mpsc::UnboundedReceiver<Write>, drive: Drive, weather: Weather) {
+async fn write_all(
+    mut queue: mpsc::UnboundedReceiver<Write>,
+    drive: Drive,
+    conditions: Conditions,
+) {
     let owner = drive.take_over();
     while let Some((mut bytes, done)) = queue.recv().await {
         let (mut all, mut retry) = (vec![done], RETRY.0);
@@ -123,24 +139,27 @@ async fn write_all(mut queue: mpsc::UnboundedReceiver<Write>, drive: Drive, weat
                 bytes = newer;
                 all.push(done);
             }
-            while drive.is_stuck() {
+            while drive.is_stalled() {
                 sleep(Duration::from_millis(10)).await;
             }
-            // Now and then the disk is busy with something else.
-            let busy = if weather.below(50) == 0 { weather.below(2000) } else { 0 };
-            sleep(Duration::from_millis(1 + weather.below(5) + busy)).await;
+            drive.set_writing(true);
+            // One write in 50 is slow.
+            let busy = if conditions.below(50) == 0 { conditions.below(2000) } else { 0 };
+            sleep(Duration::from_millis(1 + conditions.below(5) + busy)).await;
             if !drive.belongs_to(owner) {
                 return;
             }
             if !drive.fails() {
                 break;
             }
+            drive.set_writing(false);
             sleep(retry).await;
             retry = (2 * retry).min(RETRY.1);
         }
         drive.write(bytes);
         // A crash may come between writing and reporting; the ballots must tolerate that.
-        sleep(Duration::from_millis(weather.below(2))).await;
+        sleep(Duration::from_millis(conditions.below(2))).await;
+        drive.set_writing(false);
         all.into_iter().for_each(|done| done());
     }
 }

@@ -1,6 +1,5 @@
-//! The native engine without its threads, which would block, and for which virtual time does not
-//! wait: a task of each data link moves the frames. Schedules, folds, codecs and flow control are
-//! those of the engine itself.
+//! The native engine without threads: a task of each data link moves its frames, because virtual
+//! time does not wait for a thread. Schedules, folds, codecs and flow control are the engine's own.
 
 use crate::collective::{Backend, Board, Engine, Input, Job, NativeBackend, NativeEngine};
 use crate::link::DataLink;
@@ -14,7 +13,7 @@ pub struct SimEngine(pub NativeEngine);
 
 struct SimBackend(NativeBackend);
 
-/// Interval between two looks at the frames of a link.
+/// Interval between two polls of a link.
 const LOOK: Duration = Duration::from_millis(3);
 
 impl Engine for SimEngine {

@@ -1,4 +1,4 @@
-//! The faults: of hosts, of their disks, of the ways between them, and of single connections.
+//! The faults: of hosts, of disks, of paths between hosts, and of single connections.
 
 use super::host::name_of;
 use super::{LOSS_TO_MEET, Run};
@@ -10,13 +10,13 @@ use std::time::Duration;
 
 /// The end of a fault.
 #[derive(Clone, Copy, Debug)]
-pub enum Relief {
+pub enum FaultEnd {
     Start(usize),
-    Join(usize, usize),
+    Release(usize, usize),
     /// Segments from the first host to the second one pass again.
-    Way(usize, usize),
+    OneWay(usize, usize),
     Wake(usize, Duration),
-    Unstick(usize),
+    Resume(usize),
     Mend(usize),
     Loss(u32),
     Queues,
@@ -28,67 +28,70 @@ const FULL_ONE_IN: [u64; 4] = [0, 0, 5000, 500];
 
 impl Run<'_> {
     /// Causes a random fault between random hosts.
-    pub(super) fn disturb(&mut self, now: Duration) {
+    pub(super) fn inject_fault(&mut self, now: Duration) {
         let (a, b) = self.two();
-        let lasts = Duration::from_millis(match self.weather.below(3) {
-            0 => 100 + self.weather.below(900),
-            1 => 1000 + self.weather.below(4000),
-            _ => 5000 + self.weather.below(25_000),
+        let lasts = Duration::from_millis(match self.conditions.below(3) {
+            0 => 100 + self.conditions.below(900),
+            1 => 1000 + self.conditions.below(4000),
+            _ => 5000 + self.conditions.below(25_000),
         });
-        match self.weather.below(15) {
-            0 | 1 => self.crash(now, a, lasts),
+        match self.conditions.below(15) {
+            0 => self.crash(now, a, lasts),
+            1 => self.crash_at_write.push((a, lasts)),
             2 => {
-                self.tell(now, "leave", format_args!("{a} leaves"));
+                self.log_fault(now, "leave", format_args!("{a} leaves"));
                 self.hosts[a].is_away.store(true, Ordering::Relaxed);
                 self.hosts[a].leave.store(true, Ordering::Relaxed);
             }
             3 => {
-                self.tell(now, "cut-between", format_args!("{a} and {b} are held for {lasts:?}"));
+                let text = format_args!("{a} and {b} are held for {lasts:?}");
+                self.log_fault(now, "cut-between", text);
                 self.hold(a, b, now + lasts);
             }
             4 => {
-                self.tell(now, "cut", format_args!("{a} is held from all for {lasts:?}"));
+                self.log_fault(now, "cut", format_args!("{a} is held from all for {lasts:?}"));
                 self.hold_from_all(a, now + lasts);
             }
             5 => self.part(now, lasts),
             6 => {
-                let text = format_args!("what {a} says to {b} does not pass for {lasts:?}");
-                self.tell(now, "one-way", text);
-                self.weather.stop(self.ip(a), self.ip(b));
-                self.pending.push((now + lasts, Relief::Way(a, b)));
+                let text = format_args!("no segment passes from {a} to {b} for {lasts:?}");
+                self.log_fault(now, "one-way", text);
+                self.conditions.stop(self.ip(a), self.ip(b));
+                self.pending.push((now + lasts, FaultEnd::OneWay(a, b)));
             }
             7 => {
-                self.tell(now, "sleep", format_args!("{a} sleeps for {lasts:?}"));
+                self.log_fault(now, "sleep", format_args!("{a} sleeps for {lasts:?}"));
                 self.hold_from_all(a, now + lasts);
-                self.pending.push((now + lasts, Relief::Wake(a, lasts)));
+                self.pending.push((now + lasts, FaultEnd::Wake(a, lasts)));
             }
             8 | 9 => self.reset(now, a, b),
             10 => {
-                let text = format_args!("the disk of {a} answers nothing for {lasts:?}");
-                self.tell(now, "disk-stuck", text);
-                self.hosts[a].drive.stick();
-                self.pending.push((now + lasts, Relief::Unstick(a)));
+                let text = format_args!("the disk of {a} stalls for {lasts:?}");
+                self.log_fault(now, "disk-stuck", text);
+                self.hosts[a].drive.stall();
+                self.pending.push((now + lasts, FaultEnd::Resume(a)));
             }
             11 => {
-                self.tell(now, "disk-error", format_args!("the next write of {a} fails"));
+                self.log_fault(now, "disk-error", format_args!("the next write of {a} fails"));
                 self.hosts[a].drive.fail_once();
             }
             12 if self.may_break(a) => {
-                self.tell(now, "disk-broken", format_args!("the disk of {a} fails for ever"));
-                self.hosts[a].drive.break_for_ever();
+                self.log_fault(now, "disk-broken", format_args!("the disk of {a} fails for ever"));
+                self.hosts[a].drive.break_permanently();
             }
             12 | 13 => {
-                self.tell(now, "disk-full", format_args!("the disk of {a} fails for {lasts:?}"));
+                let text = format_args!("the disk of {a} fails for {lasts:?}");
+                self.log_fault(now, "disk-full", text);
                 self.hosts[a].drive.fail();
-                self.pending.push((now + lasts, Relief::Mend(a)));
+                self.pending.push((now + lasts, FaultEnd::Mend(a)));
             }
             _ => {
-                let loss = self.weather.below(300) as u32;
+                let loss = self.conditions.below(300) as u32;
                 let text = format_args!("{loss} of a thousand segments are lost for {lasts:?}");
-                self.tell(now, "loss", text);
+                self.log_fault(now, "loss", text);
                 self.has_lost |= loss > LOSS_TO_MEET;
-                self.weather.lose(loss);
-                self.pending.push((now + lasts, Relief::Loss(loss)));
+                self.conditions.lose(loss);
+                self.pending.push((now + lasts, FaultEnd::Loss(loss)));
             }
         }
     }
@@ -98,25 +101,34 @@ impl Run<'_> {
         let (now, one_in) = (self.sim.elapsed(), FULL_ONE_IN[self.seed as usize % 4]);
         if one_in > 0 {
             let text = format_args!("one message in {one_in} finds a full queue");
-            self.tell(now, "queues", text);
+            self.log_fault(now, "queues", text);
             crate::node::full_by_chance(self.seed ^ now.as_millis() as u64, one_in);
-            self.pending.push((Duration::MAX, Relief::Queues));
+            self.pending.push((Duration::MAX, FaultEnd::Queues));
         }
     }
 
     fn crash(&mut self, now: Duration, a: usize, lasts: Duration) {
         if self.sim.is_host_running(name_of(a)) {
-            self.tell(now, "kill", format_args!("{a} crashes for {lasts:?}"));
-            self.witness.killed(a, now);
+            self.log_fault(now, "kill", format_args!("{a} crashes for {lasts:?}"));
+            self.observer.killed(a, now);
             self.sim.crash(name_of(a));
-            self.pending.push((now + lasts, Relief::Start(a)));
+            self.pending.push((now + lasts, FaultEnd::Start(a)));
         }
+    }
+
+    /// Crashes the hosts that are to crash during a write, and write now.
+    pub(super) fn crash_writers(&mut self, now: Duration) {
+        let armed = std::mem::take(&mut self.crash_at_write);
+        let (due, later): (Vec<_>, Vec<_>) =
+            armed.into_iter().partition(|(host, _)| self.hosts[*host].drive.is_writing());
+        self.crash_at_write = later;
+        due.into_iter().for_each(|(host, lasts)| self.crash(now, host, lasts));
     }
 
     /// Splits the group in two.
     fn part(&mut self, now: Duration, lasts: Duration) {
-        let side = self.weather.below(1 << self.hosts.len());
-        self.tell(now, "parted", format_args!("parted along {side:b} for {lasts:?}"));
+        let side = self.conditions.below(1 << self.hosts.len());
+        self.log_fault(now, "parted", format_args!("parted along {side:b} for {lasts:?}"));
         for (x, y) in self.pairs() {
             if (side >> x ^ side >> y) & 1 == 1 {
                 self.hold(x, y, now + lasts);
@@ -125,8 +137,8 @@ impl Run<'_> {
     }
 
     fn reset(&mut self, now: Duration, a: usize, b: usize) {
-        self.tell(now, "reset", format_args!("a connection of {a} and {b} is reset"));
-        self.weather.reset_one(self.ip(a), self.ip(b));
+        self.log_fault(now, "reset", format_args!("a connection of {a} and {b} is reset"));
+        self.conditions.reset_one(self.ip(a), self.ip(b));
     }
 
     /// In every third run with three hosts or more the disk of one may break.
@@ -145,44 +157,45 @@ impl Run<'_> {
         if self.walls.contains(&(a.min(b), a.max(b))) {
             return;
         }
-        if self.weather.hold(self.ip(a), self.ip(b)) {
+        if self.conditions.hold(self.ip(a), self.ip(b)) {
             self.sim.hold(name_of(a), name_of(b));
         }
-        self.pending.push((until, Relief::Join(a, b)));
+        self.pending.push((until, FaultEnd::Release(a, b)));
     }
 
     /// Ends the faults that are due.
-    pub(super) fn relieve(&mut self, now: Duration, is_due: impl Fn(Duration) -> bool) {
+    pub(super) fn end_faults(&mut self, now: Duration, is_due: impl Fn(Duration) -> bool) {
         let (due, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| is_due(*at));
         self.pending = later;
-        for (_, relief) in due {
-            match relief {
-                Relief::Start(host) => self.sim.bounce(name_of(host)),
-                Relief::Join(a, b) => {
-                    if self.weather.release(self.ip(a), self.ip(b)) {
+        for (_, end) in due {
+            match end {
+                FaultEnd::Start(host) => self.sim.bounce(name_of(host)),
+                FaultEnd::Release(a, b) => {
+                    if self.conditions.release(self.ip(a), self.ip(b)) {
                         self.sim.release(name_of(a), name_of(b));
                     }
                 }
-                Relief::Way(a, b) => self.weather.go_on(self.ip(a), self.ip(b)),
-                Relief::Unstick(a) => self.hosts[a].drive.unstick(),
-                Relief::Mend(a) => self.hosts[a].drive.mend(),
-                Relief::Loss(loss) => self.weather.lose_no_more(loss),
-                Relief::Queues => crate::node::full_by_chance(0, 0),
-                Relief::Wake(host, slept) => {
-                    self.hosts[host].slept.fetch_add(slept.as_millis() as u64, Ordering::Relaxed);
+                FaultEnd::OneWay(a, b) => self.conditions.go_on(self.ip(a), self.ip(b)),
+                FaultEnd::Resume(a) => self.hosts[a].drive.resume(),
+                FaultEnd::Mend(a) => self.hosts[a].drive.mend(),
+                FaultEnd::Loss(loss) => self.conditions.lose_no_more(loss),
+                FaultEnd::Queues => crate::node::full_by_chance(0, 0),
+                FaultEnd::Wake(host, slept) => {
+                    let ms = slept.as_millis() as u64;
+                    self.hosts[host].suspended_ms.fetch_add(ms, Ordering::Relaxed);
                 }
             }
         }
         if self.pending.is_empty() {
-            self.healed(now);
+            self.note_healed(now);
         }
     }
 
     fn two(&self) -> (usize, usize) {
         let size = self.hosts.len() as u64;
-        let a = self.weather.below(size);
-        let b = (a + 1 + self.weather.below(size - 1)) % size;
+        let a = self.conditions.below(size);
+        let b = (a + 1 + self.conditions.below(size - 1)) % size;
         (a as usize, b as usize)
     }
 
@@ -195,36 +208,36 @@ impl Run<'_> {
     }
 
     /// Records a fault. In the log it ends with the last one of those that overlap.
-    fn tell(&mut self, now: Duration, kind: &'static str, what: fmt::Arguments<'_>) {
-        self.story.push(format!("  {:>7.2} s: {what}", now.as_secs_f64()));
-        let n = self.told;
-        self.told += 1;
-        self.witness.fault(now, json!({"e": "struck", "n": n, "kind": kind}));
-        self.unhealed.push(n);
+    fn log_fault(&mut self, now: Duration, kind: &'static str, what: fmt::Arguments<'_>) {
+        self.fault_log.push(format!("  {:>7.2} s: {what}", now.as_secs_f64()));
+        let n = self.faults;
+        self.faults += 1;
+        self.observer.fault(now, json!({"e": "struck", "n": n, "kind": kind}));
+        self.open_faults.push(n);
     }
 
-    /// A queue that is full ends its link, so this is a fault, which ends at once. Queues are so
-    /// short here that a link that comes back can fill them.
-    pub(super) fn tell_overruns(&mut self, now: Duration) {
+    /// A full queue ends its link, so it counts as a fault, which ends at once. In this build queues
+    /// are so short that a new link can fill them.
+    pub(super) fn note_overruns(&mut self, now: Duration) {
         let (before, last) = self.overruns;
         let overruns = crate::node::overruns();
         if overruns == before {
             return;
         }
         self.overruns = (overruns, now);
-        self.well_since = now;
+        self.quiet_since = now;
         if now > last + Duration::from_secs(1) {
-            self.story.push(format!("  {:>7.2} s: a queue is full", now.as_secs_f64()));
+            self.fault_log.push(format!("  {:>7.2} s: a queue is full", now.as_secs_f64()));
         }
-        let n = self.told;
-        self.told += 1;
-        self.witness.fault(now, json!({"e": "struck", "n": n, "kind": "queues"}));
-        self.witness.fault(now, json!({"e": "healed", "n": n}));
+        let n = self.faults;
+        self.faults += 1;
+        self.observer.fault(now, json!({"e": "struck", "n": n, "kind": "queues"}));
+        self.observer.fault(now, json!({"e": "healed", "n": n}));
     }
 
-    fn healed(&mut self, now: Duration) {
-        for n in std::mem::take(&mut self.unhealed) {
-            self.witness.fault(now, json!({"e": "healed", "n": n}));
+    fn note_healed(&mut self, now: Duration) {
+        for n in std::mem::take(&mut self.open_faults) {
+            self.observer.fault(now, json!({"e": "healed", "n": n}));
         }
     }
 }

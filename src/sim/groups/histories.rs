@@ -1,11 +1,10 @@
-//! Whether a whole network has one history: no two Views go on beside each other while all their
-//! members could have met.
+//! Claim A5: no two Views go on beside each other while all their members could have met.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Time for hosts that can reach each other to meet and to form one View: they are heard of, dials
-/// are repeated with growing pauses, and a call in flight is waited for.
+/// Time for hosts that reach each other to form one View: they are discovered, dials are repeated
+/// with growing pauses, and the View change waits for a call in flight.
 const TO_MEET: Duration = Duration::from_secs(20);
 
 /// How long two Views must go on beside each other. The last call of a View may be decided a little

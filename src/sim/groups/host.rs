@@ -1,12 +1,12 @@
-//! One host: a node with the real driver, and the program of the soak that uses it.
+//! One host: a real node, and the program of the soak that uses it.
 
+use super::conditions::Conditions;
 use super::disk::{Drive, SimDisk};
 use super::engine::SimEngine;
 use super::net::SimNet;
 use super::node::log::Log;
 use super::node::{Node, Pace, Program, leave};
-use super::weather::Weather;
-use super::witness::Witness;
+use super::observer::Observer;
 use crate::api::Cluster;
 use crate::collective::NativeEngine;
 use crate::discovery::Medium;
@@ -30,45 +30,45 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 use zeroize::Zeroizing;
 
-/// The parts of a host that survive its process, and those shared by all hosts.
+/// The state of a host that survives its process, and the state that all hosts share.
 #[derive(Clone)]
 pub struct Host {
     pub number: usize,
     pub seed: u64,
-    pub weather: Weather,
+    pub conditions: Conditions,
     pub medium: Medium,
-    pub witness: Witness,
+    pub observer: Observer,
     pub drive: Drive,
     /// Number of starts.
-    pub lives: Arc<AtomicU64>,
-    /// The host is to leave the group, and to come back a little later.
+    pub starts: Arc<AtomicU64>,
+    /// Tells the program to leave the group and to return a little later.
     pub leave: Arc<AtomicBool>,
-    /// Its program is leaving, or has left and not started again.
+    /// The program is leaving, or has left and not started again.
     pub is_away: Arc<AtomicBool>,
-    /// All programs are to end together.
+    /// Tells all programs to end.
     pub finish: Arc<AtomicBool>,
-    /// How long it was suspended since the last question, in milliseconds.
-    pub slept: Arc<AtomicU64>,
+    /// How long it was suspended since the last query, in milliseconds.
+    pub suspended_ms: Arc<AtomicU64>,
     /// The policy on which parts of a partitioned group continue.
     pub partition: Partition,
     /// A rule that its node breaks.
     pub seeded: Seeded,
 }
 
-/// The suspend time as its clocks report it.
-struct Slept(Arc<AtomicU64>);
+/// The time that a host was suspended, as its clocks report it.
+struct SuspendTime(Arc<AtomicU64>);
 
-/// So that a run takes seconds: mostly short buffers, and a few calls per second in each lane.
+/// Mostly short buffers, and a few calls per second in each lane, so that a run takes seconds.
 const PACE: Pace = Pace { shorter: 16, slower: 20 };
 
-/// Interval between two looks at what the host is to do.
+/// Interval between two checks of `leave` and `finish`.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Host {
     /// Runs until it is crashed.
     pub async fn run(self) -> turmoil::Result {
         loop {
-            let (name, life) = (name_of(self.number), self.lives.fetch_add(1, Ordering::Relaxed));
+            let (name, life) = (name_of(self.number), self.starts.fetch_add(1, Ordering::Relaxed));
             let log = self.log();
             log.tell(json!({"e": "start", "node": name, "life": life}));
             let cluster = self.start(life).await.map_err(|error| format!("{error:?}"))?;
@@ -80,27 +80,27 @@ impl Host {
             self.until_told(&node, &mut lanes).await;
             self.is_away.store(true, Ordering::Relaxed);
             if let Err(error) = leave(&node, &mut lanes).await {
-                self.witness.wrong(format!("host {}: {error:#}", self.number));
+                self.observer.wrong(format!("host {}: {error:#}", self.number));
             }
             watches.iter().for_each(JoinHandle::abort);
             drop(node);
             if self.finish.load(Ordering::Relaxed) {
                 return std::future::pending().await;
             }
-            sleep(Duration::from_millis(500 + self.weather.below(2500))).await;
+            sleep(Duration::from_millis(500 + self.conditions.below(2500))).await;
         }
     }
 
     fn log(&self) -> Log {
-        let (witness, number) = (self.witness.clone(), self.number);
+        let (observer, number) = (self.observer.clone(), self.number);
         Log::new(move |mut event| {
             let now = turmoil::sim_elapsed().expect("a program runs on a host");
             event["t"] = (now.as_micros() as u64).into();
-            witness.hear(number, &event);
+            observer.record(number, &event);
         })
     }
 
-    /// Until the host is to leave, or all lanes have ended.
+    /// Waits until the host is told to leave, or all lanes have ended.
     async fn until_told(&self, node: &Node, lanes: &mut JoinSet<()>) {
         while !self.leave.swap(false, Ordering::Relaxed) && !lanes.is_empty() {
             if self.finish.load(Ordering::Relaxed) {
@@ -108,7 +108,7 @@ impl Host {
             }
             while let Some(ended) = lanes.try_join_next() {
                 if let Err(error) = ended {
-                    self.witness.wrong(format!("host {}: a lane: {error}", self.number));
+                    self.observer.wrong(format!("host {}: a lane: {error}", self.number));
                 }
             }
             sleep(LOOK).await;
@@ -118,7 +118,7 @@ impl Host {
     async fn start(&self, life: u64) -> Result<Cluster> {
         let ip = turmoil::lookup(name_of(self.number));
         let net: Arc<dyn Net> = Arc::new(SimNet {
-            weather: self.weather.clone(),
+            conditions: self.conditions.clone(),
             ip,
             lies: self.seeded.has(Defect::Lies),
         });
@@ -132,9 +132,9 @@ impl Host {
             discovery: Box::new(self.medium.node()),
             interface_source: Box::new(FixedInterfaces),
             admissions: Box::new(Settled),
-            store: Box::new(SimDisk::start(self.drive.clone(), self.weather.clone())),
+            store: Box::new(SimDisk::start(self.drive.clone(), self.conditions.clone())),
             engines: vec![Arc::new(engine) as Arc<_>],
-            sleep: Box::new(Slept(Arc::clone(&self.slept))),
+            sleep: Box::new(SuspendTime(Arc::clone(&self.suspended_ms))),
         };
         let (handles, outlets) = crate::node::channels(config.first_status(doors.listener.port()));
         tokio::task::spawn_local(crate::node::run(config, doors, outlets));
@@ -185,7 +185,7 @@ impl Host {
     }
 }
 
-impl Sleep for Slept {
+impl Sleep for SuspendTime {
     fn slept(&mut self) -> Duration {
         Duration::from_millis(self.0.swap(0, Ordering::Relaxed))
     }

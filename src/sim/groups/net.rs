@@ -1,11 +1,11 @@
-//! Connections in virtual time: turmoil's TCP, in which lost segments are late instead of missing.
+//! Connections in virtual time: turmoil's TCP with retransmission.
 //!
-//! turmoil does not retransmit, so a dropped segment would silently break a connection. A lost
-//! segment of real TCP is late and delays everything behind it; the pump of each stream does the
-//! same, and it breaks the stream after as much time as a data link on Linux does.
+//! turmoil does not retransmit, so a dropped segment would break a connection silently. A lost
+//! segment of real TCP is late and delays all segments behind it. The pump of each stream does the
+//! same. It breaks the stream after as much time as a data link on Linux does.
 
+use super::conditions::Conditions;
 use super::link::SimLink;
-use super::weather::Weather;
 use crate::link::{DataLink, Listener, Net, Stream};
 use crate::node::Liar;
 use async_trait::async_trait;
@@ -24,7 +24,7 @@ use turmoil::net::{TcpListener, TcpStream};
 
 /// The network of one host.
 pub struct SimNet {
-    pub weather: Weather,
+    pub conditions: Conditions,
     pub ip: IpAddr,
     /// The host lies.
     pub lies: bool,
@@ -33,7 +33,7 @@ pub struct SimNet {
 struct SimPort {
     listener: TcpListener,
     port: u16,
-    weather: Weather,
+    conditions: Conditions,
     lies: bool,
 }
 
@@ -46,11 +46,11 @@ struct SimStream {
     lies: bool,
 }
 
-/// What carries the segments of one direction of a stream.
+/// Moves the segments of one direction of a stream.
 struct Pump {
     from: DuplexStream,
     to: OwnedWriteHalf,
-    weather: Weather,
+    conditions: Conditions,
     /// The addresses of the sender and the receiver.
     ends: (IpAddr, IpAddr),
     reset: Arc<Notify>,
@@ -68,19 +68,19 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 impl Net for SimNet {
     async fn listen(&self, _ports: &[u16]) -> io::Result<Box<dyn Listener>> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await?;
-        let (weather, lies) = (self.weather.clone(), self.lies);
-        Ok(Box::new(SimPort { listener, port: PORT, weather, lies }))
+        let (conditions, lies) = (self.conditions.clone(), self.lies);
+        Ok(Box::new(SimPort { listener, port: PORT, conditions, lies }))
     }
 
     async fn dial(&self, to: SocketAddr) -> io::Result<Box<dyn Stream>> {
         let connected = async {
-            self.weather.passing(self.ip, to.ip()).await;
-            self.weather.passing(to.ip(), self.ip).await;
+            self.conditions.passing(self.ip, to.ip()).await;
+            self.conditions.passing(to.ip(), self.ip).await;
             TcpStream::connect(to).await
         };
         let stream =
             timeout(DIAL_TIMEOUT, connected).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        Ok(Box::new(SimStream::new(stream, self.weather.clone(), self.lies)?))
+        Ok(Box::new(SimStream::new(stream, self.conditions.clone(), self.lies)?))
     }
 }
 
@@ -92,19 +92,19 @@ impl Listener for SimPort {
 
     async fn accept(&mut self) -> io::Result<(Box<dyn Stream>, SocketAddr)> {
         let (stream, from) = self.listener.accept().await?;
-        Ok((Box::new(SimStream::new(stream, self.weather.clone(), self.lies)?), from))
+        Ok((Box::new(SimStream::new(stream, self.conditions.clone(), self.lies)?), from))
     }
 }
 
 impl SimStream {
-    fn new(stream: TcpStream, weather: Weather, lies: bool) -> io::Result<SimStream> {
+    fn new(stream: TcpStream, conditions: Conditions, lies: bool) -> io::Result<SimStream> {
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
         let (reads, to) = stream.into_split();
         let (writes, from) = tokio::io::duplex(UNSENT_BYTES);
         let is_broken = Arc::new(AtomicBool::new(false));
         let ends = (local.ip(), peer.ip());
-        let reset = weather.streams(ends.0, ends.1);
-        let pump = Pump { from, to, weather, ends, reset, is_broken: Arc::clone(&is_broken) };
+        let reset = conditions.streams(ends.0, ends.1);
+        let pump = Pump { from, to, conditions, ends, reset, is_broken: Arc::clone(&is_broken) };
         tokio::spawn(pump.run());
         Ok(SimStream { halves: Some((reads, writes)), local, peer, is_broken, lies })
     }
@@ -121,7 +121,7 @@ impl Pump {
             };
             // Zero bytes or an error mean that either end has closed.
             let Ok(n @ 1..) = read else { break };
-            let delay = self.weather.delay();
+            let delay = self.conditions.delay();
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }
@@ -137,7 +137,7 @@ impl Pump {
 
     /// Waits until segments pass; false if they do not for too long.
     async fn passes(&self) -> bool {
-        let passing = self.weather.passing(self.ends.0, self.ends.1);
+        let passing = self.conditions.passing(self.ends.0, self.ends.1);
         timeout(GIVEN_UP_AFTER, passing).await.is_ok()
     }
 }

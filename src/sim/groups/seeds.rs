@@ -1,9 +1,8 @@
-//! The seeds that are run. Each runs in its own process: the runtime's behaviour after a crash of a
-//! host depends on names that the process has given out before, and a seed must always give the
-//! same run.
+//! The tests: runs of many seeds. Each seed runs in its own process, so that it always gives the
+//! same run: after a crash of a host the runtime depends on names that its process has used before.
 
 use super::node::calls;
-use super::{CALM, Outcome, Run, TROUBLE, sinks};
+use super::{FAULTS, Outcome, RECOVERY, Run, sinks};
 use crate::protocol::Defect;
 use potluck_harness::history::Report;
 use potluck_harness::history::claims::CLAIMS;
@@ -14,14 +13,14 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Marks a run's last line, which its parent process reads.
-const SAYS: &str = "sim-run:";
+/// Begins the line with the counts of a run, which its parent process reads.
+const RESULT_LINE: &str = "sim-run:";
 
-/// Marks the line with the claims that do not hold.
-const BREAKS: &str = "sim-breaks:";
+/// Begins the line with the claims that do not hold.
+const BROKEN_LINE: &str = "sim-breaks:";
 
-/// The name of the defect of a member that lies, which nobody has to find: the others must keep
-/// their promises to each other.
+/// The defect of a member that lies. It need not be found: the others must keep their promises to
+/// each other.
 const LIES: &str = "lies";
 
 /// Seeds in which a defect must be found.
@@ -69,39 +68,37 @@ fn run_one(seed: u64, defect: Option<&str>) {
     calls::silence();
     sinks::install(seed);
     let defect = defect.map(|name| Defect::named(name).expect("a defect that has a name"));
-    let Outcome { report, wrong, digest, witness } = Run::new(seed, defect).go();
+    let Outcome { report, wrong, digest, observer } = Run::new(seed, defect).go();
     if !wrong.is_empty() {
         println!("seed {seed}:\n{}", wrong.join("\n"));
         println!(
-            "{BREAKS} {}",
+            "{BROKEN_LINE} {}",
             broken(&report, wrong.len()).into_iter().collect::<Vec<_>>().join(" ")
         );
     }
     if let Some(folder) = std::env::var_os("POTLUCK_SIM_LOGS") {
-        witness.keep(Path::new(&folder)).expect("the logs can be written");
+        observer.keep(Path::new(&folder)).expect("the logs can be written");
     }
     let faults: usize = report.faults.values().sum();
-    println!("{SAYS} {} {} {} {faults} {digest}", report.calls, report.succeeded, report.views);
+    let Report { calls, succeeded, views, .. } = report;
+    println!("{RESULT_LINE} {calls} {succeeded} {views} {faults} {digest}");
     println!(
         "sim: seed {seed}: {} calls ({} succeeded), {} Views, {faults} faults, longest wait {:.1} s, {} things wrong, logs {digest:016x}",
-        report.calls,
-        report.succeeded,
-        report.views,
+        calls,
+        succeeded,
+        views,
         report.longest_us as f64 / 1e6,
         wrong.len()
     );
     // A run in which nothing succeeds has shown nothing.
-    assert!(
-        report.succeeded > 0 && wrong.is_empty(),
-        "seed {seed}; SEED={seed} make sim repeats it"
-    );
+    assert!(succeeded > 0 && wrong.is_empty(), "seed {seed}; SEED={seed} make sim repeats it");
 }
 
 /// The claims that do not hold, and `simulation` if only that has found something.
 fn broken(report: &Report, wrong: usize) -> BTreeSet<&'static str> {
     let is_broken = |claim: &str| report.violations.iter().any(|v| v.claim == claim);
     let names = CLAIMS.iter().map(|(name, _)| *name).filter(|name| is_broken(name));
-    // The story is the first one.
+    // The first entry is the log of the faults.
     let by_itself = wrong > report.violations.len().min(20) + 1;
     names.chain(by_itself.then_some("simulation")).collect()
 }
@@ -109,9 +106,9 @@ fn broken(report: &Report, wrong: usize) -> BTreeSet<&'static str> {
 /// Runs seeds with a defect until it is found.
 fn find(defect: &str) {
     for seed in 0..FOUND_IN {
-        if let Err(story) = in_a_process_of_its_own(seed, Some(defect)) {
-            println!("{story}");
-            let breaks = story.lines().find_map(|line| line.split_once(BREAKS));
+        if let Err(output) = run_in_own_process(seed, Some(defect)) {
+            println!("{output}");
+            let breaks = output.lines().find_map(|line| line.split_once(BROKEN_LINE));
             let (_, claims) = breaks.expect("the run ended by something else");
             println!("sim: the defect {defect} is found by seed {seed}: {}", claims.trim());
             return;
@@ -134,16 +131,16 @@ fn run_all(seeds: Range<u64>, defect: Option<&str>) {
                     if seed >= seeds.end {
                         return;
                     }
-                    match in_a_process_of_its_own(seed, defect) {
+                    match run_in_own_process(seed, defect) {
                         Ok(more) => {
                             *counts.lock().expect("no panic") += more;
                             if seed == seeds.start {
                                 is_repeated
-                                    .store(gives_it_again(seed, defect, more), Ordering::Relaxed);
+                                    .store(is_repeatable(seed, defect, more), Ordering::Relaxed);
                             }
                         }
-                        Err(story) => {
-                            println!("{story}");
+                        Err(output) => {
+                            println!("{output}");
                             failed.lock().expect("no panic").push(seed);
                         }
                     }
@@ -154,7 +151,7 @@ fn run_all(seeds: Range<u64>, defect: Option<&str>) {
     let (mut failed, counts) =
         (failed.into_inner().expect("no panic"), counts.into_inner().expect("no panic"));
     failed.sort_unstable();
-    let lasts = if defect.is_some() { super::LIES + CALM } else { TROUBLE + CALM };
+    let lasts = if defect.is_some() { super::LIES + RECOVERY } else { FAULTS + RECOVERY };
     let (seconds, runs) = (lasts.as_secs(), seeds.end - seeds.start);
     let Counts { calls, succeeded, views, faults, .. } = counts;
     println!(
@@ -167,13 +164,13 @@ fn run_all(seeds: Range<u64>, defect: Option<&str>) {
 
 /// Whether a seed gives the same run once more. Only in the build of `make
 /// sim` tokio's own choices are seeded too.
-fn gives_it_again(seed: u64, defect: Option<&str>, first: Counts) -> bool {
-    let again = || in_a_process_of_its_own(seed, defect).map(|again| again.digest);
+fn is_repeatable(seed: u64, defect: Option<&str>, first: Counts) -> bool {
+    let again = || run_in_own_process(seed, defect).map(|again| again.digest);
     !cfg!(potluck_tight) || again() == Ok(first.digest)
 }
 
 /// The counts of a run, or all its output if it failed.
-fn in_a_process_of_its_own(seed: u64, defect: Option<&str>) -> Result<Counts, String> {
+fn run_in_own_process(seed: u64, defect: Option<&str>) -> Result<Counts, String> {
     let this = std::env::current_exe().map_err(|error| format!("seed {seed}: {error}"))?;
     let name = concat!(module_path!(), "::groups_in_virtual_time_never_differ_and_find_together");
     // The name without the crate.
@@ -184,12 +181,12 @@ fn in_a_process_of_its_own(seed: u64, defect: Option<&str>) -> Result<Counts, St
         .envs(defect.map(|defect| ("POTLUCK_SIM_DEFECT", defect)))
         .output();
     let run = run.map_err(|error| format!("seed {seed}: {error}"))?;
-    let said = String::from_utf8_lossy(&run.stdout).into_owned();
-    let counts =
-        said.lines().find_map(|line| line.split_once(SAYS)).and_then(|(_, counts)| read(counts));
+    let stdout = String::from_utf8_lossy(&run.stdout).into_owned();
+    let line = stdout.lines().find_map(|line| line.split_once(RESULT_LINE));
+    let counts = line.and_then(|(_, counts)| read(counts));
     match counts.filter(|_| run.status.success()) {
         Some(counts) => Ok(counts),
-        None => Err(format!("{said}{}", String::from_utf8_lossy(&run.stderr))),
+        None => Err(format!("{stdout}{}", String::from_utf8_lossy(&run.stderr))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sinks for traces and counters that panic now and then.
+//! Sinks for traces and counters that panic at intervals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tracing::span::{Attributes, Id, Record};
@@ -14,7 +14,7 @@ pub fn install(seed: u64) {
         let shown = tracing_subscriber::fmt().with_env_filter(filter).with_timer(VirtualTime);
         let _ = shown.with_writer(std::io::stderr).with_ansi(false).try_init();
     } else if seed.is_multiple_of(2) {
-        let _ = tracing::subscriber::set_global_default(Rude::new(seed));
+        let _ = tracing::subscriber::set_global_default(PanickingSink::new(seed));
         #[cfg(feature = "metrics")]
         let _ = counters::install(seed);
     }
@@ -32,15 +32,15 @@ impl FormatTime for VirtualTime {
 /// Panics once in so many events.
 const ONE_IN: u64 = 10;
 
-/// A sink that counts what it is told.
-struct Rude(AtomicU64);
+/// A sink that counts its events and panics at every tenth.
+struct PanickingSink(AtomicU64);
 
-impl Rude {
-    fn new(seed: u64) -> Rude {
-        Rude(AtomicU64::new(seed))
+impl PanickingSink {
+    fn new(seed: u64) -> PanickingSink {
+        PanickingSink(AtomicU64::new(seed))
     }
 
-    fn hear(&self) {
+    fn count(&self) {
         let count = self.0.fetch_add(1, Ordering::Relaxed);
         assert!(
             !count.is_multiple_of(ONE_IN),
@@ -49,84 +49,84 @@ impl Rude {
     }
 }
 
-impl Subscriber for Rude {
+impl Subscriber for PanickingSink {
     fn enabled(&self, of: &Metadata<'_>) -> bool {
         of.target().starts_with("potluck")
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
-        self.hear();
+        self.count();
         Id::from_u64(1)
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {
-        self.hear();
+        self.count();
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, _: &Event<'_>) {
-        self.hear();
+        self.count();
     }
 
     fn enter(&self, _: &Id) {
-        self.hear();
+        self.count();
     }
 
     fn exit(&self, _: &Id) {
-        self.hear();
+        self.count();
     }
 
     fn try_close(&self, _: Id) -> bool {
-        self.hear();
+        self.count();
         false
     }
 }
 
 #[cfg(feature = "metrics")]
 mod counters {
-    use super::Rude;
+    use super::PanickingSink;
     use metrics::{
         Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
         SetRecorderError, SharedString, Unit,
     };
     use std::sync::Arc;
 
-    pub fn install(seed: u64) -> Result<(), SetRecorderError<Book>> {
-        ::metrics::set_global_recorder(Book(Arc::new(Rude::new(seed))))
+    pub fn install(seed: u64) -> Result<(), SetRecorderError<PanickingRecorder>> {
+        ::metrics::set_global_recorder(PanickingRecorder(Arc::new(PanickingSink::new(seed))))
     }
 
-    pub struct Book(Arc<Rude>);
+    pub struct PanickingRecorder(Arc<PanickingSink>);
 
-    impl CounterFn for Rude {
+    impl CounterFn for PanickingSink {
         fn increment(&self, _: u64) {
-            self.hear();
+            self.count();
         }
 
         fn absolute(&self, _: u64) {
-            self.hear();
+            self.count();
         }
     }
 
-    impl HistogramFn for Rude {
+    impl HistogramFn for PanickingSink {
         fn record(&self, _: f64) {
-            self.hear();
+            self.count();
         }
     }
 
-    impl Recorder for Book {
+    impl Recorder for PanickingRecorder {
         fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
-            self.0.hear();
+            self.0.count();
         }
 
         fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
         fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
-            self.0.hear();
+            self.0.count();
         }
 
         fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-            self.0.hear();
+            self.0.count();
             Counter::from_arc(Arc::clone(&self.0))
         }
 
@@ -135,7 +135,7 @@ mod counters {
         }
 
         fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            self.0.hear();
+            self.0.count();
             Histogram::from_arc(Arc::clone(&self.0))
         }
     }

@@ -49,7 +49,7 @@ impl Action {
     }
 
     /// The action in words, for traces.
-    pub(super) fn story(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let n = letter(self.place());
         match self {
             Action::Propose(_, members) => {
@@ -57,7 +57,7 @@ impl Action {
                 format!("{n} proposes [{}]", names.join(" "))
             }
             Action::Deliver(packet) => {
-                format!("{n} hears from {}: {}", letter(place(packet.from)), packet.story())
+                format!("{n} hears from {}: {}", letter(place(packet.from)), packet.describe())
             }
             Action::Write(_) => format!("{n} has written"),
             Action::Call(_, lane) => format!("{n} calls in {lane:?}"),

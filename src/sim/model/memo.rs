@@ -1,6 +1,6 @@
 //! Cache of step results: most states of a group differ in the other nodes only.
 
-use super::super::claims::{Deed, History};
+use super::super::claims::{Act, History};
 use super::shared;
 use super::shared::Shared;
 use super::state::{Node, Step};
@@ -48,17 +48,17 @@ impl Memo {
         known(&self.shard(key).results, key, || Arc::new(take()))
     }
 
-    /// The history after these deeds; states that share it share one copy.
+    /// The history after these acts; states that share it share one copy.
     pub(super) fn history(
         &self,
         before: &Shared<History>,
         who: MemberId,
-        deeds: &[Deed],
+        acts: &[Act],
     ) -> Shared<History> {
-        let key = (before.hash_value(), shared::hash(&(who, deeds)));
+        let key = (before.hash_value(), shared::hash(&(who, acts)));
         known(&self.shard(key).histories, key, || {
             let mut history = before.clone();
-            history.change(|history| deeds.iter().for_each(|deed| history.note(who, deed)));
+            history.change(|history| acts.iter().for_each(|act| history.note(who, act)));
             history
         })
     }

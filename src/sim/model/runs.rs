@@ -2,8 +2,8 @@
 //!
 //! The small runs are ordinary tests. `make model` runs all of them and prints the tables.
 
-use super::state::Left;
-use super::walk::{Manner, Walked, walk};
+use super::state::Budget;
+use super::walk::{WalkKind, WalkResult, walk};
 use super::{Calls, Group, Partition};
 use crate::collective::LedgerBounds;
 use crate::protocol::Defect;
@@ -11,20 +11,20 @@ use stateright::{Checker, HasDiscoveries, Model};
 use std::time::Instant;
 
 /// Most states explored in search of a defect.
-const HUNT_STATES_MAX: usize = 3_000_000;
+const SEARCH_STATES_MAX: usize = 3_000_000;
 
 /// Walks in search of a defect. Some defects show in one of several thousand walks only.
-const HUNT_WALKS: u64 = 8_000;
+const SEARCH_WALKS: u64 = 8_000;
 
 /// More entries than a run makes calls.
 pub(super) const UNCALLED: usize = 1024;
 
-const MANNERS: [Manner; 2] = [Manner::Plain, Manner::Rich];
+const WALK_KINDS: [WalkKind; 2] = [WalkKind::Basic, WalkKind::Extended];
 
 const BOTH: [Partition; 2] = [Partition::Continue, Partition::Majority];
 
 /// Result of an exhaustive run.
-struct Explored {
+struct SearchResult {
     states: usize,
     unique: usize,
     seconds: f64,
@@ -34,21 +34,21 @@ struct Explored {
     unseen: Vec<&'static str>,
 }
 
-fn group(partition: Partition, left: (u16, u16, u16)) -> Group {
-    let (proposals, crashes, aborts) = left;
-    Group::of(partition, Left { proposals, crashes, aborts, ..Left::default() })
+fn group(partition: Partition, budget: (u16, u16, u16)) -> Group {
+    let (proposals, crashes, aborts) = budget;
+    Group::of(partition, Budget { proposals, crashes, aborts, ..Budget::default() })
 }
 
 /// A group in which one node may be cut off. Under `Majority` only: there a part may have to stop.
 fn cut_off() -> Group {
-    let left = Left { proposals: 2, cut_offs: 1, ..Left::default() };
-    Group { left, ..group(Partition::Majority, (0, 0, 0)) }
+    let budget = Budget { proposals: 2, cut_offs: 1, ..Budget::default() };
+    Group { budget, ..group(Partition::Majority, (0, 0, 0)) }
 }
 
 /// Some of these nodes call so often, in each of these lanes; every call has to be answered.
-fn calling(nodes: u8, lanes: u32, left: Left) -> Group {
-    let calls = if left.calls > 0 { Calls::ByPrograms(2) } else { Calls::AtInstall };
-    Group { nodes, lanes, calls, answers: true, ..Group::of(Partition::Continue, left) }
+fn calling(nodes: u8, lanes: u32, budget: Budget) -> Group {
+    let calls = if budget.calls > 0 { Calls::ByPrograms(2) } else { Calls::AtInstall };
+    Group { nodes, lanes, calls, answers: true, ..Group::of(Partition::Continue, budget) }
 }
 
 /// With limits that are reached. Entries of calls that a program has not made are kept, because to
@@ -69,13 +69,13 @@ fn outside(crashes: u16) -> Group {
     Group { nodes: 4, calls: Calls::ByPrograms(0), opening, keeps_together: true, ..group }
 }
 
-fn explore(group: &Group, threads: usize) -> Explored {
+fn explore(group: &Group, threads: usize) -> SearchResult {
     let began = Instant::now();
     let builder = group.clone().checker().threads(threads);
     if group.defect.is_some() {
         // Breadth first, for the shortest execution.
         let builder =
-            builder.finish_when(HasDiscoveries::AnyFailures).target_state_count(HUNT_STATES_MAX);
+            builder.finish_when(HasDiscoveries::AnyFailures).target_state_count(SEARCH_STATES_MAX);
         summed_up(group, &builder.spawn_bfs().join(), began)
     } else {
         // Depth first, because the frontier of a breadth-first search would fill the memory.
@@ -83,39 +83,39 @@ fn explore(group: &Group, threads: usize) -> Explored {
     }
 }
 
-fn summed_up(group: &Group, checker: &impl Checker<Group>, began: Instant) -> Explored {
+fn summed_up(group: &Group, checker: &impl Checker<Group>, began: Instant) -> SearchResult {
     let names: Vec<&'static str> = group.claims().map(super::super::claims::Claim::name).collect();
     let found = checker.discoveries();
     let broken = found.iter().filter(|(name, _)| names.contains(name));
     let broken = broken
         .map(|(name, path)| {
-            if std::env::var_os("POTLUCK_TOLD").is_some() {
+            if std::env::var_os("POTLUCK_TRACE").is_some() {
                 let actions = path.clone().into_actions();
-                println!("{name}:\n{}", group.retold(&actions).join("\n"));
+                println!("{name}:\n{}", group.trace_of(&actions).join("\n"));
             }
             ((*name).to_owned(), path.clone().into_actions().len())
         })
         .collect();
     let unseen = group.wanted().filter(|name| !found.contains_key(name)).collect();
     let (states, unique) = (checker.state_count(), checker.unique_state_count());
-    Explored { states, unique, seconds: began.elapsed().as_secs_f64(), broken, unseen }
+    SearchResult { states, unique, seconds: began.elapsed().as_secs_f64(), broken, unseen }
 }
 
 impl Group {
     /// The kinds of outcome that should occur somewhere.
     fn wanted(&self) -> impl Iterator<Item = &'static str> + use<> {
-        let (left, calls) = (self.left, self.calls != Calls::ByPrograms(0));
+        let (budget, calls) = (self.budget, self.calls != Calls::ByPrograms(0));
         let wanted = [
             ("committed by votes", calls),
-            ("committed by a View", calls && left.proposals > 0),
-            ("aborted", calls && left.proposals + left.aborts > 0),
+            ("committed by a View", calls && budget.proposals > 0),
+            ("aborted", calls && budget.proposals + budget.aborts > 0),
         ];
         wanted.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name)
     }
 
     /// What the group has beside members and proposals.
-    fn story(&self) -> String {
-        let Left { calls, losses, plans, .. } = self.left;
+    fn describe(&self) -> String {
+        let Budget { calls, losses, plans, .. } = self.budget;
         let LedgerBounds { in_flight, listed, .. } = self.bounds;
         let is_small = self.bounds != LedgerBounds::default();
         let parts = [
@@ -132,17 +132,17 @@ impl Group {
     }
 
     /// An execution in words.
-    fn retold(&self, actions: &[super::action::Action]) -> Vec<String> {
+    fn trace_of(&self, actions: &[super::action::Action]) -> Vec<String> {
         let (mut state, mut trace) = (self.first(), Vec::new());
         for action in actions {
-            state = self.told(&state, action, &mut trace);
+            state = self.after_traced(&state, action, &mut trace);
         }
         trace
     }
 }
 
 /// Explores some groups exhaustively and prints a table.
-fn go_through(groups: Vec<Group>, threads: usize) {
+fn explore_all(groups: Vec<Group>, threads: usize) {
     println!(
         "| nodes | Views | proposals | crashes | aborts | cut off | disks | unique states | steps \
          | seconds | also | broken |"
@@ -150,12 +150,12 @@ fn go_through(groups: Vec<Group>, threads: usize) {
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut wrong = Vec::new();
     for group in groups {
-        let Left { proposals, crashes, aborts, cut_offs, .. } = group.left;
+        let Budget { proposals, crashes, aborts, cut_offs, .. } = group.budget;
         let (nodes, partition, disks) =
             (group.nodes, group.partition, if group.slow_disks { "slow" } else { "at once" });
-        let Explored { states, unique, seconds, broken, unseen } = explore(&group, threads);
+        let SearchResult { states, unique, seconds, broken, unseen } = explore(&group, threads);
         let what = if broken.is_empty() { "nothing".to_owned() } else { format!("{broken:?}") };
-        let also = group.story();
+        let also = group.describe();
         println!(
             "| {nodes} | {partition:?} | {proposals} | {crashes} | {aborts} | {cut_offs} | {disks} \
              | {unique} | {states} | {seconds:.0} | {also} | {what} |"
@@ -171,38 +171,38 @@ fn small_groups_keep_the_claims() {
     let two = BOTH.map(|partition| Group { nodes: 2, ..group(partition, (2, 1, 1)) });
     let mut groups: Vec<Group> =
         two.into_iter().chain([group(Partition::Continue, (1, 0, 0))]).collect();
-    groups.push(calling(2, 2, Left { calls: 2, losses: 1, aborts: 1, ..Left::default() }));
+    groups.push(calling(2, 2, Budget { calls: 2, losses: 1, aborts: 1, ..Budget::default() }));
     groups.push(outside(0));
-    go_through(groups, 2);
+    explore_all(groups, 2);
 }
 
 /// What one feature adds, each in a group that is small otherwise.
 #[test]
 #[ignore = "minutes: make model"]
 fn all_histories_of_rich_groups_keep_the_claims() {
-    let none = Left::default();
-    let view_change = Left { proposals: 1, ..none };
+    let none = Budget::default();
+    let view_change = Budget { proposals: 1, ..none };
     let mut groups = vec![
         // Two lanes.
-        calling(2, 2, Left { aborts: 1, ..view_change }),
-        calling(2, 2, Left { crashes: 1, ..view_change }),
+        calling(2, 2, Budget { aborts: 1, ..view_change }),
+        calling(2, 2, Budget { crashes: 1, ..view_change }),
         calling(3, 2, none),
-        calling(3, 2, Left { aborts: 1, ..none }),
+        calling(3, 2, Budget { aborts: 1, ..none }),
         // A link loses messages and is made anew.
-        calling(2, 1, Left { calls: 3, losses: 2, aborts: 1, ..view_change }),
-        calling(3, 1, Left { calls: 3, losses: 1, ..none }),
+        calling(2, 1, Budget { calls: 3, losses: 2, aborts: 1, ..view_change }),
+        calling(3, 1, Budget { calls: 3, losses: 1, ..none }),
         // The plan changes, also beside a change of the View.
-        planned(calling(2, 1, Left { calls: 3, plans: 1, losses: 1, ..view_change })),
-        planned(calling(2, 2, Left { calls: 3, plans: 2, ..none })),
-        planned(calling(3, 1, Left { calls: 3, plans: 1, ..none })),
+        planned(calling(2, 1, Budget { calls: 3, plans: 1, losses: 1, ..view_change })),
+        planned(calling(2, 2, Budget { calls: 3, plans: 2, ..none })),
+        planned(calling(3, 1, Budget { calls: 3, plans: 1, ..none })),
         // Limits that are reached.
-        bounded(calling(2, 2, Left { calls: 4, aborts: 1, ..none }), (2, 2)),
-        bounded(calling(2, 2, Left { calls: 4, aborts: 2, losses: 1, ..none }), (1, 1)),
-        bounded(calling(3, 1, Left { calls: 3, aborts: 1, ..none }), (1, 2)),
+        bounded(calling(2, 2, Budget { calls: 4, aborts: 1, ..none }), (2, 2)),
+        bounded(calling(2, 2, Budget { calls: 4, aborts: 2, losses: 1, ..none }), (1, 1)),
+        bounded(calling(3, 1, Budget { calls: 3, aborts: 1, ..none }), (1, 2)),
     ];
     // Nodes outside a running View.
     groups.push(outside(1));
-    go_through(groups, 2);
+    explore_all(groups, 2);
 }
 
 #[test]
@@ -210,12 +210,14 @@ fn all_histories_of_rich_groups_keep_the_claims() {
 fn all_histories_of_three_keep_the_claims() {
     // Callers that give up together with a second proposal would take longer than minutes; the
     // walks cover them.
-    let lefts = [(2, 1, 0), (1, 1, 1)];
-    let mut groups: Vec<Group> =
-        lefts.into_iter().flat_map(|left| BOTH.map(|partition| group(partition, left))).collect();
+    let budgets = [(2, 1, 0), (1, 1, 1)];
+    let mut groups: Vec<Group> = budgets
+        .into_iter()
+        .flat_map(|budget| BOTH.map(|partition| group(partition, budget)))
+        .collect();
     groups.extend(BOTH.map(|partition| Group { slow_disks: true, ..group(partition, (1, 1, 0)) }));
     groups.push(cut_off());
-    go_through(groups, 2);
+    explore_all(groups, 2);
 }
 
 #[test]
@@ -224,24 +226,24 @@ fn walks_keep_the_claims() {
     let first = number("POTLUCK_SEED").unwrap_or(0);
     let nodes = number("POTLUCK_NODES").and_then(|n| u8::try_from(n).ok());
     let mut wrong = Vec::new();
-    for (partition, manner) in BOTH.into_iter().flat_map(|p| MANNERS.map(|m| (p, m))) {
+    for (partition, kind) in BOTH.into_iter().flat_map(|p| WALK_KINDS.map(|m| (p, m))) {
         let (began, mut steps) = (Instant::now(), 0);
         for seed in first..first + seeds {
-            let mut story = Vec::new();
-            let Walked { steps: walked, broken, stuck } =
-                walk(seed, nodes, (partition, manner), None, &mut story);
+            let mut trace = Vec::new();
+            let WalkResult { steps: walked, broken, stuck } =
+                walk(seed, nodes, (partition, kind), None, &mut trace);
             steps += walked;
             if !broken.is_empty() || stuck {
                 wrong.push(format!(
-                    "{partition:?}, {manner:?}, POTLUCK_SEED={seed} POTLUCK_SEEDS=1: {broken:?}, stuck: {stuck}"
+                    "{partition:?}, {kind:?}, POTLUCK_SEED={seed} POTLUCK_SEEDS=1: {broken:?}, stuck: {stuck}"
                 ));
             }
             if seeds == 1 {
-                println!("{partition:?}, {manner:?}:\n{}", story.join("\n"));
+                println!("{partition:?}, {kind:?}:\n{}", trace.join("\n"));
             }
         }
         println!(
-            "{partition:?}, {manner:?}: {seeds} walks, {steps} steps, {:.0} s",
+            "{partition:?}, {kind:?}: {seeds} walks, {steps} steps, {:.0} s",
             began.elapsed().as_secs_f64()
         );
     }
@@ -260,9 +262,9 @@ fn number(name: &str) -> Option<u64> {
 
 /// The smallest group in which exhaustive search finds a defect; `None` for two defects that need
 /// larger groups and longer executions.
-fn hunting_ground(defect: Defect) -> Option<Group> {
+fn smallest_group(defect: Defect) -> Option<Group> {
     use Partition::{Continue, Majority};
-    let (partition, left) = match defect {
+    let (partition, budget) = match defect {
         Defect::PromiseNotDurable => (Continue, (2, 1, 0)),
         Defect::EarlyInstall | Defect::AnyoneCommitted => (Continue, (1, 0, 0)),
         Defect::NoTieBreak | Defect::MostMembersWin | Defect::OwnBase | Defect::LateIsBehind => {
@@ -283,25 +285,28 @@ fn hunting_ground(defect: Defect) -> Option<Group> {
         | Defect::DropsContributions => {
             return None;
         }
-        rich => return rich_ground(rich).map(|group| Group { defect: Some(defect), ..group }),
+        rich => {
+            return smallest_extended_group(rich)
+                .map(|group| Group { defect: Some(defect), ..group });
+        }
     };
-    Some(Group { defect: Some(defect), ..group(partition, left) })
+    Some(Group { defect: Some(defect), ..group(partition, budget) })
 }
 
 /// The smallest group for a defect that plain groups do not show.
-fn rich_ground(defect: Defect) -> Option<Group> {
-    let none = Left::default();
+fn smallest_extended_group(defect: Defect) -> Option<Group> {
+    let none = Budget::default();
     let group = match defect {
-        Defect::WithholdsVotes => calling(2, 1, Left { calls: 2, ..none }),
-        Defect::SaysNothingAgain => calling(2, 1, Left { calls: 2, losses: 1, ..none }),
+        Defect::WithholdsVotes => calling(2, 1, Budget { calls: 2, ..none }),
+        Defect::SaysNothingAgain => calling(2, 1, Budget { calls: 2, losses: 1, ..none }),
         Defect::CallsInAHold | Defect::KeepsHeld => {
-            planned(calling(2, 1, Left { calls: 2, plans: 1, ..none }))
+            planned(calling(2, 1, Budget { calls: 2, plans: 1, ..none }))
         }
         Defect::NarrowAdmission => {
-            bounded(calling(3, 2, Left { calls: 2, aborts: 1, ..none }), (1, 1))
+            bounded(calling(3, 2, Budget { calls: 2, aborts: 1, ..none }), (1, 1))
         }
         Defect::ReportsInOrder => {
-            bounded(calling(2, 2, Left { calls: 3, aborts: 1, ..none }), (1, 1))
+            bounded(calling(2, 2, Budget { calls: 3, aborts: 1, ..none }), (1, 1))
         }
         Defect::BeginsBeside | Defect::AgreesBeside => outside(0),
         _ => return None,
@@ -312,18 +317,18 @@ fn rich_ground(defect: Defect) -> Option<Group> {
 /// The first walk of five nodes in this range of seeds that shows a defect.
 fn first_walk(
     defect: Option<Defect>,
-    kind: (Partition, Manner),
+    kind: (Partition, WalkKind),
     seeds: std::ops::Range<u64>,
-) -> Option<(u64, Walked)> {
+) -> Option<(u64, WalkResult)> {
     let mut walks = seeds.map(|seed| (seed, walk(seed, Some(5), kind, defect, &mut Vec::new())));
     walks.find(|(_, walked)| !walked.broken.is_empty())
 }
 
 /// The kinds of walks in which defects are looked for.
-const KINDS: [(Partition, Manner); 3] = [
-    (Partition::Continue, Manner::Plain),
-    (Partition::Majority, Manner::Plain),
-    (Partition::Continue, Manner::Rich),
+const KINDS: [(Partition, WalkKind); 3] = [
+    (Partition::Continue, WalkKind::Basic),
+    (Partition::Majority, WalkKind::Basic),
+    (Partition::Continue, WalkKind::Extended),
 ];
 
 /// For each defect the seed of a walk of five nodes that shows it. After a change of the rules, a
@@ -364,14 +369,14 @@ fn each_seeded_defect_is_seen() {
     let seen = |defect| EXPLORED.contains(&defect) || WALKS.iter().any(|walk| walk.0 == defect);
     assert!(Defect::ALL.into_iter().all(seen));
     for (defect, partition, seed) in WALKS {
-        let plain = (partition, Manner::Plain);
+        let plain = (partition, WalkKind::Basic);
         let found = first_walk(Some(defect), plain, seed..seed + 600);
         assert!(found.is_some(), "{defect:?} is not found");
         let clean = first_walk(None, plain, seed..seed + 1);
         assert!(clean.is_none(), "nothing was seeded: {clean:?}");
     }
     for defect in EXPLORED {
-        let found = hunting_ground(defect).map(|group| explore(&group, 1));
+        let found = smallest_group(defect).map(|group| explore(&group, 1));
         assert!(
             found.is_some_and(|explored| !explored.broken.is_empty()),
             "{defect:?} is not found"
@@ -388,13 +393,13 @@ fn every_seeded_defect_is_found() {
     println!("| --- | --- | --- | --- | --- |");
     let mut missed = Vec::new();
     for defect in Defect::ALL {
-        let by_model = hunting_ground(defect).map(|group| explore(&group, 1));
-        let shown = |e: &Explored| {
+        let by_model = smallest_group(defect).map(|group| explore(&group, 1));
+        let shown = |e: &SearchResult| {
             e.broken.first().map(|(claim, steps)| format!("{claim} in {steps} steps"))
         };
         let by_model = by_model.map(|e| shown(&e).unwrap_or("not found".to_owned()));
         let by_walk = KINDS.map(|kind| {
-            let found = first_walk(Some(defect), kind, 0..HUNT_WALKS);
+            let found = first_walk(Some(defect), kind, 0..SEARCH_WALKS);
             found.map(|(seed, walked)| format!("{} at seed {seed}", walked.broken[0].name()))
         });
         if by_model.as_ref().is_none_or(|found| found == "not found")
@@ -410,7 +415,7 @@ fn every_seeded_defect_is_found() {
         );
     }
     for kind in KINDS {
-        let found = first_walk(None, kind, 0..HUNT_WALKS);
+        let found = first_walk(None, kind, 0..SEARCH_WALKS);
         assert!(found.is_none(), "nothing was seeded: {found:?}");
     }
     println!("| none | see above | not found | not found | not found |");

@@ -23,12 +23,12 @@ pub(super) struct State {
     pub(super) packets: Vec<Shared<Packet>>,
     pub(super) history: Shared<History>,
     /// Bounds of the rest of the execution.
-    pub(super) left: Left,
+    pub(super) budget: Budget,
 }
 
 /// How many more events of each kind may happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Left {
+pub(super) struct Budget {
     pub(super) proposals: u16,
     pub(super) crashes: u16,
     pub(super) aborts: u16,
@@ -186,7 +186,7 @@ impl Node {
 
 impl Packet {
     /// The message in words, for traces.
-    pub(super) fn story(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match &self.message {
             Message::Prepare(ballot, _) => format!("prepare {}", ballot.round),
             Message::Promise(ballot, promise) => {
@@ -213,8 +213,8 @@ impl State {
     pub(super) fn apply(&mut self, n: usize, result: &Result, memo: &Memo) {
         let who = result.node.me;
         self.nodes[n] = result.node.clone();
-        if !result.deeds.is_empty() {
-            self.history = memo.history(&self.history, who, &result.deeds);
+        if !result.acts.is_empty() {
+            self.history = memo.history(&self.history, who, &result.acts);
         }
         result.packets.iter().for_each(|packet| self.post(packet.clone()));
         self.tidy();

@@ -1,7 +1,7 @@
 //! One step of one node: the real rules and the real ledger answer, and their effects are carried
 //! out.
 
-use super::super::claims::{Claim, Deed, Ending};
+use super::super::claims::{Act, Claim, Ending};
 use super::Group;
 use super::shared::Shared;
 use super::state::{Node, Packet, Step};
@@ -33,7 +33,7 @@ pub(super) struct Turn<'a> {
     group: &'a Group,
     pub(super) node: Node,
     packets: Vec<Shared<Packet>>,
-    deeds: Vec<Deed>,
+    acts: Vec<Act>,
 }
 
 /// The result of a step. It depends on the node alone.
@@ -41,7 +41,7 @@ pub(super) struct Turn<'a> {
 pub(super) struct Result {
     pub(super) node: Shared<Node>,
     pub(super) packets: Vec<Shared<Packet>>,
-    pub(super) deeds: Vec<Deed>,
+    pub(super) acts: Vec<Act>,
 }
 
 struct LiveEnvironment<'a> {
@@ -71,7 +71,7 @@ impl Environment for LiveEnvironment<'_> {
 
 impl<'a> Turn<'a> {
     pub(super) fn of(node: &Node, group: &'a Group) -> Turn<'a> {
-        Turn { group, node: node.clone(), packets: Vec::new(), deeds: Vec::new() }
+        Turn { group, node: node.clone(), packets: Vec::new(), acts: Vec::new() }
     }
 
     /// Takes the step.
@@ -99,7 +99,7 @@ impl<'a> Turn<'a> {
         self.spread();
         self.check();
         self.node.agreement.forget_tickets();
-        Result { node: Shared::new(self.node), packets: self.packets, deeds: self.deeds }
+        Result { node: Shared::new(self.node), packets: self.packets, acts: self.acts }
     }
 
     fn ledger(&mut self) -> &mut Ledger {
@@ -163,7 +163,7 @@ impl<'a> Turn<'a> {
         ledger.cut_off();
         for effect in ledger.take_effects() {
             if let LedgerEffect::Resolved(op, outcome) = effect {
-                self.deeds.push(Deed::Ended {
+                self.acts.push(Act::Ended {
                     op: (view.id(), op),
                     ending: Ending::of(ledger, op, outcome),
                     next: None,
@@ -206,7 +206,7 @@ impl<'a> Turn<'a> {
     fn send(&mut self, to: MemberId, message: Message) {
         let me = self.node.me;
         if let Message::Accepted(id) = message {
-            self.deeds.push(Deed::Accepted(id));
+            self.acts.push(Act::Accepted(id));
         }
         match message {
             message if to == me => self.agree(Event::Message(me, message)),
@@ -242,7 +242,7 @@ impl<'a> Turn<'a> {
     fn install(&mut self, view: Arc<View>, decides: Decides) {
         let (me, id) = (self.node.me, view.id());
         let before = self.node.view.as_ref().map(|v| v.id());
-        self.deeds.push(Deed::Installs { before, view: Arc::clone(&view), decides });
+        self.acts.push(Act::Installs { before, view: Arc::clone(&view), decides });
         if let Some(mut old) = self.node.ledger.take() {
             match decides {
                 Decides::Parent => old.decide(&view.committed),
@@ -252,11 +252,11 @@ impl<'a> Turn<'a> {
                 if let LedgerEffect::Resolved(op, outcome) = effect {
                     let ending = Ending::of(&old, op, outcome);
                     let old = before.expect("its ledger was of a View");
-                    self.deeds.push(Deed::Ended { op: (old, op), ending, next: Some(id) });
+                    self.acts.push(Act::Ended { op: (old, op), ending, next: Some(id) });
                 }
             }
         }
-        self.deeds.push(Deed::Installed { before, view: Arc::clone(&view) });
+        self.acts.push(Act::Installed { before, view: Arc::clone(&view) });
         let Some(rank) = view.rank_of(me) else { return };
         let bounds = self.group.bounds;
         let mut ledger = Ledger::new(&view, rank).with(self.group.seeded()).within(bounds);
@@ -264,7 +264,7 @@ impl<'a> Turn<'a> {
             // Installed late, only to decide the View before.
             ledger.freeze();
         } else {
-            self.deeds.push(Deed::Runs(id));
+            self.acts.push(Act::Runs(id));
         }
         self.node.ledger = Some(ledger);
         self.view_has_a_plan(&view);
@@ -309,7 +309,7 @@ impl<'a> Turn<'a> {
             let is_open = ledger.undecided().any(|open| open == op);
             let runs = is_open && self.group.has_plans;
             if let Some(revision) = ledger.revision_of(op).filter(|_| runs) {
-                self.deeds.push(Deed::RunsUnder((view.id(), op), revision));
+                self.acts.push(Act::RunsUnder((view.id(), op), revision));
             }
         }
     }
@@ -365,7 +365,7 @@ impl<'a> Turn<'a> {
                     LedgerEffect::Resolved(op, outcome) => {
                         let Some(ledger) = &self.node.ledger else { return };
                         let ending = Ending::of(ledger, op, outcome);
-                        self.deeds.push(Deed::Ended { op: (view.id(), op), ending, next: None });
+                        self.acts.push(Act::Ended { op: (view.id(), op), ending, next: None });
                     }
                     LedgerEffect::Agreed(..)
                     | LedgerEffect::Credit(..)
@@ -412,7 +412,7 @@ impl<'a> Turn<'a> {
 
     pub(super) fn expect(&mut self, claim: Claim, holds: bool) {
         if !holds {
-            self.deeds.push(Deed::Breaks(claim));
+            self.acts.push(Act::Breaks(claim));
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::super::claims::Claim;
 use super::action::Action;
-use super::state::{Left, State, place};
+use super::state::{Budget, State, place};
 use super::{Calls, Group, Partition};
 use crate::collective::LedgerBounds;
 use crate::protocol::Defect;
@@ -16,7 +16,7 @@ const STEPS: u32 = 400;
 
 /// The result of a walk.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Walked {
+pub(super) struct WalkResult {
     pub(super) steps: u64,
     pub(super) broken: Vec<Claim>,
     /// The final proposal of all nodes did not succeed although nothing hindered it.
@@ -27,53 +27,53 @@ pub(super) struct Walked {
 pub(super) fn walk(
     seed: u64,
     nodes: Option<u8>,
-    (partition, manner): (Partition, Manner),
+    (partition, kind): (Partition, WalkKind),
     defect: Option<Defect>,
     trace: &mut Vec<String>,
-) -> Walked {
-    let mut chance = Chance::of(seed);
-    let nodes = nodes.unwrap_or_else(|| 3 + chance.below(3) as u8);
-    let calls = if chance.below(3) == 0 {
+) -> WalkResult {
+    let mut rng = Rng::of(seed);
+    let nodes = nodes.unwrap_or_else(|| 3 + rng.below(3) as u8);
+    let calls = if rng.below(3) == 0 {
         Calls::AtInstall
     } else {
-        Calls::ByPrograms(1 + chance.below(3) as usize)
+        Calls::ByPrograms(1 + rng.below(3) as usize)
     };
-    let cut_offs = if partition == Partition::Majority && chance.below(2) == 0 { 4 } else { 0 };
-    let left = Left {
+    let cut_offs = if partition == Partition::Majority && rng.below(2) == 0 { 4 } else { 0 };
+    let budget = Budget {
         proposals: 40,
         crashes: 6,
-        aborts: if chance.below(2) == 0 { 0 } else { 6 },
+        aborts: if rng.below(2) == 0 { 0 } else { 6 },
         cut_offs,
         calls: 300,
-        ..Left::default()
+        ..Budget::default()
     };
-    let slow_disks = chance.below(2) == 0;
-    let plain = Group { nodes, calls, slow_disks, defect, ..Group::of(partition, left) };
-    let group = match manner {
-        Manner::Plain => plain,
-        Manner::Rich => enrich(plain, &mut chance),
+    let slow_disks = rng.below(2) == 0;
+    let plain = Group { nodes, calls, slow_disks, defect, ..Group::of(partition, budget) };
+    let group = match kind {
+        WalkKind::Basic => plain,
+        WalkKind::Extended => extended(plain, &mut rng),
     };
     let mut state = group.first();
-    let mut walked = Walked::default();
+    let mut walked = WalkResult::default();
     let mut sides = vec![0; usize::from(nodes)];
     for _ in 0..STEPS {
-        match chance.below(50) {
-            0 | 1 => sides.iter_mut().for_each(|side| *side = chance.below(2)),
+        match rng.below(50) {
+            0 | 1 => sides.iter_mut().for_each(|side| *side = rng.below(2)),
             2 | 3 => sides.fill(0),
             _ => {}
         }
-        let Some(action) = pick(&group, &state, &sides, &mut chance) else { continue };
-        state = group.told(&state, &action, trace);
+        let Some(action) = pick(&group, &state, &sides, &mut rng) else { continue };
+        state = group.after_traced(&state, &action, trace);
         walked.steps += 1;
-        if !group.answers && chance.below(40) == 0 && !state.packets.is_empty() {
-            state.packets.remove(chance.below(state.packets.len() as u64) as usize);
+        if !group.answers && rng.below(40) == 0 && !state.packets.is_empty() {
+            state.packets.remove(rng.below(state.packets.len() as u64) as usize);
         }
         if broken(&group, &state).next().is_some() {
             break;
         }
     }
     if broken(&group, &state).next().is_none() {
-        state = settle(&group, state, &mut chance, &mut walked, trace);
+        state = settle(&group, state, &mut rng, &mut walked, trace);
     }
     walked.broken = broken(&group, &state).collect();
     walked
@@ -81,26 +81,26 @@ pub(super) fn walk(
 
 /// How much happens in a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum WalkKind {
     /// Calls in one lane, and single messages are lost.
-    Plain,
+    Basic,
     /// Calls in several lanes, small limits, changes of the plan, nodes that tell each other of
     /// their Views; messages are lost with their links, which are made anew.
-    Rich,
+    Extended,
 }
 
-fn enrich(group: Group, chance: &mut Chance) -> Group {
-    let lanes = 1 + chance.below(3) as u32;
+fn extended(group: Group, rng: &mut Rng) -> Group {
+    let lanes = 1 + rng.below(3) as u32;
     let bounds = LedgerBounds { in_flight: 2, listed: 2, uncalled: super::runs::UNCALLED };
-    let has_plans = chance.below(2) == 0;
+    let has_plans = rng.below(2) == 0;
     Group {
         calls: if lanes > 1 { Calls::ByPrograms(4) } else { group.calls },
         lanes,
-        bounds: if chance.below(2) == 0 { bounds } else { LedgerBounds::default() },
+        bounds: if rng.below(2) == 0 { bounds } else { LedgerBounds::default() },
         has_plans,
-        keeps_together: group.partition == Partition::Continue && chance.below(2) == 0,
+        keeps_together: group.partition == Partition::Continue && rng.below(2) == 0,
         answers: true,
-        left: Left { losses: 20, plans: if has_plans { 10 } else { 0 }, ..group.left },
+        budget: Budget { losses: 20, plans: if has_plans { 10 } else { 0 }, ..group.budget },
         ..group
     }
 }
@@ -109,15 +109,15 @@ fn broken<'a>(group: &'a Group, state: &'a State) -> impl Iterator<Item = Claim>
     group.claims().filter(|claim| !group.holds(*claim, state))
 }
 
-fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Option<Action> {
-    let n = chance.below(u64::from(group.nodes)) as u8;
-    let other = chance.below(u64::from(group.nodes)) as u8;
+fn pick(group: &Group, state: &State, sides: &[u64], rng: &mut Rng) -> Option<Action> {
+    let n = rng.below(u64::from(group.nodes)) as u8;
+    let other = rng.below(u64::from(group.nodes)) as u8;
     let apart = |a: usize, b: usize| sides[a] != sides[b];
     let mut some = Vec::new();
-    if group.answers && chance.below(8) == 0 {
-        match chance.below(4) {
-            0 if state.left.losses > 0 && n != other => some.push(Action::Redial(n, other)),
-            1 if state.left.plans > 0 && state.nodes[usize::from(n)].may_lead() => {
+    if group.answers && rng.below(8) == 0 {
+        match rng.below(4) {
+            0 if state.budget.losses > 0 && n != other => some.push(Action::Redial(n, other)),
+            1 if state.budget.plans > 0 && state.nodes[usize::from(n)].may_lead() => {
                 some.push(Action::HoldAll(n));
             }
             2 => {
@@ -129,15 +129,14 @@ fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Opt
                 some.retain(|action| !matches!(action, Action::Deliver(_)));
             }
         }
-        return (!some.is_empty())
-            .then(|| some.swap_remove(chance.below(some.len() as u64) as usize));
+        return (!some.is_empty()).then(|| some.swap_remove(rng.below(some.len() as u64) as usize));
     }
-    match chance.below(100) {
-        0..12 if state.left.proposals > 0 => {
+    match rng.below(100) {
+        0..12 if state.budget.proposals > 0 => {
             // Mostly all reachable nodes, as an election would.
             let reach: Vec<u8> =
                 (0..group.nodes).filter(|m| !apart(usize::from(n), usize::from(*m))).collect();
-            if chance.below(2) == 0
+            if rng.below(2) == 0
                 && reach.len() >= group.least()
                 && group.may_propose(state, n, &reach)
             {
@@ -146,14 +145,14 @@ fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Opt
             let may = group.proposals(n).filter(|members| group.may_propose(state, n, members));
             some.extend(may.map(|members| Action::Propose(n, members)));
         }
-        12..14 if state.left.crashes > 0 => some.push(Action::Crash(n)),
+        12..14 if state.budget.crashes > 0 => some.push(Action::Crash(n)),
         14..18 if n != other && !apart(usize::from(n), usize::from(other)) => {
             some.push(Action::Remind(n, other));
         }
         18..19 if n != other && !apart(usize::from(n), usize::from(other)) => {
             some.push(Action::DataLink(n, other));
         }
-        19 if state.left.cut_offs > 0 && state.nodes[usize::from(n)].may_be_cut_off() => {
+        19 if state.budget.cut_offs > 0 && state.nodes[usize::from(n)].may_be_cut_off() => {
             some.push(Action::CutOff(n));
         }
         20..42 => (0..group.nodes).for_each(|n| group.calls(n, state, &mut some)),
@@ -168,10 +167,10 @@ fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Opt
         }
     }
     // Callers give up less often than engines finish.
-    if chance.below(4) > 0 {
+    if rng.below(4) > 0 {
         some.retain(|action| !matches!(action, Action::Abort(..)));
     }
-    (!some.is_empty()).then(|| some.swap_remove(chance.below(some.len() as u64) as usize))
+    (!some.is_empty()).then(|| some.swap_remove(rng.below(some.len() as u64) as usize))
 }
 
 /// Loses all messages in flight. Then one node, which knows the highest ballot, proposes a View of
@@ -179,21 +178,21 @@ fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Opt
 fn settle(
     group: &Group,
     mut state: State,
-    chance: &mut Chance,
-    walked: &mut Walked,
+    rng: &mut Rng,
+    walked: &mut WalkResult,
     trace: &mut Vec<String>,
 ) -> State {
     write_all(group, &mut state);
     state.packets.clear();
-    state.left.proposals = 1;
-    let n = chance.below(u64::from(group.nodes)) as u8;
+    state.budget.proposals = 1;
+    let n = rng.below(u64::from(group.nodes)) as u8;
     let round = state.nodes.iter().map(|node| node.agreement.promised().round).max().unwrap_or(0);
     state.nodes[usize::from(n)].change(|node| node.agreement.hear_of(round));
     state = group.after(&state, &Action::Propose(n, (0..group.nodes).collect()));
     for _ in 0..1000 {
         write_all(group, &mut state);
         let Some(packet) = state.packets.first().cloned() else { break };
-        state = group.told(&state, &Action::Deliver(packet), trace);
+        state = group.after_traced(&state, &Action::Deliver(packet), trace);
         walked.steps += 1;
     }
     let view = state.nodes[usize::from(n)].view.clone();
@@ -212,13 +211,13 @@ fn write_all(group: &Group, state: &mut State) {
 }
 
 /// A xorshift generator (Marsaglia 2003).
-struct Chance(u64);
+struct Rng(u64);
 
-impl Chance {
-    fn of(seed: u64) -> Chance {
-        let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03);
-        (0..8).for_each(|_| _ = chance.below(2));
-        chance
+impl Rng {
+    fn of(seed: u64) -> Rng {
+        let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03);
+        (0..8).for_each(|_| _ = rng.below(2));
+        rng
     }
 
     fn below(&mut self, limit: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! The operations of one simulated node.
+//! The operations of one simulated node in its View.
 
 use crate::collective::Ledger;
 use crate::election::Operations;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The ledger of the installed View, and that View; `None` before the first one.
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct SecureChannel {
     pub(super) ledger: Option<Ledger>,
     pub(super) view: Option<Arc<View>>,
     /// The report made when the View was frozen.
@@ -19,9 +19,13 @@ pub(super) struct Book {
     pub(super) results: BTreeMap<OpId, u64>,
 }
 
-impl Book {
-    pub(super) fn of(view: &Arc<View>, ledger: Ledger) -> Book {
-        Book { ledger: Some(ledger), view: Some(Arc::clone(view)), ..Book::default() }
+impl SecureChannel {
+    pub(super) fn of(view: &Arc<View>, ledger: Ledger) -> SecureChannel {
+        SecureChannel {
+            ledger: Some(ledger),
+            view: Some(Arc::clone(view)),
+            ..SecureChannel::default()
+        }
     }
 
     /// Whether the report still matches the ledger.
@@ -35,7 +39,7 @@ impl Book {
     }
 }
 
-impl Operations for Book {
+impl Operations for SecureChannel {
     fn freeze(&mut self, view: ViewDigest) -> Closing {
         let Some(ledger) = self.ledger.as_mut().filter(|ledger| ledger.view() == view) else {
             return Closing::default();

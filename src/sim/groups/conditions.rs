@@ -1,6 +1,7 @@
-//! The state of the simulated network: random numbers, loss, and which way segments pass.
+//! The conditions of the simulated network: loss, held pairs, stopped directions, open streams. The
+//! random numbers of a run are drawn here too.
 //!
-//! Faults may overlap. Each is counted, and what it stops goes on when the last one has ended.
+//! Faults may overlap. Each is counted, and its effect ends with the last one.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -12,10 +13,10 @@ use tokio::sync::Notify;
 
 /// Shared by all hosts of a run, and changed by the faults.
 #[derive(Clone)]
-pub struct Weather(Arc<Mutex<State>>);
+pub struct Conditions(Arc<Mutex<State>>);
 
 struct State {
-    chance: SmallRng,
+    rng: SmallRng,
     /// The present losses, in segments per thousand. A lost segment is retransmitted.
     losses: Vec<u32>,
     /// How many faults hold all segments of a pair, the smaller address first.
@@ -32,11 +33,11 @@ const RESENT_AFTER: Duration = Duration::from_millis(200);
 /// Interval between two tries to send a segment that does not pass.
 const AGAIN: Duration = Duration::from_millis(20);
 
-impl Weather {
+impl Conditions {
     /// A network without faults.
-    pub fn new(seed: u64) -> Weather {
-        Weather(Arc::new(Mutex::new(State {
-            chance: SmallRng::seed_from_u64(seed),
+    pub fn new(seed: u64) -> Conditions {
+        Conditions(Arc::new(Mutex::new(State {
+            rng: SmallRng::seed_from_u64(seed),
             losses: Vec::new(),
             held: BTreeMap::new(),
             stopped: BTreeMap::new(),
@@ -46,10 +47,10 @@ impl Weather {
 
     /// A random number below `end`.
     pub fn below(&self, end: u64) -> u64 {
-        self.state().chance.random_range(0..end)
+        self.state().rng.random_range(0..end)
     }
 
-    /// This many segments per thousand are lost, until [`lose_no_more`](Weather::lose_no_more).
+    /// This many segments per thousand are lost, until [`lose_no_more`](Conditions::lose_no_more).
     pub fn lose(&self, of_a_thousand: u32) {
         self.state().losses.push(of_a_thousand);
     }
@@ -170,23 +171,23 @@ mod tests {
     #[test]
     fn what_overlapping_faults_stop_goes_on_after_the_last_one() {
         let [a, b]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
-        let weather = Weather::new(1);
-        assert!(weather.hold(a, b) && !weather.hold(b, a));
-        weather.stop(a, b);
-        assert!(!weather.release(a, b) && weather.is_cut(a, b));
-        assert!(weather.release(a, b));
+        let conditions = Conditions::new(1);
+        assert!(conditions.hold(a, b) && !conditions.hold(b, a));
+        conditions.stop(a, b);
+        assert!(!conditions.release(a, b) && conditions.is_cut(a, b));
+        assert!(conditions.release(a, b));
         // Only one direction is left, and it does not depend on the hold.
-        assert!(!weather.passes(a, b) && weather.passes(b, a) && weather.is_cut(a, b));
-        weather.stop(a, b);
-        weather.go_on(a, b);
-        assert!(!weather.passes(a, b));
-        weather.go_on(a, b);
-        assert!(!weather.is_cut(a, b));
-        weather.lose(50);
-        weather.lose(300);
-        weather.lose_no_more(300);
-        assert_eq!(weather.loss(), 50);
-        weather.lose_no_more(50);
-        assert_eq!(weather.loss(), 0);
+        assert!(!conditions.passes(a, b) && conditions.passes(b, a) && conditions.is_cut(a, b));
+        conditions.stop(a, b);
+        conditions.go_on(a, b);
+        assert!(!conditions.passes(a, b));
+        conditions.go_on(a, b);
+        assert!(!conditions.is_cut(a, b));
+        conditions.lose(50);
+        conditions.lose(300);
+        conditions.lose_no_more(300);
+        assert_eq!(conditions.loss(), 50);
+        conditions.lose_no_more(50);
+        assert_eq!(conditions.loss(), 0);
     }
 }

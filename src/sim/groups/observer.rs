@@ -1,5 +1,5 @@
-//! The logs of all programs of a run. The harness judges them at the end; what only the simulation
-//! knows, who reaches whom and since when all is well, is judged here, while it goes on.
+//! The logs of all programs of a run. The harness checks them at the end. Claims about hangs and
+//! about reachability, which only the simulation knows, are checked here during the run.
 
 use super::histories::Histories;
 use super::host::name_of;
@@ -14,28 +14,30 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The logs of a run. Cheap to clone; all clones share them.
 #[derive(Clone, Default)]
-pub struct Witness(Arc<Mutex<Seen>>);
+pub struct Observer(Arc<Mutex<State>>);
 
 #[derive(Default)]
-struct Seen {
+struct State {
     /// All programs, in the order of their starts.
-    lives: Vec<Life>,
-    /// The last program of each host, in `lives`.
+    processes: Vec<Process>,
+    /// The last program of each host, in `processes`.
     last: BTreeMap<usize, usize>,
     /// The log of the faults.
     faults: String,
     /// The members of each View, as hosts.
     views: BTreeMap<String, Vec<usize>>,
+    /// By host: the round of the last View that it installed.
+    rounds: BTreeMap<usize, u64>,
     /// The last result of each host that entered a state: its View, and when.
     applied: BTreeMap<usize, (String, Duration)>,
     histories: Histories,
-    /// A host that lies to the others, and is not listened to.
+    /// A host that lies to the others; its events are ignored.
     liar: Option<usize>,
     wrong: Vec<String>,
 }
 
 /// One program.
-struct Life {
+struct Process {
     host: usize,
     number: u64,
     log: String,
@@ -43,70 +45,69 @@ struct Life {
     has_left: bool,
 }
 
-impl Witness {
+impl Observer {
     /// Only a majority goes on after a partition: all members have one outcome of each call.
     pub fn majority(&self) {
         self.fault(Duration::ZERO, json!({"e": "majority"}));
     }
 
     /// This host lies to the others.
-    pub fn lies(&self, host: usize) {
-        self.seen().liar = Some(host);
+    pub fn set_liar(&self, host: usize) {
+        self.state().liar = Some(host);
         self.fault(Duration::ZERO, json!({"e": "liar", "node": name_of(host)}));
     }
 
     /// An event of the program on a host, with its time.
-    pub fn hear(&self, host: usize, event: &Value) {
-        let seen = &mut *self.seen();
-        if seen.liar == Some(host) {
+    pub fn record(&self, host: usize, event: &Value) {
+        let state = &mut *self.state();
+        if state.liar == Some(host) {
             return;
         }
         if event["e"] == "start" {
             let number = event["life"].as_u64().unwrap_or_default();
-            seen.last.insert(host, seen.lives.len());
+            state.last.insert(host, state.processes.len());
             let (log, watch) = (String::new(), Watch::new(&name_of(host)));
-            seen.lives.push(Life { host, number, log, watch, has_left: false });
+            state.processes.push(Process { host, number, log, watch, has_left: false });
         }
-        let Some(life) = seen.last.get(&host).and_then(|last| seen.lives.get_mut(*last)) else {
-            return;
-        };
-        life.log += &format!("{event}\n");
-        if let Err(error) = life.watch.hear(event) {
-            seen.wrong.push(format!("{event}: {error:#}"));
+        let last = state.last.get(&host);
+        let Some(process) = last.and_then(|last| state.processes.get_mut(*last)) else { return };
+        process.log += &format!("{event}\n");
+        if let Err(error) = process.watch.hear(event) {
+            state.wrong.push(format!("{event}: {error:#}"));
         }
-        life.has_left |= event["e"] == "left";
-        seen.judge(host, event);
+        process.has_left |= event["e"] == "left";
+        state.check_views(host, event);
     }
 
     /// An event of the faults.
     pub fn fault(&self, now: Duration, mut event: Value) {
         event["t"] = micros(now).into();
-        self.seen().faults += &format!("{event}\n");
+        self.state().faults += &format!("{event}\n");
     }
 
     /// The program of a host is killed.
     pub fn killed(&self, host: usize, now: Duration) {
-        let life = {
-            let mut seen = self.seen();
-            let last = seen.last.remove(&host);
-            last.and_then(|last| seen.lives.get(last)).map(|life| life.number)
+        let process = {
+            let mut state = self.state();
+            let last = state.last.remove(&host);
+            last.and_then(|last| state.processes.get(last)).map(|process| process.number)
         };
-        if let Some(life) = life {
-            self.fault(now, json!({"e": "killed", "node": name_of(host), "life": life}));
+        if let Some(process) = process {
+            self.fault(now, json!({"e": "killed", "node": name_of(host), "life": process}));
         }
     }
 
     /// The hosts that run, in parts that reach each other.
     pub fn reach(&self, parts: &[BTreeSet<usize>], now: Duration) {
-        self.seen().histories.reach(parts, now);
+        self.state().histories.reach(parts, now);
     }
 
     /// A call with a deadline that is open for longer than `bound` after it.
     pub fn overdue(&self, bound: Duration, now: Duration) -> Option<String> {
-        let (seen, now) = (self.seen(), micros(now));
-        let lives = seen.last.values().filter_map(|last| seen.lives.get(*last));
-        let mut late = lives.flat_map(|life| {
-            let late = life.watch.overdue(now).map(|(call, late)| (&life.watch, call, late));
+        let (state, now) = (self.state(), micros(now));
+        let processes = state.last.values().filter_map(|last| state.processes.get(*last));
+        let mut late = processes.flat_map(|process| {
+            let late = process.watch.overdue(now).map(|(call, late)| (&process.watch, call, late));
             late.filter(|(_, call, late)| call.limit_ms.is_some() && *late > micros(bound))
         });
         late.next().map(|(watch, call, late)| {
@@ -118,38 +119,39 @@ impl Witness {
         })
     }
 
-    /// A call that is open for longer than `bound`, or a host that nobody keeps out and that has
-    /// waited for a View for longer than `view`. Deadlines of calls come on top.
+    /// A call that is open for longer than `bound` after its deadline, or a host that is not kept
+    /// out and has waited for a View for longer than `view`.
     pub fn hang(&self, bound: Duration, view: Duration, now: Duration) -> Option<String> {
-        let seen = self.seen();
+        let state = self.state();
         let now = micros(now);
-        let all = || seen.last.values().filter_map(|last| seen.lives.get(*last));
+        let all = || state.last.values().filter_map(|last| state.processes.get(*last));
         let places = |lane: u32| -> Vec<String> {
-            let place = |life: &Life| {
-                let Watch { node, status, .. } = &life.watch;
-                format!("{node} is at {}; {status}", life.watch.place(lane))
+            let place = |process: &Process| {
+                let Watch { node, status, .. } = &process.watch;
+                format!("{node} is at {}; {status}", process.watch.place(lane))
             };
             all().map(place).collect()
         };
-        for life in all() {
-            let mut late = life.watch.overdue(now).filter(|(_, late)| *late > micros(bound));
+        for process in all() {
+            let mut late = process.watch.overdue(now).filter(|(_, late)| *late > micros(bound));
             if let Some((call, late)) = late.next() {
                 let (lane, in_view, k) = &call.place;
                 return Some(format!(
                     "{} waits for {:?} in lane {lane}, View {in_view}, call {k} for {:.1} s:\n  {}",
-                    life.watch.node,
+                    process.watch.node,
                     call.what.kind,
                     late as f64 / 1e6,
                     places(*lane).join("\n  ")
                 ));
             }
         }
-        let is_kept_out = |node: &String| all().any(|life| life.watch.kept_out.contains(node));
-        let is_lost = |life: &&Life| {
-            let since = life.watch.without_view_since();
+        let is_kept_out =
+            |node: &String| all().any(|process| process.watch.kept_out.contains(node));
+        let is_lost = |process: &&Process| {
+            let since = process.watch.without_view_since();
             since.is_some_and(|since| now.saturating_sub(since) > micros(view))
-                && !is_kept_out(&life.watch.node)
-                && !waits_for_disk(&life.watch)
+                && !is_kept_out(&process.watch.node)
+                && !waits_for_disk(&process.watch)
         };
         let lost = all().find(is_lost)?;
         Some(format!("{} is in no View: {}", lost.watch.node, places(0).join("\n  ")))
@@ -157,54 +159,55 @@ impl Witness {
 
     /// Whether any host keeps others out.
     pub fn is_anybody_out(&self) -> bool {
-        let seen = self.seen();
-        let mut all = seen.last.values().filter_map(|last| seen.lives.get(*last));
-        all.any(|life| !life.watch.kept_out.is_empty())
+        let state = self.state();
+        let mut all = state.last.values().filter_map(|last| state.processes.get(*last));
+        all.any(|process| !process.watch.kept_out.is_empty())
     }
 
-    /// Why these hosts, of which the ones of a broken disk may be away, do not form one group: all
-    /// must have committed something in one View since `since`. Who is away must say that it waits
-    /// for its disk.
+    /// Why these hosts do not form one group: all must have committed in one View since `since`. A
+    /// host with a broken disk may be away, if its status says that it waits for the disk.
     pub fn divided(&self, broken: &[bool], since: Duration) -> Option<String> {
-        let seen = self.seen();
+        let state = self.state();
         let view = |host: usize| {
-            seen.applied.get(&host).filter(|(_, at)| *at >= since).map(|(view, _)| view)
+            state.applied.get(&host).filter(|(_, at)| *at >= since).map(|(view, _)| view)
         };
         let waits = |host: usize| {
-            let life = seen.last.get(&host).and_then(|last| seen.lives.get(*last));
-            broken[host] && life.is_some_and(|life| waits_for_disk(&life.watch))
+            let process = state.last.get(&host).and_then(|last| state.processes.get(*last));
+            broken[host] && process.is_some_and(|process| waits_for_disk(&process.watch))
         };
-        let is_there = |host: &usize| !waits(*host) && seen.liar != Some(*host);
+        let is_there = |host: &usize| !waits(*host) && state.liar != Some(*host);
         let there: Vec<usize> = (0..broken.len()).filter(is_there).collect();
         let first = there.first().and_then(|host| view(*host));
         let is_one = first.is_some_and(|first| {
             there.iter().all(|host| view(*host) == Some(first))
-                && seen.views.get(first).is_some_and(|members| members.len() >= there.len())
+                && state.views.get(first).is_some_and(|members| members.len() >= there.len())
         });
         let said = || -> Vec<String> {
-            let lives = seen.last.values().filter_map(|last| seen.lives.get(*last));
-            lives.map(|life| format!("{}: {}", life.watch.node, life.watch.status)).collect()
+            let processes = state.last.values().filter_map(|last| state.processes.get(*last));
+            processes
+                .map(|process| format!("{}: {}", process.watch.node, process.watch.status))
+                .collect()
         };
         (!is_one).then(|| {
-            format!("not one group of {there:?}: {:?}\n  {}", seen.applied, said().join("\n  "))
+            format!("not one group of {there:?}: {:?}\n  {}", state.applied, said().join("\n  "))
         })
     }
 
     /// The hosts whose program has not left.
     pub fn rest(&self) -> Vec<usize> {
-        let seen = self.seen();
-        let lives = seen.last.values().filter_map(|last| seen.lives.get(*last));
-        lives.filter(|life| !life.has_left).map(|life| life.host).collect()
+        let state = self.state();
+        let processes = state.last.values().filter_map(|last| state.processes.get(*last));
+        processes.filter(|process| !process.has_left).map(|process| process.host).collect()
     }
 
-    /// Records a fault of the library.
+    /// Records a violation.
     pub fn wrong(&self, what: String) {
-        self.seen().wrong.push(what);
+        self.state().wrong.push(what);
     }
 
-    /// Everything that is wrong so far.
+    /// All violations so far.
     pub fn all_wrong(&self) -> Vec<String> {
-        self.seen().wrong.clone()
+        self.state().wrong.clone()
     }
 
     /// Checks the claims of the harness on all logs.
@@ -229,25 +232,29 @@ impl Witness {
 
     /// The logs by name.
     fn logs(&self) -> Vec<(String, String)> {
-        let seen = self.seen();
-        let name = |life: &Life| format!("{}-{}", name_of(life.host), life.number);
-        let lives = seen.lives.iter().map(|life| (name(life), life.log.clone()));
-        lives.chain([("faults".to_owned(), seen.faults.clone())]).collect()
+        let state = self.state();
+        let name = |process: &Process| format!("{}-{}", name_of(process.host), process.number);
+        let processes = state.processes.iter().map(|process| (name(process), process.log.clone()));
+        processes.chain([("faults".to_owned(), state.faults.clone())]).collect()
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seen {
-    /// Views that go on beside each other.
-    fn judge(&mut self, host: usize, event: &Value) {
+impl State {
+    /// Checks the claims about Views: S2, a part of S3, and A5.
+    fn check_views(&mut self, host: usize, event: &Value) {
         let Some(view) = event["view"].as_str() else { return };
         match event["e"].as_str() {
-            Some("took" | "installed") => {
+            Some(kind @ ("took" | "installed")) => {
                 let names = event["members"].as_array().into_iter().flatten();
-                let members = names.filter_map(|name| host_of(name.as_str()?)).collect();
+                let members: Vec<usize> =
+                    names.filter_map(|name| host_of(name.as_str()?)).collect();
+                if kind == "installed" {
+                    self.check_installed(host, view, &members);
+                }
                 self.views.insert(view.to_owned(), members);
             }
             Some("applied") => {
@@ -264,6 +271,24 @@ impl Seen {
             _ => {}
         }
     }
+
+    /// A node installs only Views of which it is a member, and their rounds do not fall, also across
+    /// restarts.
+    fn check_installed(&mut self, host: usize, view: &str, members: &[usize]) {
+        let round = round_of(view);
+        let last = round.and_then(|round| self.rounds.insert(host, round));
+        if round.is_none() || last > round || !members.contains(&host) {
+            let text = format!(
+                "host {host} installs View {view} of {members:?} after one of round {last:?}"
+            );
+            self.wrong.push(text);
+        }
+    }
+}
+
+/// The round of the View with this name.
+fn round_of(view: &str) -> Option<u64> {
+    view.split_once('#')?.0.parse().ok()
 }
 
 /// Whether the node says that it waits for its disk.
