@@ -12,7 +12,7 @@ use super::wire::{Memory, Wire, address_of, check_address};
 #[cxx::bridge(namespace = "potluck")]
 pub mod ffi {
     /// Gloo's all-reduce algorithms.
-    enum GlooAlgorithm {
+    enum Algorithm {
         Ring,
         Bcube,
     }
@@ -72,7 +72,7 @@ pub mod ffi {
             elements: usize,
             element_bytes: usize,
             fold: &Fold,
-            algorithm: GlooAlgorithm,
+            algorithm: Algorithm,
             segment_bytes: usize,
         ) -> Result<()>;
         /// # Safety

@@ -91,11 +91,9 @@ impl Context {
         let last = own.map(|bytes| Last { bytes, members: self.size, landed: Arc::clone(landed) });
         let fold = Fold::new(reduction, start, last, overlay.cloned());
         let (algorithm, segment_bytes) = match reduction.algorithm {
-            GlooAlgorithm::Ring { segment_bytes } => (ffi::GlooAlgorithm::Ring, segment_bytes),
+            GlooAlgorithm::Ring { segment_bytes } => (ffi::Algorithm::Ring, segment_bytes),
             // Bcube has no segments. An exchange does not come here, see `Part::exchange`.
-            GlooAlgorithm::Bcube | GlooAlgorithm::Exchange => {
-                (ffi::GlooAlgorithm::Bcube, data.len())
-            }
+            GlooAlgorithm::Bcube | GlooAlgorithm::Exchange => (ffi::Algorithm::Bcube, data.len()),
         };
         let (count, element_bytes) =
             (data.len() / reduction.dtype.bytes(), reduction.dtype.bytes());

@@ -33,7 +33,7 @@ pub fn with_boards(boards: &[Arc<TestBoard>], ranks: usize) -> Group {
 pub fn both(size: usize) -> Group {
     let (gloo, native) = (GlooEngine::new(Pool::new()), NativeEngine::new(Pool::new()));
     let (kind, why) = match size % 2 {
-        0 => (EngineKind::Native, EngineReason::Uneven),
+        0 => (EngineKind::Native, EngineReason::Heterogeneous),
         _ => (EngineKind::Gloo, EngineReason::AllHaveGloo),
     };
     let view = Arc::new(View { engine: EngineChoice { kind, why }, ..view_of(size as u8) });
