@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # For RUSTC_WORKSPACE_WRAPPER: builds our own packages for x86-64-v3, and the library with full
 # optimization. The reference in the test node, with which tests compare, stays unoptimized.
 case " $* " in

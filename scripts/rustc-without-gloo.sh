@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # For RUSTC_WORKSPACE_WRAPPER: builds our own packages without the feature `gloo`, without a full
 # rebuild: cargo still believes that the feature is on, so all other crates are shared with the
 # usual build.

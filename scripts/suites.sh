@@ -22,7 +22,8 @@ build() {
 build_programs() { build --no-run --quiet --test cli --test peer; }
 
 # variant VARIABLE NAME: builds the node of the tests with scripts/rustc-NAME.sh for our own
-# packages, and stores its path in VARIABLE. All other crates are shared with the usual build.
+# packages, and stores its path in VARIABLE. All other crates are shared with the usual build. These
+# scripts are of bash: other shells drop variables such as CARGO_BIN_EXE_potluck-peer.
 variant() {
     local kept
     kept="$(target_dir)/debug/potluck-peer-$2"
