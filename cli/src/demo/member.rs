@@ -109,22 +109,22 @@ async fn sum(context: &mut Context, len: usize, seed: u64, report_at: Option<f64
     };
     let is_right = if outcome.is_ok() { is_exact() } else { numbers.are_of(rank, &buffer) };
     let hash = hash(buffer.iter().map(|x| x.to_bits()));
-    Answer { failure: outcome.err().map(failure), is_right, hash, seconds }
+    Answer { failure: outcome.as_ref().err().map(failure), is_right, hash, seconds }
 }
 
 async fn sync(context: &mut Context, version: u64) -> Answer {
     let given: Vec<u8> =
-        (0..STATE_BYTES).map(|i| (i.wrapping_mul(version + 1 | 1) >> 3) as u8).collect();
+        (0..STATE_BYTES).map(|i| (i.wrapping_mul((version + 1) | 1) >> 3) as u8).collect();
     let mut state = given.clone();
     let started = Instant::now();
     let outcome = context.sync(version, &mut state).await;
     let seconds = started.elapsed().as_secs_f64();
     let is_right = outcome.is_ok() || state == given;
     let hash = hash(state.iter().copied().map(u32::from));
-    Answer { failure: outcome.err().map(failure), is_right, hash, seconds }
+    Answer { failure: outcome.as_ref().err().map(failure), is_right, hash, seconds }
 }
 
-fn failure(error: Error) -> Failure {
+fn failure(error: &Error) -> Failure {
     Failure {
         code: error.code().to_owned(),
         message: error.to_string(),

@@ -90,12 +90,16 @@ fn accuracies(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<
         exact.push(of(&trained));
     }
     report.must(
-        &format!("f32: one process alone has the same bits after each step, with {alike} of \
-            {seeds} seeds"),
+        &format!(
+            "f32: one process alone has the same bits after each step, with {alike} of \
+            {seeds} seeds"
+        ),
         alike == seeds,
     );
-    report.say("| on the wire | test accuracy % | paired difference to f32 | worst seed |\n\
-        | --- | --- | --- | --- |");
+    report.say(
+        "| on the wire | test accuracy % | paired difference to f32 | worst seed |\n\
+        | --- | --- | --- | --- |",
+    );
     report.say(&format!("| f32 | {:.2} ± {:.2} | | |", mean(&exact), spread(&exact)));
     report.must(
         &format!("f32: mean accuracy {:.2} %, at least 97.0", mean(&exact)),
@@ -149,10 +153,14 @@ fn convolutions(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Resul
 /// One member is killed after a third of the run, and another process takes its place before the
 /// last third.
 fn killed(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> {
-    report.say("\n## A member that is killed\n\nOf four one is killed (`kill -9`) after step 90; \
-        three go on, and a new process gets their state by `sync` before step 180.\n");
-    report.say("| on the wire | seed | undisturbed %, loss | with one killed %, loss | steps \
-        begun again | steps done by three |\n| --- | --- | --- | --- | --- | --- |");
+    report.say(
+        "\n## A member that is killed\n\nOf four one is killed (`kill -9`) after step 90; \
+        three go on, and a new process gets their state by `sync` before step 180.\n",
+    );
+    report.say(
+        "| on the wire | seed | undisturbed %, loss | with one killed %, loss | steps \
+        begun again | steps done by three |\n| --- | --- | --- | --- | --- | --- |",
+    );
     for codec in ["f32", "int4+ef"] {
         let (mut lost, mut fewest) = (Vec::new(), u64::MAX);
         for seed in 1..=seeds {
@@ -185,8 +193,10 @@ fn killed(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> 
         );
         let worst = lost.iter().copied().fold(f64::MIN, f64::max);
         report.must(
-            &format!("{codec}, one killed: loses {worst:.2} points with the worst seed, at most \
-                {WORST:.1}"),
+            &format!(
+                "{codec}, one killed: loses {worst:.2} points with the worst seed, at most \
+                {WORST:.1}"
+            ),
             worst <= WORST,
         );
         report.must(
@@ -203,8 +213,10 @@ fn killed(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> 
 /// The loss over time with slow cables; returns the plot.
 fn over_time(digits: Option<&Path>, report: &mut Report) -> Result<String> {
     let mut group = Group::on_four_machines(100, digits)?;
-    report.say("\n## Time\n\nThe same on four machines with 100 Mbit/s each (the lab's network \
-        namespaces), seed 1:\n\n![loss over time](training.svg)\n");
+    report.say(
+        "\n## Time\n\nThe same on four machines with 100 Mbit/s each (the lab's network \
+        namespaces), seed 1:\n\n![loss over time](training.svg)\n",
+    );
     report.say("| on the wire | seconds | loss at the end |\n| --- | --- | --- |");
     let mut lines = Vec::new();
     for (codec, colour) in DRAWN {
@@ -241,8 +253,10 @@ fn sums(rounds: usize, report: &mut Report) -> Result<()> {
         report.say(&format!("| {codec} | {seconds:.3} | {faster:.2} |"));
         if least > 0.0 {
             report.must_measured(
-                &format!("{codec}: 16 MiB at 100 Mbit/s {faster:.2} times faster than f32, at \
-                    least {least}"),
+                &format!(
+                    "{codec}: 16 MiB at 100 Mbit/s {faster:.2} times faster than f32, at \
+                    least {least}"
+                ),
                 faster >= least,
             );
         }
