@@ -1,12 +1,12 @@
 //! Traces and counters for sinks of the program. A sink that panics ends nothing but itself: a
-//! panic would unwind through the driver, or through an operation of an engine.
+//! panic would unwind through the control loop, or through an operation of an engine.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracing::Span;
 use tracing::span::EnteredSpan;
 
 /// Runs foreign code, a caller's waker or a sink for metrics or traces, and catches its panic. The
-/// current thread may be the driver's or an engine's, which a panic would end.
+/// current thread may be the control loop's or an engine's, which a panic would end.
 pub(crate) fn unharmed(theirs: impl FnOnce()) {
     let _ = caught(theirs);
 }

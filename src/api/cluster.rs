@@ -87,7 +87,7 @@ impl Cluster {
         }
     }
 
-    /// A handle to a node whose driver runs elsewhere.
+    /// A handle to a node whose control loop runs elsewhere.
     #[cfg(test)]
     pub(crate) fn of(handles: Handles) -> Cluster {
         Cluster { handles: Arc::new(handles), min_members: 2, trusted: Arc::new([]) }

@@ -8,8 +8,8 @@ use super::cluster::Cluster;
 use crate::memory::{DType, Element, bytes_of_mut};
 use crate::node::{engine_reason, peer_at};
 use crate::protocol::{
-    Call, CodecId, EngineKind, FoldOrder, Kind, Lane, Mode, Rank, ReduceOp, Rejection, ViewDigest,
-    ring_segment,
+    Call, CallKind, CallMode, CodecId, EngineKind, FoldOrder, Lane, Rank, ReduceOp, Rejection,
+    ViewDigest, ring_segment,
 };
 use crate::report::{Error, Peer, Result, Traffic, ViewPlan};
 use crate::session::{Refused, ViewSession};
@@ -188,7 +188,7 @@ impl Context {
     /// lengths, types or options differ. [`Error::Rejected`] for a mean of integers, or a codec
     /// that does not fit.
     pub fn all_reduce<'buf, T: Element>(&mut self, buffer: &'buf mut [T]) -> AllReduce<'buf, T> {
-        let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
+        let call = self.call::<T>(CallKind::AllReduce(ReduceOp::Sum), buffer.len());
         AllReduce { pending: PendingOp::numbered(&self.session, self.lane, call), buffer }
     }
 
@@ -200,7 +200,7 @@ impl Context {
     /// Those of [`all_reduce`](Context::all_reduce), in an
     /// [`OwnedError`](crate::calls::OwnedError).
     pub fn all_reduce_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllReduceOwned<T> {
-        let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
+        let call = self.call::<T>(CallKind::AllReduce(ReduceOp::Sum), buffer.len());
         AllReduceOwned {
             pending: PendingOp::numbered(&self.session, self.lane, call),
             buffer: Arc::new(buffer),
@@ -220,7 +220,7 @@ impl Context {
         buffer: &'buf mut [T],
     ) -> Broadcast<'buf, T> {
         let root = root.into();
-        let call = self.call::<T>(Kind::Broadcast { root }, buffer.len());
+        let call = self.call::<T>(CallKind::Broadcast { root }, buffer.len());
         let is_root = root == self.session.me();
         Broadcast { pending: PendingOp::numbered(&self.session, self.lane, call), buffer, is_root }
     }
@@ -232,13 +232,13 @@ impl Context {
     /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if lengths
     /// differ.
     pub fn all_gather<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllGather<'buf, T> {
-        let call = self.call::<T>(Kind::AllGather, buffer.len());
+        let call = self.call::<T>(CallKind::AllGather, buffer.len());
         let pending = PendingOp::numbered(&self.session, self.lane, call);
         AllGather { pending, buffer, out: Vec::new() }
     }
 
     pub(crate) fn all_gather_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllGatherOwned<T> {
-        let call = self.call::<T>(Kind::AllGather, buffer.len());
+        let call = self.call::<T>(CallKind::AllGather, buffer.len());
         let pending = PendingOp::numbered(&self.session, self.lane, call);
         AllGatherOwned { pending, buffer, out: Vec::new() }
     }
@@ -260,7 +260,7 @@ impl Context {
         buffer: &'buf mut [T],
     ) -> Reduce<'buf, T> {
         let root = root.into();
-        let call = self.call::<T>(Kind::Reduce { op: ReduceOp::Sum, root }, buffer.len());
+        let call = self.call::<T>(CallKind::Reduce { op: ReduceOp::Sum, root }, buffer.len());
         let is_root = root == self.session.me();
         Reduce { pending: PendingOp::numbered(&self.session, self.lane, call), buffer, is_root }
     }
@@ -277,7 +277,7 @@ impl Context {
         &mut self,
         buffer: &'buf [T],
     ) -> ReduceScatter<'buf, T> {
-        let call = self.call::<T>(Kind::ReduceScatter(ReduceOp::Sum), buffer.len());
+        let call = self.call::<T>(CallKind::ReduceScatter(ReduceOp::Sum), buffer.len());
         let pending = PendingOp::numbered(&self.session, self.lane, call);
         ReduceScatter { pending, buffer, out: Vec::new() }
     }
@@ -294,7 +294,7 @@ impl Context {
         buffer: &'buf [T],
     ) -> Gather<'buf, T> {
         let root = root.into();
-        let call = self.call::<T>(Kind::Gather { root }, buffer.len());
+        let call = self.call::<T>(CallKind::Gather { root }, buffer.len());
         let is_root = root == self.session.me();
         let pending = PendingOp::numbered(&self.session, self.lane, call);
         Gather { pending, buffer, out: Vec::new(), is_root }
@@ -316,7 +316,7 @@ impl Context {
         out: &'buf mut [T],
     ) -> Scatter<'buf, T> {
         let root = root.into();
-        let call = self.call::<T>(Kind::Scatter { root }, out.len());
+        let call = self.call::<T>(CallKind::Scatter { root }, out.len());
         let is_root = root == self.session.me();
         let parts = is_root.then(|| parts.unwrap_or_default());
         let wrong = parts
@@ -342,7 +342,7 @@ impl Context {
     /// [Those of every call](Context#errors-of-calls). [`Error::Rejected`] on a rank whose length
     /// is no multiple of `size`. [`Error::Mismatch`] on every rank if lengths differ.
     pub fn all_to_all<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllToAll<'buf, T> {
-        let call = self.call::<T>(Kind::AllToAll, buffer.len());
+        let call = self.call::<T>(CallKind::AllToAll, buffer.len());
         let pending = PendingOp::numbered(&self.session, self.lane, call);
         AllToAll { pending, buffer, out: Vec::new() }
     }
@@ -410,11 +410,11 @@ impl Context {
     /// Takes a number in the lane for several calls under one vote.
     pub(crate) fn bundle(&mut self) -> Bundle {
         let call = Call {
-            kind: Kind::Step { parts: 0 },
+            kind: CallKind::Step { parts: 0 },
             dtype: DType::U8,
             count: 0,
             codec: CodecId::None,
-            mode: Mode::PerOp,
+            mode: CallMode::PerOp,
         };
         Bundle::new(PendingOp::numbered(&self.session, self.lane, call))
     }
@@ -429,11 +429,11 @@ impl Context {
     /// [Those of every call](Context#errors-of-calls).
     pub fn barrier(&mut self) -> Barrier {
         let call = Call {
-            kind: Kind::Barrier,
+            kind: CallKind::Barrier,
             dtype: DType::U8,
             count: 0,
             codec: CodecId::None,
-            mode: Mode::PerOp,
+            mode: CallMode::PerOp,
         };
         Barrier { pending: PendingOp::numbered(&self.session, self.lane, call) }
     }
@@ -490,7 +490,7 @@ impl Context {
     }
 
     fn message<T: Element>(&self, from: Rank, to: Rank, tag: u32, count: usize) -> PendingOp {
-        let call = self.call::<T>(Kind::Message { from, to, tag }, count);
+        let call = self.call::<T>(CallKind::Message { from, to, tag }, count);
         let apart = self
             .session
             .view()
@@ -504,8 +504,14 @@ impl Context {
         }
     }
 
-    fn call<T: Element>(&self, kind: Kind, count: usize) -> Call {
-        Call { kind, dtype: T::DTYPE, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
+    fn call<T: Element>(&self, kind: CallKind, count: usize) -> Call {
+        Call {
+            kind,
+            dtype: T::DTYPE,
+            count: count as u64,
+            codec: CodecId::None,
+            mode: CallMode::PerOp,
+        }
     }
 }
 

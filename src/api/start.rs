@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use zeroize::Zeroizing;
 
-/// Opens the resources of a node. Runs on the driver's thread, inside its runtime.
+/// Opens the resources of a node. Runs on the control loop's thread, inside its runtime.
 pub(crate) async fn open(config: Config) -> Result<(NodeConfig, Doors)> {
     match config.network {
         Network::Process => open_in_process(&config).await,

@@ -39,9 +39,9 @@ mod tests;
 
 use super::lanes::Lanes;
 use crate::protocol::{
-    AbortCause, AbortReason, Call, Closing, CommittedOp, Defect, Descriptor, DisputedOp, Kind,
-    Lane, LaneStates, MESSAGES_IN_FLIGHT_MAX, Mode, OpBody, OpId, OpSet, Outcome, REVISION_UNKNOWN,
-    Rank, Seeded, View, ViewDigest, Vote,
+    AbortCause, AbortReason, Call, CallKind, CallMode, Closing, CommittedOp, Defect, Descriptor,
+    DisputedOp, Lane, LaneStates, MESSAGES_IN_FLIGHT_MAX, OpBody, OpId, OpSet, Outcome,
+    REVISION_UNKNOWN, Rank, Seeded, View, ViewDigest, Vote,
 };
 pub(crate) use bounds::LedgerBounds;
 use calls::Calls;
@@ -204,7 +204,7 @@ impl Ledger {
         if self.frozen {
             return Err(CallRefusal::Frozen);
         }
-        if !self.synced && !matches!(call.kind, Kind::Sync { .. }) {
+        if !self.synced && !matches!(call.kind, CallKind::Sync { .. }) {
             return Err(CallRefusal::NeedsSync);
         }
         // Only own calls count: the calls of others may wait for this very call.
@@ -220,10 +220,13 @@ impl Ledger {
         }
         let op = OpId { lane, number: self.next_in(lane) };
         self.numbers.set(lane, op.number + 1);
-        if matches!(call.kind, Kind::Sync { .. }) {
+        if matches!(call.kind, CallKind::Sync { .. }) {
             self.note_state(lane);
         }
-        if !self.began_synced && lane.ends().is_none() && !matches!(call.kind, Kind::Sync { .. }) {
+        if !self.began_synced
+            && lane.ends().is_none()
+            && !matches!(call.kind, CallKind::Sync { .. })
+        {
             self.worked.set(lane, ());
         }
         let size = self.size;
@@ -420,7 +423,7 @@ impl Ledger {
             return Err(Misbehaviour);
         }
         self.admit(from, op, true)?;
-        if matches!(descriptor.call.kind, Kind::Sync { .. }) {
+        if matches!(descriptor.call.kind, CallKind::Sync { .. }) {
             self.note_state(op.lane);
         }
         let me = self.me;
@@ -701,9 +704,13 @@ fn is_of_a_caller(from: Rank, vote: Vote) -> bool {
 /// Whether an honest member can send this descriptor, for an operation or for one call of a step.
 fn is_honest(descriptor: &Descriptor, part: Option<u8>) -> bool {
     let call = &descriptor.call;
-    let ends = if let Kind::Message { from, to, .. } = call.kind { Some((from, to)) } else { None };
-    let in_step = call.mode == Mode::PerStep
-        && !matches!(call.kind, Kind::Message { .. } | Kind::Step { .. } | Kind::Sync { .. });
-    let alone = call.mode != Mode::PerStep && ends == descriptor.op.lane.ends();
+    let ends =
+        if let CallKind::Message { from, to, .. } = call.kind { Some((from, to)) } else { None };
+    let in_step = call.mode == CallMode::PerStep
+        && !matches!(
+            call.kind,
+            CallKind::Message { .. } | CallKind::Step { .. } | CallKind::Sync { .. }
+        );
+    let alone = call.mode != CallMode::PerStep && ends == descriptor.op.lane.ends();
     if part.is_some() { in_step && descriptor.op.lane.ends().is_none() } else { alone }
 }

@@ -119,18 +119,19 @@ mod tests {
     use super::*;
     use crate::memory::DType;
     use crate::protocol::{
-        Call, CodecId, Descriptor, Kind, Mode, OpBody, REVISION_UNKNOWN, ReduceOp, Vote, view_of,
+        Call, CallKind, CallMode, CodecId, Descriptor, OpBody, REVISION_UNKNOWN, ReduceOp, Vote,
+        view_of,
     };
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
     use std::collections::VecDeque;
 
     const SUM: Call = Call {
-        kind: Kind::AllReduce(ReduceOp::Sum),
+        kind: CallKind::AllReduce(ReduceOp::Sum),
         dtype: DType::F32,
         count: 10,
         codec: CodecId::None,
-        mode: Mode::PerOp,
+        mode: CallMode::PerOp,
     };
     const LANES: u64 = 3;
 

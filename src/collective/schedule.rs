@@ -28,7 +28,9 @@ mod ways;
 
 use crate::compression::{BLOCK, Codec, codec, codec_of_sums};
 use crate::memory::DType;
-use crate::protocol::{Call, Coding, EngineKind, Kind, MEMBERS_MAX, Plan, Rank, ReduceOp, ranks};
+use crate::protocol::{
+    Call, CallKind, Coding, EngineKind, MEMBERS_MAX, Plan, Rank, ReduceOp, ranks,
+};
 use flow::{Flow, Kept};
 pub use flow::{Route, Unfit};
 use std::ops::Range;
@@ -110,8 +112,8 @@ impl Schedule {
             return Err(Unfit);
         }
         let count = match (call.kind, sync_root) {
-            (Kind::Sync { .. }, root) => root.ok_or(Unfit)?.1,
-            (Kind::Barrier, _) => 0,
+            (CallKind::Sync { .. }, root) => root.ok_or(Unfit)?.1,
+            (CallKind::Barrier, _) => 0,
             _ => call.output_count(size),
         };
         let count = usize::try_from(count).map_err(|_| Unfit)?;
@@ -283,5 +285,6 @@ impl FlowRole {
 
 /// Only an all-reduce of `f32` may use a codec.
 fn encodable(call: &Call, coding: Coding) -> bool {
-    coding == Coding::NONE || matches!((call.kind, call.dtype), (Kind::AllReduce(_), DType::F32))
+    coding == Coding::NONE
+        || matches!((call.kind, call.dtype), (CallKind::AllReduce(_), DType::F32))
 }

@@ -400,7 +400,7 @@ impl Election {
             Message::Ping(number) => effects.push(Effect::Send(from, Message::Pong(number))),
             Message::Pong(number) => self.on_pong(now, from, number, effects),
             Message::Duplicate(duplicate) => self.on_duplicate(now, from, duplicate, effects),
-            // Not about membership: the driver handles these.
+            // Not about membership: the control loop handles these.
             Message::Op(_)
             | Message::Post(_)
             | Message::Peers(_)

@@ -24,5 +24,6 @@ pub enum Notice {
     OneWay(MemberId),
 }
 
-/// Bound of the queue of notices; further ones are dropped. The driver takes all after each step.
+/// Bound of the queue of notices; further ones are dropped. The control loop takes all after each
+/// step.
 pub(super) const NOTICES_MAX: usize = 256;

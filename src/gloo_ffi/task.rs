@@ -2,7 +2,7 @@
 
 use crate::collective::Unfit;
 use crate::memory::DType;
-use crate::protocol::{Algorithm, Call, CodecId, Kind, Plan, Rank, ReduceOp};
+use crate::protocol::{Algorithm, Call, CallKind, CodecId, Plan, Rank, ReduceOp};
 
 /// A call in Gloo's terms. Lengths are in bytes and fit an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Task {
         // The codec applies to all ranks, because the links of these schedules are alike.
         let codec = plan.coding(call).codec();
         if codec != CodecId::None
-            && !(matches!(call.kind, Kind::AllReduce(_)) && call.dtype == DType::F32)
+            && !(matches!(call.kind, CallKind::AllReduce(_)) && call.dtype == DType::F32)
         {
             return Err(Unfit);
         }
@@ -116,37 +116,37 @@ impl Task {
         }
         let reduction = |op| reduction(op, call, length(call.count)?, plan, size);
         match (call.kind, sync_root) {
-            (Kind::AllReduce(op), _) => match codec {
+            (CallKind::AllReduce(op), _) => match codec {
                 CodecId::None => Ok(Task::Reduce(reduction(op)?)),
                 codec => Ok(Task::ReduceEncoded(reduction(op)?, codec)),
             },
-            (Kind::Reduce { op, root }, _) if root.index() < size => {
+            (CallKind::Reduce { op, root }, _) if root.index() < size => {
                 Ok(Task::ReduceTo(reduction(op)?, root))
             }
-            (Kind::ReduceScatter(op), _) => Ok(Task::ReduceScatter(reduction(op)?)),
-            (Kind::Gather { root }, _) if root.index() < size => {
+            (CallKind::ReduceScatter(op), _) => Ok(Task::ReduceScatter(reduction(op)?)),
+            (CallKind::Gather { root }, _) if root.index() < size => {
                 length(call.output_count(size))?;
                 Ok(Task::GatherTo { root, bytes: length(call.count)? })
             }
-            (Kind::Scatter { root }, _) if root.index() < size => {
+            (CallKind::Scatter { root }, _) if root.index() < size => {
                 length(call.output_count(size))?;
                 Ok(Task::Scatter { root, bytes: length(call.count)? })
             }
-            (Kind::AllToAll, _) => Ok(Task::AllToAll { bytes: length(call.count)? }),
-            (Kind::Broadcast { root }, _) if root.index() < size => {
+            (CallKind::AllToAll, _) => Ok(Task::AllToAll { bytes: length(call.count)? }),
+            (CallKind::Broadcast { root }, _) if root.index() < size => {
                 Ok(Task::Broadcast { root, bytes: length(call.count)? })
             }
-            (Kind::Sync { .. }, Some((root, bytes))) if root.index() < size => {
+            (CallKind::Sync { .. }, Some((root, bytes))) if root.index() < size => {
                 Ok(Task::Broadcast { root, bytes: length(bytes)? })
             }
-            (Kind::AllGather, _) => {
+            (CallKind::AllGather, _) => {
                 length(call.output_count(size))?;
                 Ok(Task::Gather { bytes: length(call.count)? })
             }
-            (Kind::Message { from, to, .. }, _) => {
+            (CallKind::Message { from, to, .. }, _) => {
                 Ok(Task::Message { from, to, bytes: length(call.count)? })
             }
-            (Kind::Barrier, _) => Ok(Task::Barrier),
+            (CallKind::Barrier, _) => Ok(Task::Barrier),
             _ => Err(Unfit),
         }
     }
@@ -223,7 +223,7 @@ fn bytes_of(count: u64, dtype: DType) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{AutoCodecs, Mode, PlanClass};
+    use crate::protocol::{AutoCodecs, CallMode, PlanClass};
 
     fn plan(algorithm: Algorithm) -> Plan {
         let classes = vec![PlanClass {
@@ -235,11 +235,11 @@ mod tests {
         Plan { revision: 0, reason: String::new(), classes }
     }
 
-    fn call(kind: Kind, dtype: DType, count: u64) -> Call {
-        Call { kind, dtype, count, codec: CodecId::None, mode: Mode::PerOp }
+    fn call(kind: CallKind, dtype: DType, count: u64) -> Call {
+        Call { kind, dtype, count, codec: CodecId::None, mode: CallMode::PerOp }
     }
 
-    const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
+    const SUM: CallKind = CallKind::AllReduce(ReduceOp::Sum);
 
     #[test]
     fn the_plan_says_which_way_and_the_codec_whether_encoded() {
@@ -266,17 +266,17 @@ mod tests {
         let (plan, root) = (plan(Algorithm::GlooRing), Rank(1));
         let task = |call: Call, sync| Task::of(&call, &plan, sync, 3).expect("fits");
         assert_eq!(task(call(SUM, DType::F64, 5), None).layout(3), [40]);
-        assert_eq!(task(call(Kind::AllGather, DType::F32, 5), None).layout(3), [20]);
-        let scatter = task(call(Kind::Scatter { root: Rank(2) }, DType::I64, 5), None);
+        assert_eq!(task(call(CallKind::AllGather, DType::F32, 5), None).layout(3), [20]);
+        let scatter = task(call(CallKind::Scatter { root: Rank(2) }, DType::I64, 5), None);
         assert_eq!((scatter.layout(3), scatter.contributes(Rank(0))), (vec![120], false));
-        let broadcast = task(call(Kind::Broadcast { root }, DType::F32, 5), None);
+        let broadcast = task(call(CallKind::Broadcast { root }, DType::F32, 5), None);
         assert_eq!(
             (broadcast.layout(3), broadcast.contributes(root), broadcast.contributes(Rank(0))),
             (vec![20], true, false)
         );
-        let sync = task(call(Kind::Sync { version: 1 }, DType::U8, 99), Some((root, 7)));
+        let sync = task(call(CallKind::Sync { version: 1 }, DType::U8, 99), Some((root, 7)));
         assert_eq!(sync, Task::Broadcast { root, bytes: 7 });
-        for empty in [call(SUM, DType::F32, 0), call(Kind::Barrier, DType::U8, 0)] {
+        for empty in [call(SUM, DType::F32, 0), call(CallKind::Barrier, DType::U8, 0)] {
             assert!(task(empty, None).layout(3).is_empty());
         }
     }
@@ -286,15 +286,15 @@ mod tests {
         let (ring, one_shot) = (plan(Algorithm::GlooRing), plan(Algorithm::OneShot));
         let coded = |call: Call| Call { codec: CodecId::Bf16, ..call };
         let unfit = [
-            (call(Kind::AllReduce(ReduceOp::Mean), DType::U8, 1), None),
+            (call(CallKind::AllReduce(ReduceOp::Mean), DType::U8, 1), None),
             (call(SUM, DType::F64, u64::MAX / 8 + 1), None),
             (call(SUM, DType::F32, 1 << 62), None),
-            (call(Kind::AllGather, DType::F32, 1 << 60), None),
+            (call(CallKind::AllGather, DType::F32, 1 << 60), None),
             (coded(call(SUM, DType::F64, 1)), None),
-            (coded(call(Kind::AllGather, DType::F32, 1)), None),
-            (call(Kind::Broadcast { root: Rank(3) }, DType::F32, 1), None),
-            (call(Kind::Sync { version: 0 }, DType::U8, 1), None),
-            (call(Kind::Sync { version: 0 }, DType::U8, 1), Some((Rank(3), 1))),
+            (coded(call(CallKind::AllGather, DType::F32, 1)), None),
+            (call(CallKind::Broadcast { root: Rank(3) }, DType::F32, 1), None),
+            (call(CallKind::Sync { version: 0 }, DType::U8, 1), None),
+            (call(CallKind::Sync { version: 0 }, DType::U8, 1), Some((Rank(3), 1))),
         ];
         for (call, sync_root) in unfit {
             assert_eq!(Task::of(&call, &ring, sync_root, 3), Err(Unfit), "{call}");

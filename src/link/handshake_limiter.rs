@@ -17,8 +17,8 @@ pub struct HandshakeLimiter {
     pub(crate) open: [usize; 2],
 }
 
-/// One admitted handshake. Give it back with [`HandshakeLimiter::release`] when the handshake has ended,
-/// successful or not.
+/// One admitted handshake. Give it back with [`HandshakeLimiter::release`] when the handshake has
+/// ended, successful or not.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ticket {

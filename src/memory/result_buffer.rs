@@ -46,8 +46,8 @@ struct Part {
     bytes: Access,
 }
 
-/// The exclusive right to write one part. Dropping it before it has [landed](PartWriter::land) leaves
-/// the part unusable: it can be neither claimed nor read again.
+/// The exclusive right to write one part. Dropping it before it has [landed](PartWriter::land)
+/// leaves the part unusable: it can be neither claimed nor read again.
 pub struct PartWriter {
     result_buffer: Arc<ResultBuffer>,
     part: usize,
@@ -67,9 +67,9 @@ const CLAIMED: u8 = 1;
 /// The part is written, and no thread ever writes it again.
 const LANDED: u8 = 2;
 
-// SAFETY: `start` is only dereferenced by a `PartWriter`, of which there is at most one per part, and in
-// parts that have landed, for which there is no claim. The memory belongs to the canvas, so both
-// keep it alive; any thread may use it.
+// SAFETY: `start` is only dereferenced by a `PartWriter`, of which there is at most one per part,
+// and in parts that have landed, for which there is no claim. The memory belongs to the result
+// buffer, so both keep it alive; any thread may use it.
 unsafe impl Send for ResultBuffer {}
 // SAFETY: as above; the states order the write of a part before every read.
 unsafe impl Sync for ResultBuffer {}
@@ -102,7 +102,8 @@ impl ResultBuffer {
         Ok(Some(Arc::new(ResultBuffer { start, ends, parts, memory })))
     }
 
-    /// The right to write a part. It is given once, unless it is [given back](PartWriter::give_back).
+    /// The right to write a part. It is given once, unless it is [given
+    /// back](PartWriter::give_back).
     pub fn claim(self: &Arc<ResultBuffer>, part: usize) -> Option<PartWriter> {
         self.parts.get(part)?.take()?;
         Some(PartWriter { result_buffer: Arc::clone(self), part })
@@ -123,8 +124,8 @@ impl ResultBuffer {
             return None;
         }
         // SAFETY: The range is inside of the memory, which is initialised and lives as long as this
-        // canvas. A landed part is not written again, and the `Acquire` loads of the states make
-        // the earlier writes visible here.
+        // result buffer. A landed part is not written again, and the `Acquire` loads of the states
+        // make the earlier writes visible here.
         Some(unsafe { std::slice::from_raw_parts(self.start.add(range.start), range.len()) })
     }
 
@@ -139,13 +140,13 @@ impl ResultBuffer {
         start..self.ends[part]
     }
 
-    /// The memory, if there is no other reference to the canvas.
+    /// The memory, if there is no other reference to the result buffer.
     ///
     /// # Errors
-    /// The canvas, while a claim or a piece refers to it.
+    /// The result buffer, while a claim or a piece refers to it.
     pub fn take(self: Arc<ResultBuffer>) -> Result<Memory, Arc<ResultBuffer>> {
-        // Claims and pieces hold a reference to the canvas. If this is the only one, `start` is not
-        // dereferenced any more.
+        // Claims and pieces hold a reference to the result buffer. If this is the only one, `start`
+        // is not dereferenced any more.
         Arc::try_unwrap(self).map(|result_buffer| result_buffer.memory)
     }
 }
@@ -174,9 +175,9 @@ impl PartWriter {
     pub fn bytes(&self) -> &[u8] {
         let range = self.result_buffer.range(self.part);
         self.result_buffer.parts[self.part].bytes.read();
-        // SAFETY: The range is inside of the memory, which is initialised and which the canvas
-        // keeps alive. This claim is the only one of the part, no other part shares its bytes, and
-        // no part is read before it has landed.
+        // SAFETY: The range is inside of the memory, which is initialised and which the result
+        // buffer keeps alive. This claim is the only one of the part, no other part shares its
+        // bytes, and no part is read before it has landed.
         unsafe {
             std::slice::from_raw_parts(self.result_buffer.start.add(range.start), range.len())
         }
@@ -224,7 +225,7 @@ impl WrittenPart {
 
 impl fmt::Debug for ResultBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Canvas({} bytes, {} parts)", self.len(), self.ends.len())
+        write!(f, "ResultBuffer({} bytes, {} parts)", self.len(), self.ends.len())
     }
 }
 

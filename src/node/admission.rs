@@ -1,5 +1,5 @@
-//! NodeInfo is admitted to the cluster, which may change while a node runs: a cluster changes its key,
-//! and people deny nodes.
+//! NodeInfo is admitted to the cluster, which may change while a node runs: a cluster changes its
+//! key, and people deny nodes.
 
 use crate::identity::{Namespace, NodeId, Nodes};
 use std::collections::BTreeSet;

@@ -13,16 +13,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-/// A request from a cluster handle to its driver.
+/// A request from a cluster handle to its control loop.
 #[derive(Debug)]
 pub enum Command {
-    /// Leave the group, answer, and end the driver.
+    /// Leave the group, answer, and end the control loop.
     Leave(oneshot::Sender<()>),
 }
 
-/// The handles' side of the channels to one driver.
+/// The handles' side of the channels to one control loop.
 pub struct Handles {
-    /// Requests to the driver. The node leaves when the last sender is dropped.
+    /// Requests to the control loop. The node leaves when the last sender is dropped.
     pub commands: mpsc::Sender<Command>,
     /// The session (`ViewSession`) of the newest View; `None` without one, or if the View has fewer
     /// than `min_members` members.
@@ -35,7 +35,7 @@ pub struct Handles {
     pub happened: broadcast::Receiver<crate::report::Event>,
 }
 
-/// The driver's side of [`Handles`].
+/// The control loop's side of [`Handles`].
 pub struct Outlets {
     commands: mpsc::Receiver<Command>,
     told: Published,
@@ -63,12 +63,12 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
     (handles, Outlets { commands: command_rx, told })
 }
 
-/// Runs the driver on its own thread and returns when it has started. The thread ends after
+/// Runs the control loop on its own thread and returns when it has started. The thread ends after
 /// [`Command::Leave`], or when all command senders are dropped. `open` is called on that thread,
 /// inside its runtime, because sockets belong to a runtime.
 ///
 /// Returns the error of `open`, or [`ConfigProblem::NoPort`] if the thread or its runtime cannot be
-/// created. If this future is dropped, the driver does not run, or leaves at once.
+/// created. If this future is dropped, the control loop does not run, or leaves at once.
 pub async fn spawn<F, O>(open: O) -> Result<Handles>
 where
     O: FnOnce() -> F + Send + 'static,
@@ -113,8 +113,8 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     } = doors;
     let Outlets { mut commands, told } = outlets;
     let (events_tx, mut events) = mpsc::channel(super::event::QUEUE);
-    // Unbounded, because the disk must not wait for the driver. The disk sends at most one ticket
-    // for each save.
+    // Unbounded, because the disk must not wait for the control loop. The disk sends at most one
+    // ticket for each save.
     let (durable_tx, mut durable) = mpsc::unbounded_channel();
     let (ends_tx, mut ends) = mpsc::unbounded_channel();
     let (tunnels, mut said) = Tunnels::new();

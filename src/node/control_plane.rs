@@ -50,7 +50,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// One node. The driver's loop owns it; other tasks reach it through the queues.
+/// One node. The control loop owns it; other tasks reach it through the queues.
 pub(super) struct ControlPlane {
     me: MemberId,
     /// The time since the start, and when the periodic work is due.
@@ -374,7 +374,7 @@ impl ControlPlane {
             }
             Effect::Persist(ticket, durable) => {
                 let told = self.durable.clone();
-                // The receiver is gone only if the driver is.
+                // The receiver is gone only if the control loop is.
                 self.store.save(durable.to_bytes(), Box::new(move || _ = told.send(ticket)));
             }
             Effect::Install(view, decides) => self.install(&view, decides),
@@ -439,7 +439,7 @@ impl ControlPlane {
 }
 
 impl Drop for ControlPlane {
-    /// Also runs on a panic of the driver, so no open call outlives it.
+    /// Also runs on a panic of the control loop, so no open call outlives it.
     fn drop(&mut self) {
         self.end();
     }

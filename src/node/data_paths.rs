@@ -5,8 +5,8 @@
 //!
 //! - **Better**: when the path to a member is measured, this node also tries the other paths to it,
 //!   each by a second data link and a burst. If one carries at least 25 % more, the control link is
-//!   redialled over it, and then the data link [moves](super::data_link::Moves). The member with the smaller
-//!   node id does this.
+//!   redialled over it, and then the data link [moves](super::data_link::Moves). The member with
+//!   the smaller node id does this.
 //! - **Proven**: paths lead to addresses that the member told of itself or that were proven before,
 //!   and links move to proven paths only: what carries more may be a proxy. From an unproven path
 //!   they move to any proven one at once, and nothing is measured before.

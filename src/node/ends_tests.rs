@@ -1,4 +1,4 @@
-//! The outcome of calls whose driver ends suddenly or loses its disk.
+//! The outcome of calls whose control loop ends suddenly or loses its disk.
 
 use super::control_loop::Handles;
 use super::testing::{PATIENCE, begin, decided, view_of};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A store that panics on the driver's thread once the flag is set.
+/// A store that panics on the control loop's thread once the flag is set.
 struct Broken(Arc<AtomicBool>);
 
 impl Store for Broken {

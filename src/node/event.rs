@@ -1,4 +1,4 @@
-//! The events that the driver's tasks and threads send to it.
+//! The events that the control loop's tasks and threads send to it.
 
 use super::data_link::EstablishedLink;
 use crate::identity::MemberId;

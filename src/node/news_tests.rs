@@ -1,9 +1,11 @@
-//! Calls that begin as soon as their View is shown, while the driver is held up.
+//! Calls that begin as soon as their View is shown, while the control loop is held up.
 
 use crate::api::{Builder, Config};
 use crate::collective::Input;
 use crate::memory::{DType, bytes_of};
-use crate::protocol::{Call, CodecId, Kind, Lane, Mode, OpId, Outcome, ReduceOp, ViewDigest};
+use crate::protocol::{
+    Call, CallKind, CallMode, CodecId, Lane, OpId, Outcome, ReduceOp, ViewDigest,
+};
 use crate::session::ViewSession;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -17,11 +19,11 @@ use tokio::sync::watch;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const SUM: Call = Call {
-    kind: Kind::AllReduce(ReduceOp::Sum),
+    kind: CallKind::AllReduce(ReduceOp::Sum),
     dtype: DType::F32,
     count: 4,
     codec: CodecId::None,
-    mode: Mode::PerOp,
+    mode: CallMode::PerOp,
 };
 
 type Views = watch::Receiver<Option<Arc<ViewSession>>>;
@@ -50,8 +52,8 @@ impl Caller {
     }
 }
 
-/// Woken by the driver on its thread in the middle of its work. Returns to the driver when the call
-/// has been started on another thread.
+/// Woken by the control loop on its thread in the middle of its work. Returns to the control loop
+/// when the call has been started on another thread.
 impl Wake for Caller {
     fn wake(self: Arc<Caller>) {
         let caller = Arc::clone(&self);

@@ -1,5 +1,5 @@
-//! The control links of this node: at most one per member, each with a send queue (`SendQueue`) and a
-//! reader task.
+//! The control links of this node: at most one per member, each with a send queue (`SendQueue`) and
+//! a reader task.
 
 use super::claim::{Claim, FRESH};
 use super::event::Event;

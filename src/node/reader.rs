@@ -105,17 +105,17 @@ mod tests {
     use crate::collective::Input;
     use crate::link::{ControlSender, control_link};
     use crate::memory::DType;
-    use crate::protocol::{Call, CodecId, Kind, Mode, OpBody, OpId, view_of};
+    use crate::protocol::{Call, CallKind, CallMode, CodecId, OpBody, OpId, view_of};
     use crate::session::Group;
     use crate::wire::Encode;
     use std::sync::Arc;
 
     const BARRIER: Call = Call {
-        kind: Kind::Barrier,
+        kind: CallKind::Barrier,
         dtype: DType::U8,
         count: 0,
         codec: CodecId::None,
-        mode: Mode::PerOp,
+        mode: CallMode::PerOp,
     };
 
     /// Two members, and the link over which rank 0 reads what rank 1 sends.

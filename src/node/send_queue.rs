@@ -75,7 +75,7 @@ enum Said {
 ///
 /// ```text
 /// Here -- take_half ----------------------> Away -- give_back ----> Here
-///   |                                         `---- Loan dropped -> Over (failed)
+///   |                                         `---- dropped ----> Over (failed)
 ///   `-- turn: ended and nothing to write -> Over (closed)
 /// ```
 enum Half {
@@ -122,14 +122,14 @@ impl SendQueue {
     }
 
     /// Queues a message. Returns false if the link is over or too many messages wait; in the second
-    /// case it has [overrun](SendQueue::has_overrun) and accepts nothing more. The message leaves with
-    /// the next [`wake`](SendQueue::wake) or [`write`](SendQueue::write).
+    /// case it has [overrun](SendQueue::has_overrun) and accepts nothing more. The message leaves
+    /// with the next [`wake`](SendQueue::wake) or [`write`](SendQueue::write).
     pub(super) fn push(&self, message: Message) -> bool {
         self.lock().push(message, Said::New)
     }
 
-    /// As [`push`](SendQueue::push), for the replay of a message that was sent over an earlier link.
-    /// Never refused because of [`WAITING_MAX`].
+    /// As [`push`](SendQueue::push), for the replay of a message that was sent over an earlier
+    /// link. Never refused because of [`WAITING_MAX`].
     pub(super) fn push_again(&self, message: Message) -> bool {
         self.lock().push(message, Said::Again)
     }
@@ -157,17 +157,17 @@ impl SendQueue {
                 state.take_half()
             };
             let Some(mut half) = half else { return };
-            let loan = TakenHalf::of(self);
+            let taken = TakenHalf::of(self);
             let written = match self.seal(&mut half) {
                 Ok(()) => pin!(half.flush()).poll(&mut Context::from_waker(Waker::noop())),
                 Err(error) => Poll::Ready(Err(error)),
             };
             match written {
-                Poll::Ready(Ok(())) => loan.give_back(half),
+                Poll::Ready(Ok(())) => taken.give_back(half),
                 Poll::Ready(Err(_)) => return,
                 // The task continues when the socket has room.
                 Poll::Pending => {
-                    loan.give_back(half);
+                    taken.give_back(half);
                     return self.wake();
                 }
             }
@@ -194,13 +194,13 @@ impl SendQueue {
                 }
                 Turn::End => return,
             };
-            let loan = TakenHalf::of(&self);
+            let taken = TakenHalf::of(&self);
             let written = match self.seal(&mut half) {
                 Ok(()) => half.flush().await,
                 Err(error) => Err(error),
             };
             if written.is_ok() {
-                loan.give_back(half);
+                taken.give_back(half);
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::api::{Builder, Config};
 use crate::collective::Input;
 use crate::link::{MemoryWorld, Net};
 use crate::memory::{DType, bytes_of};
-use crate::protocol::{Call, CodecId, Kind, Lane, Mode, OpId, ReduceOp, Seeded};
+use crate::protocol::{Call, CallKind, CallMode, CodecId, Lane, OpId, ReduceOp, Seeded};
 use crate::report::{Event, Loss};
 use crate::session::{Decided, ViewSession};
 use std::future::poll_fn;
@@ -21,11 +21,11 @@ use tokio::time::timeout;
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 const SUM: Call = Call {
-    kind: Kind::AllReduce(ReduceOp::Sum),
+    kind: CallKind::AllReduce(ReduceOp::Sum),
     dtype: DType::F32,
     count: 4,
     codec: CodecId::None,
-    mode: Mode::PerOp,
+    mode: CallMode::PerOp,
 };
 
 /// The configuration of a node of this group, which wants two members.

@@ -11,8 +11,8 @@ use crate::session::{OpSender, ViewSession};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
 
-/// Weak handles to the send queues (`SendQueue`) that operations may use, by member. A member without
-/// one gets a replay later, before its link is [added](SendQueues::add).
+/// Weak handles to the send queues (`SendQueue`) that operations may use, by member. A member
+/// without one gets a replay later, before its link is [added](SendQueues::add).
 #[derive(Clone, Default)]
 pub(super) struct SendQueues(Arc<RwLock<BTreeMap<MemberId, Weak<SendQueue>>>>);
 
@@ -21,7 +21,7 @@ pub(super) struct ViewSender {
     view: Arc<View>,
     me: MemberId,
     send_queues: SendQueues,
-    driver: ThreadId,
+    control_loop: ThreadId,
 }
 
 impl SendQueues {
@@ -62,10 +62,10 @@ impl SendQueues {
 }
 
 impl ViewSender {
-    /// For a View of which `me` is a member. Must be called on the driver's thread, which it
+    /// For a View of which `me` is a member. Must be called on the control loop's thread, which it
     /// records.
     pub(super) fn new(view: Arc<View>, me: MemberId, send_queues: SendQueues) -> ViewSender {
-        ViewSender { view, me, send_queues, driver: thread::current().id() }
+        ViewSender { view, me, send_queues, control_loop: thread::current().id() }
     }
 
     /// The queues of the members in `audience`, a bit for each rank, except this node.
@@ -80,17 +80,18 @@ impl ViewSender {
 impl OpSender for ViewSender {
     fn tell(&self, message: OpMessage) {
         for send_queue in self.others(message.body.audience(self.view.size())) {
-            // A refused message marks the link as overrun; the driver closes it at its next tick.
+            // A refused message marks the link as overrun; the control loop closes it at its next
+            // tick.
             send_queue.push(Message::Op(message.clone()));
         }
     }
 
-    /// On the driver's thread the writer tasks are woken, so the messages of one turn leave in one
-    /// write. Other threads write inline.
+    /// On the control loop's thread the writer tasks are woken, so the messages of one turn leave
+    /// in one write. Other threads write inline.
     fn flush(&self) {
-        let is_driver = thread::current().id() == self.driver;
+        let is_control_loop = thread::current().id() == self.control_loop;
         for send_queue in self.others(u32::MAX) {
-            if is_driver { send_queue.wake() } else { send_queue.write() }
+            if is_control_loop { send_queue.wake() } else { send_queue.write() }
         }
     }
 }

@@ -34,8 +34,8 @@ impl Access {
     pub(crate) fn write(&self) {}
 }
 
-/// The types of `canvas.rs`, which loom checks besides shuttle: shuttle knows only sequentially
-/// consistent atomics.
+/// The types of `result_buffer.rs`, which loom checks besides shuttle: shuttle knows only
+/// sequentially consistent atomics.
 #[cfg(all(test, potluck_threads))]
 mod checked {
     use std::cell::Cell;

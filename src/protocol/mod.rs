@@ -39,14 +39,10 @@ mod view;
 mod view_id;
 mod vote;
 
+pub use algorithm::{Algorithm, TreeShare};
 pub use auto_codecs::AutoCodecs;
 pub use ballot::Ballot;
-pub use call::Descriptor;
-pub use call::{Call, CallKind, CallMode};
-// Their short names inside of the crate.
-pub use algorithm::Algorithm;
-pub use algorithm::TreeShare;
-pub use call::{CallKind as Kind, CallMode as Mode};
+pub use call::{Call, CallKind, CallMode, Descriptor};
 pub use codec_id::{Coarsest, CodecId};
 pub use coding::Coding;
 pub use coding_speed::CodingSpeed;

@@ -183,8 +183,8 @@ impl View {
     }
 
     /// Whether an honest member may have made it: members are distinct nodes, the proposer is one
-    /// of them, the parent is older and present if its operations are decided, `no_direct_link` is sorted,
-    /// and plan and engine fit the size, each other and the pairs without a link.
+    /// of them, the parent is older and present if its operations are decided, `no_direct_link` is
+    /// sorted, and plan and engine fit the size, each other and the pairs without a link.
     pub fn is_consistent(&self) -> bool {
         let distinct = self
             .members

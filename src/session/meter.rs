@@ -11,7 +11,7 @@ pub use measured::Measured;
 
 use crate::collective::Backend;
 use crate::identity::{Name, NodeId};
-use crate::protocol::{Call, EngineKind, Kind, Outcome, Rank, View};
+use crate::protocol::{Call, CallKind, EngineKind, Outcome, Rank, View};
 use crate::report::{EdgeMetrics, Metrics, OperationMetrics};
 #[cfg(feature = "metrics")]
 use crate::trace::unharmed;
@@ -217,18 +217,18 @@ fn edge<'a>(
 /// The name of the collective's method.
 fn kind_name(call: &Call) -> &'static str {
     match call.kind {
-        Kind::AllReduce(_) => "all_reduce",
-        Kind::Broadcast { .. } => "broadcast",
-        Kind::AllGather => "all_gather",
-        Kind::Reduce { .. } => "reduce",
-        Kind::ReduceScatter(_) => "reduce_scatter",
-        Kind::Gather { .. } => "gather",
-        Kind::Scatter { .. } => "scatter",
-        Kind::AllToAll => "all_to_all",
-        Kind::Barrier => "barrier",
-        Kind::Sync { .. } => "sync",
-        Kind::Message { .. } => "message",
-        Kind::Step { .. } => "step",
+        CallKind::AllReduce(_) => "all_reduce",
+        CallKind::Broadcast { .. } => "broadcast",
+        CallKind::AllGather => "all_gather",
+        CallKind::Reduce { .. } => "reduce",
+        CallKind::ReduceScatter(_) => "reduce_scatter",
+        CallKind::Gather { .. } => "gather",
+        CallKind::Scatter { .. } => "scatter",
+        CallKind::AllToAll => "all_to_all",
+        CallKind::Barrier => "barrier",
+        CallKind::Sync { .. } => "sync",
+        CallKind::Message { .. } => "message",
+        CallKind::Step { .. } => "step",
     }
 }
 

@@ -27,8 +27,8 @@ use crate::collective::{
 use crate::memory::Pool;
 use crate::os::{Mutex, MutexGuard, Race};
 use crate::protocol::{
-    AbortReason, Call, Closing, EngineFault, Kind, Lane, OpBody, OpId, OpMessage, Outcome, Rank,
-    Seeded, View, ViewDigest, Vote,
+    AbortReason, Call, CallKind, Closing, EngineFault, Lane, OpBody, OpId, OpMessage, Outcome,
+    Rank, Seeded, View, ViewDigest, Vote,
 };
 use crate::trace::{self, unharmed};
 pub use decided::{Decided, Fate, Refused, SyncDue, SyncStep};
@@ -171,7 +171,7 @@ impl ViewSession {
         let op = state.ledger.call(lane, call).map_err(Refused::By)?;
         state.slots.insert(
             op,
-            Slot { is_sync: matches!(call.kind, Kind::Sync { .. }), ..Slot::default() },
+            Slot { is_sync: matches!(call.kind, CallKind::Sync { .. }), ..Slot::default() },
         );
         self.settle(state);
         Ok(op)
@@ -309,7 +309,7 @@ impl ViewSession {
 
     /// Requests an `Abort` after this time.
     pub fn give_up_after(&self, op: OpId, after: Duration) {
-        // The driver outlives every session in use. Without it the call ends with the View.
+        // The control loop outlives every session in use. Without it the call ends with the View.
         let _ = self.out.send(Outgoing::Deadline(op, after));
     }
 

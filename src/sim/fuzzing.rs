@@ -23,9 +23,9 @@ use crate::pairing::{
     Welcome,
 };
 use crate::protocol::{
-    Ballot, Call, CodecId, Descriptor, Enclosed, EngineChoice, EngineFault, EngineKind, Engines,
-    Kind, Lane, Member, Message, Mode, OPS_IN_FLIGHT_MAX, OpId, OpMessage, Plan, Rank, ReduceOp,
-    RelayBody, RelayFrame, View,
+    Ballot, Call, CallKind, CallMode, CodecId, Descriptor, Enclosed, EngineChoice, EngineFault,
+    EngineKind, Engines, Lane, Member, Message, OPS_IN_FLIGHT_MAX, OpId, OpMessage, Plan, Rank,
+    ReduceOp, RelayBody, RelayFrame, View,
 };
 use crate::relay::{Act, Switch};
 use crate::wire::{Decode, Encode, Reader};
@@ -67,11 +67,11 @@ pub fn view(bytes: &[u8]) {
         let order = view.plan.fold_order(view.size(), count, 4);
         assert_eq!(order.segments.iter().map(|s| s.elements.len()).sum::<usize>(), count);
         let call = Call {
-            kind: Kind::AllReduce(ReduceOp::Sum),
+            kind: CallKind::AllReduce(ReduceOp::Sum),
             dtype: DType::F32,
             count: count as u64,
             codec: CodecId::None,
-            mode: Mode::PerOp,
+            mode: CallMode::PerOp,
         };
         if view.engine.kind == EngineKind::Native {
             Schedule::of(&call, None, &view.plan, view.size())
@@ -304,11 +304,11 @@ pub fn engine(bytes: &[u8]) {
     let backend = NativeEngine::new(Pool::new()).open(&Arc::new(view.clone()), Rank(0), board);
     let op = OpId { lane: Lane::MAIN, number: 0 };
     let call = Call {
-        kind: Kind::AllReduce(ReduceOp::Sum),
+        kind: CallKind::AllReduce(ReduceOp::Sum),
         dtype: DType::F32,
         count: 16,
         codec: CodecId::None,
-        mode: Mode::PerOp,
+        mode: CallMode::PerOp,
     };
     let (report, outcome) = channel();
     let done = Box::new(move |result| drop(report.send(result)));

@@ -5,18 +5,18 @@
 use super::homes::{Home, HomeWay};
 use crate::collective::{Schedule, Then};
 use crate::memory::DType;
-use crate::protocol::{Call, CodecId, Kind, Mode, Plan, Rank, ReduceOp, ranks};
+use crate::protocol::{Call, CallKind, CallMode, CodecId, Plan, Rank, ReduceOp, ranks};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The simulated duration of an all-reduce of `count` f32 under this plan, chunk by chunk, in
 /// seconds.
 pub(super) fn simulated_s(home: &Home, plan: &Plan, count: u64) -> f64 {
     let call = Call {
-        kind: Kind::AllReduce(ReduceOp::Sum),
+        kind: CallKind::AllReduce(ReduceOp::Sum),
         dtype: DType::F32,
         count,
         codec: CodecId::None,
-        mode: Mode::PerOp,
+        mode: CallMode::PerOp,
     };
     let schedule = Schedule::of(&call, None, plan, home.size()).expect("a plan that fits");
     let mut model = Fluid::new(home, &schedule);

@@ -26,7 +26,8 @@ use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
 /// Trees and their rates.
 #[derive(Clone, Debug)]
 pub(super) struct Packing {
-    /// A few trees that carry nearly the maximum. Ordered by root; at most [`Algorithm::TREES_MAX`].
+    /// A few trees that carry nearly the maximum. Ordered by root; at most
+    /// [`Algorithm::TREES_MAX`].
     pub(super) trees: Vec<TreeShare>,
     /// An upper bound on the rate of any set of trees, in kbit of the buffer per second. It holds
     /// for other schedules only if sending costs as much as receiving.

@@ -218,8 +218,8 @@ fn same_key_twice() -> Result<()> {
     group.meet_of(last)?;
     let took = since.elapsed();
     println!("measured: a restarted node is in a View again after {} ms", took.as_millis());
-    // A copy that is refused steps aside for five seconds each time. On a busy machine the restarted
-    // node may be taken for one, but only once.
+    // A copy that is refused steps aside for five seconds each time. On a busy machine the
+    // restarted node may be taken for one, but only once.
     ensure!(
         took < std::time::Duration::from_secs(10),
         "let in after {took:?}, logs in {}",

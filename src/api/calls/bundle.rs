@@ -36,8 +36,8 @@ impl Bundle {
         self.pending.session.pool()
     }
 
-    /// Begins the next call, unless the bundle is rejected. With the residual of `feedback` added to
-    /// the input, if there is one.
+    /// Begins the next call, unless the bundle is rejected. With the residual of `feedback` added
+    /// to the input, if there is one.
     pub(crate) fn begin(
         &mut self,
         call: Call,

@@ -11,7 +11,7 @@ use super::reduce::{Reduce, ReduceScatter};
 use super::step::{Commit, reducing_by};
 use super::sync::StateSync;
 use crate::memory::Element;
-use crate::protocol::{Mode, ReduceOp};
+use crate::protocol::{CallMode, ReduceOp};
 use std::time::Duration;
 
 /// For every kind of call.
@@ -47,7 +47,7 @@ macro_rules! votes {
                 /// others not, and no rank detects that; the group's history does not count the
                 /// call. A result that is returned is correct.
                 pub fn best_effort(mut self) -> Self {
-                    self.pending.call.mode = Mode::BestEffort;
+                    self.pending.call.mode = CallMode::BestEffort;
                     self
                 }
             }

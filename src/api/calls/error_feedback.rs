@@ -3,7 +3,7 @@
 use crate::collective::Input;
 use crate::compression::{Feedback, codec};
 use crate::memory::{OutOfMemory, Pool};
-use crate::protocol::{CodecId, FeedbackProblem, Kind, ReduceOp, Rejection};
+use crate::protocol::{CallKind, CodecId, FeedbackProblem, ReduceOp, Rejection};
 use crate::session::Fate;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -64,7 +64,7 @@ impl ErrorFeedback {
     /// length. Or there is no memory.
     pub(crate) fn open(
         &self,
-        kind: Kind,
+        kind: CallKind,
         elements: &[f32],
         pool: &Pool,
     ) -> Result<ResidualTicket, Unpaid> {
@@ -183,7 +183,7 @@ mod tests {
         (ticket.contribution.to_vec(), ticket)
     }
 
-    const MEAN: Kind = Kind::AllReduce(ReduceOp::Mean);
+    const MEAN: CallKind = CallKind::AllReduce(ReduceOp::Mean);
 
     fn owing() -> (ErrorFeedback, Vec<f32>) {
         let feedback = ErrorFeedback::default();
@@ -230,7 +230,7 @@ mod tests {
         };
         assert_eq!(refused(MEAN, &[1.0]), Some(FeedbackProblem::Length { given: 1, owed: 2 }));
         assert_eq!(
-            refused(Kind::AllReduce(ReduceOp::Max), &[1.0, 2.0]),
+            refused(CallKind::AllReduce(ReduceOp::Max), &[1.0, 2.0]),
             Some(FeedbackProblem::NoSum(ReduceOp::Max))
         );
         let under_way = feedback.open(MEAN, &[1.0, 2.0], &Pool::new());

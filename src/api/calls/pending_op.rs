@@ -7,7 +7,7 @@ use crate::identity::{Name, NodeId};
 use crate::memory::{Element, OutOfMemory, Staging, bytes_of_mut, elements_of};
 use crate::node::peer_at;
 use crate::protocol::{
-    AbortCause, AbortReason, Call, CodecId, EngineFault, Kind, Lane, OpId, Outcome, Rank,
+    AbortCause, AbortReason, Call, CallKind, CodecId, EngineFault, Lane, OpId, Outcome, Rank,
     Rejection, ring_segment,
 };
 use crate::report::{Cause, Error, Mismatched, Peer, Result};
@@ -134,8 +134,8 @@ impl PendingOp {
         Poll::Ready(self.over(decided))
     }
 
-    /// Like [`poll`](PendingOp::poll), for a call that hands out its result as a vector. The memory of
-    /// `out` is allocated before the call begins, so that its lack is an error of the call.
+    /// Like [`poll`](PendingOp::poll), for a call that hands out its result as a vector. The memory
+    /// of `out` is allocated before the call begins, so that its lack is an error of the call.
     pub(super) fn poll_into<T: Element>(
         &mut self,
         task: &mut Task<'_>,
@@ -166,10 +166,10 @@ impl PendingOp {
         let (me, size) = (self.session.me(), self.session.view().size());
         let count = usize::try_from(self.call.count).unwrap_or(usize::MAX);
         match self.call.kind {
-            Kind::AllGather => count.saturating_mul(size),
-            Kind::Gather { root } if root == me => count.saturating_mul(size),
-            Kind::Gather { .. } => 0,
-            Kind::ReduceScatter(_) => ring_segment(me.index(), size, count).len(),
+            CallKind::AllGather => count.saturating_mul(size),
+            CallKind::Gather { root } if root == me => count.saturating_mul(size),
+            CallKind::Gather { .. } => 0,
+            CallKind::ReduceScatter(_) => ring_segment(me.index(), size, count).len(),
             _ => count,
         }
     }
@@ -274,7 +274,7 @@ impl PendingOp {
     pub(super) fn end_step(&mut self, op: OpId, parts: u8, bytes: u64) {
         self.stage = Stage::Begun;
         self.arm(op);
-        self.call = Call { kind: Kind::Step { parts }, count: bytes, ..self.call };
+        self.call = Call { kind: CallKind::Step { parts }, count: bytes, ..self.call };
         self.session.end_step(op, self.call, parts);
     }
 
@@ -283,7 +283,7 @@ impl PendingOp {
         self.settle(Fate::of(decided.outcome), &decided.codecs);
         match decided.outcome {
             // The results of a step are in `Decided::parts`.
-            Outcome::Committed if matches!(self.call.kind, Kind::Step { .. }) => {
+            Outcome::Committed if matches!(self.call.kind, CallKind::Step { .. }) => {
                 Ok(Staging::default())
             }
             // A member commits only a result that it holds. If that were violated, an unchanged

@@ -8,7 +8,9 @@ use super::pending_op::PendingOp;
 use super::step::{Commit, Step};
 use super::sync::StateSync;
 use crate::memory::DType;
-use crate::protocol::{Call, CodecId, EngineFault, Kind, Lane, Mode, Rank, ReduceOp, view_of};
+use crate::protocol::{
+    Call, CallKind, CallMode, CodecId, EngineFault, Lane, Rank, ReduceOp, view_of,
+};
 use crate::report::{Cause, Error, Result};
 use crate::session::Group;
 use std::pin::Pin;
@@ -25,15 +27,15 @@ fn group() -> Group {
 }
 
 fn sum() -> Call {
-    call(Kind::AllReduce(ReduceOp::Sum), LEN)
+    call(CallKind::AllReduce(ReduceOp::Sum), LEN)
 }
 
-fn call(kind: Kind, count: usize) -> Call {
+fn call(kind: CallKind, count: usize) -> Call {
     let dtype = match kind {
-        Kind::Step { .. } | Kind::Barrier => DType::U8,
+        CallKind::Step { .. } | CallKind::Barrier => DType::U8,
         _ => DType::F32,
     };
-    Call { kind, dtype, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
+    Call { kind, dtype, count: count as u64, codec: CodecId::None, mode: CallMode::PerOp }
 }
 
 fn given(rank: usize) -> Vec<f32> {
@@ -181,7 +183,7 @@ fn a_step_fails_whole_and_writes_none_of_its_buffers() {
         .iter()
         .zip(large.iter_mut().zip(&mut small))
         .map(|(member, (large, small))| {
-            let step = call(Kind::Step { parts: 0 }, 0);
+            let step = call(CallKind::Step { parts: 0 }, 0);
             let mut step = Step::new(Bundle::new(PendingOp::numbered(member, Lane::MAIN, step)));
             step.all_reduce(small.as_mut_slice());
             step.all_reduce(large.as_mut_slice());
@@ -199,7 +201,7 @@ fn a_step_fails_whole_and_writes_none_of_its_buffers() {
 #[test]
 fn a_result_that_no_machine_has_room_for_fails_before_anything_is_sent() {
     let mut group = group();
-    let huge = call(Kind::AllGather, isize::MAX as usize / 8);
+    let huge = call(CallKind::AllGather, isize::MAX as usize / 8);
     let mut pending_ops: Vec<PendingOp> =
         group.members.iter().map(|member| PendingOp::numbered(member, Lane::MAIN, huge)).collect();
     let mut outs: Vec<Vec<f32>> = vec![Vec::new(); SIZE];
@@ -223,7 +225,7 @@ fn a_result_that_no_machine_has_room_for_fails_before_anything_is_sent() {
         .members
         .iter()
         .map(|member| super::copies::Barrier {
-            pending: PendingOp::numbered(member, Lane::MAIN, call(Kind::Barrier, 0)),
+            pending: PendingOp::numbered(member, Lane::MAIN, call(CallKind::Barrier, 0)),
         })
         .collect();
     over(&mut group, &mut barriers).into_iter().for_each(|end| end.expect("the lane goes on"));

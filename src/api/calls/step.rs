@@ -4,7 +4,7 @@ use super::bundle::Bundle;
 use super::codec::Codec;
 use super::error_feedback::ErrorFeedback;
 use crate::memory::{Element, bytes_of, bytes_of_mut};
-use crate::protocol::{Call, CodecId, Kind, Mode, Rank, ReduceOp, Rejection, ring_segment};
+use crate::protocol::{Call, CallKind, CallMode, CodecId, Rank, ReduceOp, Rejection, ring_segment};
 use crate::report::Result;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -58,7 +58,7 @@ impl<'buf> Step<'buf> {
     /// [`Context::all_reduce`](super::super::context::Context::all_reduce). Set options on the
     /// returned value: `step.all_reduce(&mut buffer).mean();`.
     pub fn all_reduce<T: Element>(&mut self, buffer: &'buf mut [T]) -> StepReduction<'_, 'buf, T> {
-        let call = call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
+        let call = call::<T>(CallKind::AllReduce(ReduceOp::Sum), buffer.len());
         self.reduction(call, None, Some(bytes_of_mut(buffer)))
     }
 
@@ -69,7 +69,7 @@ impl<'buf> Step<'buf> {
         root: impl Into<Rank>,
         buffer: &'buf mut [T],
     ) -> StepReduction<'_, 'buf, T> {
-        let kind = Kind::Reduce { op: ReduceOp::Sum, root: root.into() };
+        let kind = CallKind::Reduce { op: ReduceOp::Sum, root: root.into() };
         let call = call::<T>(kind, buffer.len());
         self.reduction(call, None, Some(bytes_of_mut(buffer)))
     }
@@ -84,7 +84,7 @@ impl<'buf> Step<'buf> {
     ) -> StepReduction<'_, 'buf, T> {
         let shard = ring_segment(self.bundle.me().index(), self.bundle.size(), buffer.len());
         self.want(out.len(), shard.len());
-        let call = call::<T>(Kind::ReduceScatter(ReduceOp::Sum), buffer.len());
+        let call = call::<T>(CallKind::ReduceScatter(ReduceOp::Sum), buffer.len());
         self.reduction(call, Some(buffer), Some(bytes_of_mut(out)))
     }
 
@@ -92,7 +92,7 @@ impl<'buf> Step<'buf> {
     pub fn broadcast<T: Element>(&mut self, root: impl Into<Rank>, buffer: &'buf mut [T]) {
         let root = root.into();
         let (call, is_root) =
-            (call::<T>(Kind::Broadcast { root }, buffer.len()), root == self.bundle.me());
+            (call::<T>(CallKind::Broadcast { root }, buffer.len()), root == self.bundle.me());
         let output = bytes_of_mut(buffer);
         self.bundle.begin(call, &is_root.then_some(&*output).into(), None);
         self.outputs.push(Some(output));
@@ -102,7 +102,7 @@ impl<'buf> Step<'buf> {
     pub fn all_gather<T: Element>(&mut self, buffer: &[T], out: &'buf mut [T]) {
         self.want(out.len(), buffer.len().saturating_mul(self.bundle.size()));
         self.copying(
-            call::<T>(Kind::AllGather, buffer.len()),
+            call::<T>(CallKind::AllGather, buffer.len()),
             Some(bytes_of(buffer)),
             Some(bytes_of_mut(out)),
         );
@@ -125,7 +125,7 @@ impl<'buf> Step<'buf> {
             );
         }
         self.copying(
-            call::<T>(Kind::Gather { root }, buffer.len()),
+            call::<T>(CallKind::Gather { root }, buffer.len()),
             Some(bytes_of(buffer)),
             out.map(bytes_of_mut),
         );
@@ -148,7 +148,7 @@ impl<'buf> Step<'buf> {
             self.bundle.reject(Rejection::ScatterInput { given, part, size });
         }
         self.copying(
-            call::<T>(Kind::Scatter { root }, part),
+            call::<T>(CallKind::Scatter { root }, part),
             parts.map(bytes_of),
             Some(bytes_of_mut(out)),
         );
@@ -159,7 +159,7 @@ impl<'buf> Step<'buf> {
     pub fn all_to_all<T: Element>(&mut self, buffer: &[T], out: &'buf mut [T]) {
         self.want(out.len(), buffer.len());
         self.copying(
-            call::<T>(Kind::AllToAll, buffer.len()),
+            call::<T>(CallKind::AllToAll, buffer.len()),
             Some(bytes_of(buffer)),
             Some(bytes_of_mut(out)),
         );
@@ -268,16 +268,22 @@ impl Future for Commit<'_> {
     }
 }
 
-fn call<T: Element>(kind: Kind, count: usize) -> Call {
-    Call { kind, dtype: T::DTYPE, count: count as u64, codec: CodecId::None, mode: Mode::PerStep }
+fn call<T: Element>(kind: CallKind, count: usize) -> Call {
+    Call {
+        kind,
+        dtype: T::DTYPE,
+        count: count as u64,
+        codec: CodecId::None,
+        mode: CallMode::PerStep,
+    }
 }
 
 /// The same collective with another reduction operator.
-pub(super) fn reducing_by(kind: Kind, op: ReduceOp) -> Kind {
+pub(super) fn reducing_by(kind: CallKind, op: ReduceOp) -> CallKind {
     match kind {
-        Kind::AllReduce(_) => Kind::AllReduce(op),
-        Kind::Reduce { root, .. } => Kind::Reduce { op, root },
-        Kind::ReduceScatter(_) => Kind::ReduceScatter(op),
+        CallKind::AllReduce(_) => CallKind::AllReduce(op),
+        CallKind::Reduce { root, .. } => CallKind::Reduce { op, root },
+        CallKind::ReduceScatter(_) => CallKind::ReduceScatter(op),
         other => other,
     }
 }

@@ -3,7 +3,7 @@
 use super::pending_op::{PendingOp, Stage};
 use crate::collective::Input;
 use crate::memory::{DType, Staging};
-use crate::protocol::{Call, CodecId, Defect, Kind, Lane, Mode, Outcome};
+use crate::protocol::{Call, CallKind, CallMode, CodecId, Defect, Lane, Outcome};
 use crate::report::{Error, Result};
 use crate::session::{Decided, Refused, SyncDue, SyncStep, ViewSession};
 use std::pin::Pin;
@@ -47,8 +47,9 @@ impl<'buf> StateSync<'buf> {
                 due => break due,
             }
         };
-        let (kind, count) = (Kind::Sync { version }, state.len() as u64);
-        let call = Call { kind, dtype: DType::U8, count, codec: CodecId::None, mode: Mode::PerOp };
+        let (kind, count) = (CallKind::Sync { version }, state.len() as u64);
+        let call =
+            Call { kind, dtype: DType::U8, count, codec: CodecId::None, mode: CallMode::PerOp };
         let (pending, progress) = match due {
             SyncDue::Dropped(op) => {
                 (Some(PendingOp::resumed(session, call, op)), Progress::Dropped)

@@ -4,7 +4,9 @@ use super::super::calls::{Bundle, Codec};
 use super::GradientSync;
 use crate::collective::Input;
 use crate::memory::{DType, bytes_of_mut};
-use crate::protocol::{Call, CodecId, GradientProblem, Kind, Mode, Rank, ReduceOp, Rejection};
+use crate::protocol::{
+    Call, CallKind, CallMode, CodecId, GradientProblem, Rank, ReduceOp, Rejection,
+};
 use crate::report::{Error, Result};
 use std::time::Duration;
 
@@ -105,11 +107,11 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
             if bucket.elements.len() == self.sync.layout.bucket_len(self.begun) {
                 let codec = bucket.codec.as_ref();
                 let call = Call {
-                    kind: Kind::AllReduce(ReduceOp::Mean),
+                    kind: CallKind::AllReduce(ReduceOp::Mean),
                     dtype: DType::F32,
                     count: bucket.elements.len() as u64,
                     codec: codec.map_or(CodecId::None, Codec::id),
-                    mode: Mode::PerStep,
+                    mode: CallMode::PerStep,
                 };
                 let feedback = codec.and_then(Codec::feedback);
                 self.bundle.begin(call, &Input::shared(&bucket.elements), feedback);

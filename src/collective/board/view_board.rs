@@ -95,7 +95,7 @@ impl ViewBoard {
 impl Board for ViewBoard {
     fn set(&self, key: &str, value: &[u8]) -> Result<(), BoardFault> {
         self.put(self.shared.me, key, value)?;
-        // The driver outlives its Views. Without it no peer can be reached.
+        // The control loop outlives its Views. Without it no peer can be reached.
         let _ = self.shared.out.send(Outgoing::Post { key: key.to_owned(), value: value.to_vec() });
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::calls::Calls;
 use crate::protocol::{
-    AbortCause, AbortReason, Call, CommittedOp, Defect, Kind, Listed, Mismatch, Mode, OpId,
+    AbortCause, AbortReason, Call, CallKind, CallMode, CommittedOp, Defect, Listed, Mismatch, OpId,
     Outcome, REVISION_UNKNOWN, Rank, Seeded, Status, Vote,
 };
 use std::collections::BTreeMap;
@@ -123,21 +123,21 @@ impl Entry {
         let theirs = self.calls_of(part).and_then(|calls| calls.descriptor(rank));
         theirs.is_some_and(|theirs| {
             theirs.call.agrees(mine) && Some(theirs.plan_revision) == self.revision
-        }) && !matches!(mine.kind, Kind::Sync { .. } | Kind::Step { .. })
+        }) && !matches!(mine.kind, CallKind::Sync { .. } | CallKind::Step { .. })
     }
 
     pub(super) fn is_sync(&self) -> bool {
-        self.call.is_some_and(|c| matches!(c.kind, Kind::Sync { .. }))
+        self.call.is_some_and(|c| matches!(c.kind, CallKind::Sync { .. }))
     }
 
     pub(super) fn is_step(&self) -> bool {
-        !self.parts.is_empty() || self.call.is_some_and(|c| matches!(c.kind, Kind::Step { .. }))
+        !self.parts.is_empty() || self.call.is_some_and(|c| matches!(c.kind, CallKind::Step { .. }))
     }
 
     /// Whether each member decides it alone, without votes for `Done`.
     pub(super) fn is_best_effort(&self) -> bool {
         let told = self.calls.said().map(|(_, call)| call).next();
-        self.call.or(told).is_some_and(|call| call.mode == Mode::BestEffort)
+        self.call.or(told).is_some_and(|call| call.mode == CallMode::BestEffort)
     }
 
     /// Two ranks whose descriptors contradict each other, the lower one first.
@@ -149,7 +149,7 @@ impl Entry {
     /// A call of a step that another rank has begun, although this rank has ended the step before
     /// it, or has called something that is not a step.
     fn unforeseen(&self, (rank, call): (Rank, Call)) -> Option<Mismatch> {
-        let foreseen = if let Kind::Step { parts } = call.kind { parts } else { 0 };
+        let foreseen = if let CallKind::Step { parts } = call.kind { parts } else { 0 };
         let mut beyond = self.parts.range(foreseen..).flat_map(|(_, calls)| calls.said());
         let other = beyond.find(|(other, _)| *other != rank)?;
         let (lower, higher) =
@@ -161,7 +161,7 @@ impl Entry {
     /// calls.
     pub(super) fn is_unanimous(&self) -> bool {
         let foreseen = match self.calls.said().next().map(|(_, call)| call.kind) {
-            Some(Kind::Step { parts }) => usize::from(parts),
+            Some(CallKind::Step { parts }) => usize::from(parts),
             _ => 0,
         };
         let complete = self.calls.are_complete() && self.parts.values().all(Calls::are_complete);
@@ -173,7 +173,7 @@ impl Entry {
     pub(super) fn sync_source(&self, sources: &[bool]) -> Option<(Rank, u64)> {
         let versions = self.calls.said().filter(|(rank, _)| sources[rank.index()]).filter_map(
             |(rank, call)| {
-                let Kind::Sync { version } = call.kind else { return None };
+                let CallKind::Sync { version } = call.kind else { return None };
                 Some((version, std::cmp::Reverse(rank), call.count))
             },
         );
@@ -251,7 +251,7 @@ impl Entry {
     /// The status for a promise; `None` if this member has not called it or if it is a best-effort
     /// call.
     pub(super) fn listed(&self, op: OpId, me: Rank, seeded: Seeded) -> Option<Listed> {
-        self.call.filter(|call| call.mode != Mode::BestEffort)?;
+        self.call.filter(|call| call.mode != CallMode::BestEffort)?;
         let status = match (self.outcome, self.vote_that_counts(me, seeded)) {
             (Some(Outcome::Committed), Some(Vote::Done { digest })) => Status::Committed(digest),
             (None, Some(Vote::Done { digest })) => Status::Done(digest),

@@ -11,11 +11,11 @@ use crate::protocol::{
 use group::Group;
 
 const SUM: Call = Call {
-    kind: Kind::AllReduce(ReduceOp::Sum),
+    kind: CallKind::AllReduce(ReduceOp::Sum),
     dtype: DType::F32,
     count: 10,
     codec: CodecId::None,
-    mode: Mode::PerOp,
+    mode: CallMode::PerOp,
 };
 
 #[test]
@@ -147,7 +147,7 @@ fn after_done_this_member_cannot_give_up_alone() {
 
 #[test]
 fn a_root_that_has_done_its_part_may_give_up_until_all_have_called() {
-    let broadcast = Call { kind: Kind::Broadcast { root: Rank(0) }, ..SUM };
+    let broadcast = Call { kind: CallKind::Broadcast { root: Rank(0) }, ..SUM };
     let mut g = Group::of(2);
     let op = g.begin(0, broadcast);
     g.ledgers[0].done(op, 1);
@@ -397,11 +397,11 @@ fn a_view_that_is_not_in_sync_takes_only_a_sync_from_its_history() {
     g.ledgers = (0..3).map(|i| Ledger::new(&view, Rank(i))).collect();
     assert_eq!(g.ledgers[0].call(Lane::MAIN, SUM), Err(CallRefusal::NeedsSync));
     let sync = |version, count| Call {
-        kind: Kind::Sync { version },
+        kind: CallKind::Sync { version },
         dtype: DType::U8,
         count,
         codec: CodecId::None,
-        mode: Mode::PerOp,
+        mode: CallMode::PerOp,
     };
     let op = g.begin(0, sync(99, 1));
     g.begin(1, sync(5, 30));

@@ -1,5 +1,5 @@
-//! One operation in flight: its run, one gate per peer that holds frames back until the peer has
-//! room, and its `done` callback.
+//! One operation in flight: its progress, one gate per peer that holds frames back until the peer
+//! has room, and its `done` callback.
 
 use super::super::backend::Done;
 use super::op_progress::{OpProgress, OutgoingFrame, lock};

@@ -184,10 +184,10 @@ impl LinkUser for Core {
 
     fn send_all(&self, peer: Rank, generation: Generation, mut sender: Box<dyn DataSender>) {
         while let Some(frame) = self.outboxes[peer.index()].next(generation) {
-            if sender.send(&frame.parcel.header, frame.parcel.payload.bytes()).is_err() {
+            if sender.send(&frame.outgoing.header, frame.outgoing.payload.bytes()).is_err() {
                 return;
             }
-            self.has_sent(&frame.of, &frame.parcel);
+            self.has_sent(&frame.of, &frame.outgoing);
         }
     }
 
@@ -297,8 +297,8 @@ impl Core {
         let progress = active.progress().contribute(chunk, input, &mut out);
         let enclosed = active.progress().enclose(&out);
         if enclosed.is_some() {
-            for parcel in out.drain(..) {
-                self.has_sent(&active, &parcel);
+            for outgoing in out.drain(..) {
+                self.has_sent(&active, &outgoing);
             }
         }
         self.go_on(&active, progress, &mut out);
@@ -343,9 +343,9 @@ impl Core {
         self.carried.received(from, header.len);
     }
 
-    fn has_sent(&self, active: &Arc<ActiveOp>, parcel: &OutgoingFrame) {
-        self.carried.sent(parcel.to, parcel.header.len);
-        if active.progress().sent(parcel) == Progress::Complete {
+    fn has_sent(&self, active: &Arc<ActiveOp>, outgoing: &OutgoingFrame) {
+        self.carried.sent(outgoing.to, outgoing.header.len);
+        if active.progress().sent(outgoing) == Progress::Complete {
             self.complete(active);
         }
     }
@@ -426,9 +426,9 @@ impl Core {
         progress: Result<Progress, EngineFault>,
         out: &mut Vec<OutgoingFrame>,
     ) {
-        for parcel in out.drain(..) {
-            let to = parcel.to;
-            if let Err(lack) = active.post(parcel, &self.outboxes) {
+        for outgoing in out.drain(..) {
+            let to = outgoing.to;
+            if let Err(lack) = active.post(outgoing, &self.outboxes) {
                 self.lacks_queue(active, to, lack);
             }
         }
@@ -523,10 +523,10 @@ impl LinkEnd<Core> {
     ) -> bool {
         let outbox = &self.user.outboxes[self.peer.index()];
         while let Some(frame) = outbox.try_next(self.generation) {
-            if sender.send(&frame.parcel.header, frame.parcel.payload.bytes()).is_err() {
+            if sender.send(&frame.outgoing.header, frame.outgoing.payload.bytes()).is_err() {
                 return false;
             }
-            self.user.has_sent(&frame.of, &frame.parcel);
+            self.user.has_sent(&frame.of, &frame.outgoing);
         }
         let mut out = Vec::new();
         loop {

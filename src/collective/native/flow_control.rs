@@ -17,17 +17,17 @@ impl ActiveOp {
     /// [`OutOfMemory`] for the list of frames.
     pub fn post(
         self: &Arc<ActiveOp>,
-        parcel: OutgoingFrame,
+        outgoing: OutgoingFrame,
         outboxes: &[Outbox],
     ) -> Result<(), OutOfMemory> {
-        let to = parcel.to.index();
+        let to = outgoing.to.index();
         let was_over = Race::PostUnchecked.is_seeded().then(|| self.is_over());
         let mut gate = lock(&self.gates[to]);
         // Checked under the lock, so that nothing is held or counted after the end.
         if was_over.unwrap_or_else(|| self.is_over()) {
             return Ok(());
         }
-        let frame = Frame { of: Arc::clone(self), parcel };
+        let frame = Frame { of: Arc::clone(self), outgoing };
         if gate.open {
             return outboxes[to].push(frame);
         }
@@ -37,7 +37,7 @@ impl ActiveOp {
         gate.held
             .try_reserve(1)
             .map_err(|_| OutOfMemory::of::<OutgoingFrame>(gate.held.len() + 1))?;
-        gate.held.push(frame.parcel);
+        gate.held.push(frame.outgoing);
         Ok(())
     }
 
@@ -49,8 +49,8 @@ impl ActiveOp {
     pub fn credit(self: &Arc<ActiveOp>, peer: Rank, outbox: &Outbox) -> Result<bool, OutOfMemory> {
         let mut gate = lock(&self.gates[peer.index()]);
         gate.open = true;
-        for parcel in std::mem::take(&mut gate.held) {
-            outbox.push(Frame { of: Arc::clone(self), parcel })?;
+        for outgoing in std::mem::take(&mut gate.held) {
+            outbox.push(Frame { of: Arc::clone(self), outgoing })?;
         }
         Ok(gate.doubtful)
     }

@@ -95,8 +95,8 @@ pub struct OutgoingFrame {
 pub enum Progress {
     /// The run is not complete, or its completion has been reported before.
     Going,
-    /// This step brought the last chunk or sent the last frame: take the [`output`](OpProgress::output).
-    /// Reported once.
+    /// This step brought the last chunk or sent the last frame: take the
+    /// [`output`](OpProgress::output). Reported once.
     Complete,
 }
 
@@ -230,9 +230,9 @@ impl OpProgress {
     }
 
     /// Counts a frame as sent.
-    pub fn sent(&self, parcel: &OutgoingFrame) -> Progress {
-        self.open[parcel.to.index()].fetch_sub(1, Ordering::AcqRel);
-        if self.roles[parcel.header.flow as usize].keeps { Progress::Going } else { self.step() }
+    pub fn sent(&self, outgoing: &OutgoingFrame) -> Progress {
+        self.open[outgoing.to.index()].fetch_sub(1, Ordering::AcqRel);
+        if self.roles[outgoing.header.flow as usize].keeps { Progress::Going } else { self.step() }
     }
 
     /// The chunks of this rank's own contribution as (flow, chunk), in the order in which the
@@ -321,11 +321,11 @@ impl OpProgress {
     }
 
     /// The common payload of these frames, if it is small and they carry it to all other ranks.
-    pub fn enclose(&self, parcels: &[OutgoingFrame]) -> Option<Enclosed> {
-        let first = parcels.first()?;
+    pub fn enclose(&self, outgoing_frames: &[OutgoingFrame]) -> Option<Enclosed> {
+        let first = outgoing_frames.first()?;
         let DataHeader { flow, chunk, phase, .. } = first.header;
-        let to_all = parcels.len() + 1 == self.schedule.size
-            && parcels.iter().all(|parcel| parcel.header == first.header);
+        let to_all = outgoing_frames.len() + 1 == self.schedule.size
+            && outgoing_frames.iter().all(|outgoing| outgoing.header == first.header);
         let bytes = first.payload.bytes();
         (to_all && bytes.len() <= ENCLOSED_BYTES_MAX).then(|| Enclosed {
             flow,
@@ -336,8 +336,9 @@ impl OpProgress {
     }
 
     /// The receive slot for a frame from a peer, if its payload belongs straight into the result.
-    /// The caller must either [land](OpProgress::land_frame) the frame or end the link to that peer.
-    /// `None` does not mean that the frame is invalid: [`receive`](OpProgress::receive) decides that.
+    /// The caller must either [land](OpProgress::land_frame) the frame or end the link to that
+    /// peer. `None` does not mean that the frame is invalid: [`receive`](OpProgress::receive)
+    /// decides that.
     pub fn place(&self, from: Rank, header: &DataHeader) -> Option<ReceiveSlot> {
         let at = self.locate(header)?;
         let (role, elements) =

@@ -34,7 +34,7 @@ pub struct Frame {
     /// The operation.
     pub of: Arc<ActiveOp>,
     /// The frame itself.
-    pub parcel: OutgoingFrame,
+    pub outgoing: OutgoingFrame,
 }
 
 /// The send queue of one peer.
@@ -120,8 +120,9 @@ impl Outbox {
     /// # Errors
     /// As for [`push`](Outbox::push).
     pub fn push_eager(&self, frame: Frame) -> Result<Option<Frame>, OutOfMemory> {
-        let fits =
-            lock(&self.state).eager.add(frame.parcel.header.op, frame.parcel.payload.bytes().len());
+        let fits = lock(&self.state)
+            .eager
+            .add(frame.outgoing.header.op, frame.outgoing.payload.bytes().len());
         if !fits {
             return Ok(Some(frame));
         }

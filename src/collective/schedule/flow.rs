@@ -1,4 +1,4 @@
-//! The flows of an itinerary.
+//! The flows of a schedule.
 
 use crate::protocol::{Rank, Tree};
 use std::ops::Range;

@@ -1,7 +1,9 @@
 //! The senders and receivers of every frame, for every kind of call.
 
 use super::*;
-use crate::protocol::{Algorithm, AutoCodecs, CodecId, Mode, PlanClass, Tree, TreeShare, any_tree};
+use crate::protocol::{
+    Algorithm, AutoCodecs, CallMode, CodecId, PlanClass, Tree, TreeShare, any_tree,
+};
 use proptest::prelude::*;
 
 fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
@@ -11,11 +13,11 @@ fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
     Plan { revision: 0, reason: String::new(), classes }
 }
 
-fn call(kind: Kind, count: u64) -> Call {
-    Call { kind, dtype: DType::F32, count, codec: CodecId::None, mode: Mode::PerOp }
+fn call(kind: CallKind, count: u64) -> Call {
+    Call { kind, dtype: DType::F32, count, codec: CodecId::None, mode: CallMode::PerOp }
 }
 
-const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
+const SUM: CallKind = CallKind::AllReduce(ReduceOp::Sum);
 
 #[test]
 fn a_ring_adds_from_the_owners_successor_round_to_the_owner() {
@@ -61,7 +63,7 @@ fn chunks_cover_the_result_once_and_in_order() {
         for count in [0, 1, size - 1, size, 1000, 65_537] {
             for plan in [ring(&order, 1024), Plan::mesh(size)] {
                 for kind in every_kind(Rank(0)) {
-                    let count = if kind == Kind::AllToAll { count * size } else { count };
+                    let count = if kind == CallKind::AllToAll { count * size } else { count };
                     let schedule =
                         Schedule::of(&call(kind, count as u64), None, &plan, size).expect("fits");
                     let mut end = 0;
@@ -72,12 +74,12 @@ fn chunks_cover_the_result_once_and_in_order() {
                             end = elements.end;
                         }
                     }
-                    let each = [Kind::AllGather, Kind::AllToAll].contains(&kind)
-                        || matches!(kind, Kind::Gather { .. } | Kind::Scatter { .. });
+                    let each = [CallKind::AllGather, CallKind::AllToAll].contains(&kind)
+                        || matches!(kind, CallKind::Gather { .. } | CallKind::Scatter { .. });
                     let expected = if each { count * size } else { count };
                     assert_eq!((end, schedule.count()), (expected, expected));
                     let given =
-                        if matches!(kind, Kind::Scatter { .. }) { count * size } else { count };
+                        if matches!(kind, CallKind::Scatter { .. }) { count * size } else { count };
                     assert_eq!(schedule.input_bytes(Rank(0)), given * 4);
                 }
             }
@@ -85,20 +87,20 @@ fn chunks_cover_the_result_once_and_in_order() {
     }
 }
 
-fn every_kind(root: Rank) -> [Kind; 8] {
+fn every_kind(root: Rank) -> [CallKind; 8] {
     let op = ReduceOp::Sum;
     let rooted = [
-        Kind::Broadcast { root },
-        Kind::Reduce { op, root },
-        Kind::Gather { root },
-        Kind::Scatter { root },
+        CallKind::Broadcast { root },
+        CallKind::Reduce { op, root },
+        CallKind::Gather { root },
+        CallKind::Scatter { root },
     ];
     let [a, b, c, d] = rooted;
-    [SUM, Kind::AllGather, Kind::ReduceScatter(op), Kind::AllToAll, a, b, c, d]
+    [SUM, CallKind::AllGather, CallKind::ReduceScatter(op), CallKind::AllToAll, a, b, c, d]
 }
 
 /// The number of elements that each rank keeps.
-fn kept(kind: Kind, count: u64, plan: &Plan, size: usize) -> Vec<usize> {
+fn kept(kind: CallKind, count: u64, plan: &Plan, size: usize) -> Vec<usize> {
     let schedule = Schedule::of(&call(kind, count), None, plan, size).expect("fits");
     let of = |me: Rank| {
         let flows = (0..schedule.flows.len()).filter(|flow| schedule.role(*flow, me).keeps);
@@ -112,11 +114,11 @@ fn what_is_for_one_rank_is_kept_by_it_alone() {
     for plan in [ring(&[2, 0, 1], 1024), Plan::mesh(3)] {
         let kept = |kind, count| kept(kind, count, &plan, 3);
         let (op, root) = (ReduceOp::Max, Rank(1));
-        assert_eq!(kept(Kind::Reduce { op, root }, 10), [0, 10, 0]);
-        assert_eq!(kept(Kind::ReduceScatter(op), 10), [3, 3, 4]);
-        assert_eq!(kept(Kind::Gather { root }, 10), [0, 30, 0]);
-        assert_eq!(kept(Kind::Scatter { root }, 10), [10, 10, 10]);
-        assert_eq!(kept(Kind::AllToAll, 9), [9, 9, 9]);
+        assert_eq!(kept(CallKind::Reduce { op, root }, 10), [0, 10, 0]);
+        assert_eq!(kept(CallKind::ReduceScatter(op), 10), [3, 3, 4]);
+        assert_eq!(kept(CallKind::Gather { root }, 10), [0, 30, 0]);
+        assert_eq!(kept(CallKind::Scatter { root }, 10), [10, 10, 10]);
+        assert_eq!(kept(CallKind::AllToAll, 9), [9, 9, 9]);
         assert_eq!(kept(SUM, 10), [10, 10, 10]);
     }
 }
@@ -157,7 +159,7 @@ proptest! {
         }
         for (from, to) in ranks(size).flat_map(|from| ranks(size).map(move |to| (from, to))).filter(|(from, to)| from != to) {
             // Whether there is a link for it depends on the View, and is checked before.
-            let message = Schedule::of(&call(Kind::Message { from, to, tag: 0 }, 60), None, &plan, size).expect("fits");
+            let message = Schedule::of(&call(CallKind::Message { from, to, tag: 0 }, 60), None, &plan, size).expect("fits");
             let role = message.role(0, from);
             prop_assert_eq!((message.flows.len(), role.down_to), (1, vec![to]));
         }
@@ -210,7 +212,7 @@ fn assert_flow(schedule: &Schedule, flow: usize) {
 fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
     let mut plan = ring(&[0, 1, 2, 3], 1024);
     let frames = |plan: &Plan| {
-        let schedule = Schedule::of(&call(Kind::AllToAll, 400), None, plan, 4).expect("fits");
+        let schedule = Schedule::of(&call(CallKind::AllToAll, 400), None, plan, 4).expect("fits");
         let of =
             |flow: usize| ranks(4).map(|me| schedule.role(flow, me).down_to.len()).sum::<usize>();
         (0..16).map(of).sum::<usize>()
@@ -231,11 +233,11 @@ fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
 #[test]
 fn a_sync_needs_its_root_and_takes_its_length() {
     let sync = Call {
-        kind: Kind::Sync { version: 3 },
+        kind: CallKind::Sync { version: 3 },
         dtype: DType::U8,
         count: 5,
         codec: CodecId::None,
-        mode: Mode::PerOp,
+        mode: CallMode::PerOp,
     };
     assert_eq!(Schedule::of(&sync, None, &Plan::mesh(3), 3), Err(Unfit));
     let schedule = Schedule::of(&sync, Some((Rank(2), 70)), &Plan::mesh(3), 3).expect("fits");
@@ -251,17 +253,17 @@ fn what_makes_no_sense_is_unfit() {
     let of = |call: Call| Schedule::of(&call, None, &plan, 3).err();
     assert_eq!(of(call(SUM, u64::MAX)), Some(Unfit));
     assert_eq!(of(call(SUM, u64::MAX / 8)), Some(Unfit));
-    assert_eq!(of(call(Kind::AllGather, u64::MAX)), Some(Unfit));
+    assert_eq!(of(call(CallKind::AllGather, u64::MAX)), Some(Unfit));
     for kind in every_kind(Rank(3)).into_iter().skip(4) {
         assert_eq!(of(call(kind, 1)), Some(Unfit), "{kind:?}");
     }
-    assert_eq!(of(call(Kind::AllToAll, 4)), Some(Unfit));
-    assert_eq!(of(call(Kind::AllToAll, u64::MAX / 12 * 3)), Some(Unfit));
+    assert_eq!(of(call(CallKind::AllToAll, 4)), Some(Unfit));
+    assert_eq!(of(call(CallKind::AllToAll, u64::MAX / 12 * 3)), Some(Unfit));
     assert_eq!(
-        of(Call { dtype: DType::U8, ..call(Kind::AllReduce(ReduceOp::Mean), 1) }),
+        of(Call { dtype: DType::U8, ..call(CallKind::AllReduce(ReduceOp::Mean), 1) }),
         Some(Unfit)
     );
-    assert_eq!(of(Call { codec: CodecId::Bf16, ..call(Kind::AllGather, 1) }), Some(Unfit));
+    assert_eq!(of(Call { codec: CodecId::Bf16, ..call(CallKind::AllGather, 1) }), Some(Unfit));
     assert_eq!(of(Call { codec: CodecId::Bf16, dtype: DType::F64, ..call(SUM, 1) }), Some(Unfit));
     assert_eq!(Schedule::of(&call(SUM, 1), None, &ring(&[0, 1], 1024), 3), Err(Unfit));
     assert_eq!(Schedule::of(&call(SUM, 1), None, &plan, 17), Err(Unfit));

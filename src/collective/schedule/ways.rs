@@ -3,7 +3,7 @@
 use super::flow::{Flow, Kept, Route, Unfit};
 use crate::compression::in_whole_blocks;
 use crate::protocol::{
-    Algorithm, CodecId, Kind, Plan, Rank, Tree, ranks, ring_segment, tree_segments,
+    Algorithm, CallKind, CodecId, Plan, Rank, Tree, ranks, ring_segment, tree_segments,
 };
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ impl<'a> Ways<'a> {
     /// The flows of a call. `count` is the length in elements of the largest result of any rank.
     pub(super) fn flows(
         &self,
-        kind: Kind,
+        kind: CallKind,
         count: usize,
         sync_root: Option<(Rank, u64)>,
     ) -> Result<Vec<Flow>, Unfit> {
@@ -46,26 +46,26 @@ impl<'a> Ways<'a> {
             return Err(Unfit);
         }
         Ok(match kind {
-            Kind::AllReduce(_) => self.reducing(count),
-            Kind::AllGather => {
+            CallKind::AllReduce(_) => self.reducing(count),
+            CallKind::AllGather => {
                 ranks(size).flat_map(|rank| self.copying(part(rank.index()), rank)).collect()
             }
-            Kind::Broadcast { .. } | Kind::Sync { .. } => self.copying(0..count, root),
-            Kind::Reduce { .. } => self.reducing_to(0..count, root),
-            Kind::ReduceScatter(_) => ranks(size)
+            CallKind::Broadcast { .. } | CallKind::Sync { .. } => self.copying(0..count, root),
+            CallKind::Reduce { .. } => self.reducing_to(0..count, root),
+            CallKind::ReduceScatter(_) => ranks(size)
                 .flat_map(|rank| self.reducing_to(ring_segment(rank.index(), size, count), rank))
                 .collect(),
-            Kind::Gather { .. } => {
+            CallKind::Gather { .. } => {
                 ranks(size).map(|from| self.carrying(part(from.index()), from, root)).collect()
             }
-            Kind::Scatter { .. } => {
+            CallKind::Scatter { .. } => {
                 ranks(size).map(|to| self.carrying(part(to.index()), root, to)).collect()
             }
-            Kind::AllToAll => self.crossing(each),
+            CallKind::AllToAll => self.crossing(each),
             // Only the two ends know of a message, so no other rank can forward it. A message
             // between ranks without a link is rejected before.
-            Kind::Message { from, to, .. } => vec![self.straight(0..count, from, to)],
-            Kind::Barrier | Kind::Step { .. } => Vec::new(),
+            CallKind::Message { from, to, .. } => vec![self.straight(0..count, from, to)],
+            CallKind::Barrier | CallKind::Step { .. } => Vec::new(),
         })
     }
 

@@ -4,10 +4,10 @@ use super::super::backend::Backend;
 use super::super::input::Input;
 use super::{Door, Group, f32_call, op};
 use crate::memory::bytes_of;
-use crate::protocol::{EngineFault, Kind, OpId, Rank, ReduceOp};
+use crate::protocol::{CallKind, EngineFault, OpId, Rank, ReduceOp};
 use std::sync::Arc;
 
-const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
+const SUM: CallKind = CallKind::AllReduce(ReduceOp::Sum);
 
 pub fn a_job_may_end_before_it_is_fed(door: &Door) {
     let end: [fn(&dyn Backend); 3] =

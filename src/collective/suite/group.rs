@@ -6,8 +6,8 @@ use super::super::threads::Threads;
 use crate::link::{DataLink, Ends};
 use crate::memory::{Block, DType};
 use crate::protocol::{
-    Algorithm, AutoCodecs, Call, CodecId, EngineFault, Kind, Lane, Mode, OpId, Plan, PlanClass,
-    Rank,
+    Algorithm, AutoCodecs, Call, CallKind, CallMode, CodecId, EngineFault, Lane, OpId, Plan,
+    PlanClass, Rank,
 };
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -220,11 +220,11 @@ pub fn job(
     Job { op, call, plan: Arc::clone(plan), sync_root, model: None, done }
 }
 
-pub fn call(kind: Kind, dtype: DType, count: usize) -> Call {
-    Call { kind, dtype, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
+pub fn call(kind: CallKind, dtype: DType, count: usize) -> Call {
+    Call { kind, dtype, count: count as u64, codec: CodecId::None, mode: CallMode::PerOp }
 }
 
-pub fn f32_call(kind: Kind, count: usize) -> Call {
+pub fn f32_call(kind: CallKind, count: usize) -> Call {
     call(kind, DType::F32, count)
 }
 

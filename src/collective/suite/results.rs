@@ -8,7 +8,7 @@ use super::super::reference::reference;
 use super::{Chance, Door, Group, bytes, call, f32_call, f32s, memory, op};
 use crate::link::{sealed_tcp, tcp};
 use crate::memory::{DType, Pool, bytes_of};
-use crate::protocol::{Kind, OpId, Plan, Rank, ReduceOp};
+use crate::protocol::{CallKind, OpId, Plan, Rank, ReduceOp};
 use half::f16;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn assert_reduces<T: Arithmetic + PartialOrd>(
 ) {
     let expected = expected(plan, reduce, inputs);
     let raw: Vec<Vec<u8>> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-    let call = call(Kind::AllReduce(reduce), T::DTYPE, expected.len());
+    let call = call(CallKind::AllReduce(reduce), T::DTYPE, expected.len());
     let finished = group.run(of, call, None, plan, &raw, chance);
     assert_all(&finished, bytes_of(&expected), &format!("{call} of {}, {plan:?}", inputs.len()));
 }
@@ -142,7 +142,7 @@ pub fn what_is_lent_is_only_read(door: &Door) {
         inputs: &[Vec<T>],
     ) {
         let expected = expected(plan, reduce, inputs);
-        let call = call(Kind::AllReduce(reduce), T::DTYPE, expected.len());
+        let call = call(CallKind::AllReduce(reduce), T::DTYPE, expected.len());
         let lent: Vec<Arc<Vec<T>>> = inputs.iter().cloned().map(Arc::new).collect();
         for me in group.ranks() {
             group.start_with(me, of, call, None, plan, &Input::lent(&lent[me.index()]));
@@ -186,12 +186,12 @@ pub fn copies_keep_every_bit(door: &Door) {
             for count in [0, 1, 2, 3, 7, size - 1, size, 1000, 65_537, 300_000] {
                 let inputs = of_all(size, || bytes_of(&f32s(count, chance)).to_vec());
                 for root in group.ranks() {
-                    let call = f32_call(Kind::Broadcast { root }, count);
+                    let call = f32_call(CallKind::Broadcast { root }, count);
                     // Only the root's input is read.
                     let finished = group.run(next(), call, None, plan, &inputs, chance);
                     assert_all(&finished, &inputs[root.index()], &format!("{call}, {plan:?}"));
                 }
-                let call = f32_call(Kind::AllGather, count);
+                let call = f32_call(CallKind::AllGather, count);
                 let finished = group.run(next(), call, None, plan, &inputs, chance);
                 assert_all(&finished, &inputs.concat(), &format!("{call}, {plan:?}"));
             }
@@ -207,7 +207,7 @@ pub fn a_sync_hands_on_the_roots_state_whatever_the_others_counted(door: &Door) 
         for len in [0, 1, 70_001, 2_000_000] {
             let state: Vec<u8> = (0..len).map(|_| chance.next() as u8).collect();
             let inputs = [vec![1; 10], Vec::new(), state.clone(), vec![2; 99_999]];
-            let sync = call(Kind::Sync { version: 1 }, DType::U8, 10);
+            let sync = call(CallKind::Sync { version: 1 }, DType::U8, 10);
             let root = Some((Rank(2), state.len() as u64));
             for finished in group.run(next(), sync, root, plan, &inputs, chance) {
                 assert!(bytes(&finished) == state);
@@ -228,7 +228,7 @@ pub fn what_was_kept_of_a_contribution_has_its_length(door: &Door) {
                 let borrowed = Input::Borrowed(bytes_of(&inputs[me.index()]));
                 let kept = borrowed.kept(&Pool::new()).expect("there is memory");
                 let kept = Input::Lent(kept.expect("something is contributed"));
-                let call = f32_call(Kind::AllReduce(ReduceOp::Sum), count);
+                let call = f32_call(CallKind::AllReduce(ReduceOp::Sum), count);
                 // Only rank 1 did not have to wait.
                 let input = if me.0 == 1 { &borrowed } else { &kept };
                 group.start_with(me, of, call, None, plan, input);
@@ -245,7 +245,7 @@ pub fn a_barrier_moves_nothing(door: &Door) {
     for size in 1..=5 {
         let (group, mut next) = (door.group(size), numbered(0));
         for plan in &door.plans(size, 1024, chance) {
-            let barrier = call(Kind::Barrier, DType::U8, 0);
+            let barrier = call(CallKind::Barrier, DType::U8, 0);
             let inputs = vec![Vec::new(); size];
             let finished = group.run(next(), barrier, None, plan, &inputs, chance);
             assert!(finished.iter().all(|finished| finished.output.len() == 0));
@@ -285,7 +285,7 @@ pub fn many_operations_at_once_in_any_order_with_credit_at_any_time(door: &Door)
                 continue;
             }
             let (me, (number, count, plan)) = starts.swap_remove(pick);
-            let (of, call) = (op(number % 3, *number), Kind::AllReduce(ReduceOp::Sum));
+            let (of, call) = (op(number % 3, *number), CallKind::AllReduce(ReduceOp::Sum));
             let input = input(me, *number, *count);
             group.start(me, of, f32_call(call, *count), None, plan, bytes_of(&input));
             words.extend(group.ranks().filter(|to| *to != me).map(|to| (to, me, *number)));

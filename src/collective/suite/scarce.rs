@@ -4,7 +4,7 @@ use super::super::input::Input;
 use super::{Chance, Door, Group, bytes, call, f32_call, op};
 use crate::link::tcp;
 use crate::memory::{DType, Pool, bytes_of};
-use crate::protocol::{Call, CodecId, EngineFault, Kind, OpId, Plan, Rank, ReduceOp};
+use crate::protocol::{Call, CallKind, CodecId, EngineFault, OpId, Plan, Rank, ReduceOp};
 use std::sync::Arc;
 
 const SIZE: usize = 3;
@@ -44,7 +44,7 @@ impl Scarce {
         let given = &self.inputs[me.index()];
         let input =
             if *lent { Input::lent(given) } else { Input::Borrowed(bytes_of(given.as_slice())) };
-        let is_sync = matches!(call.kind, Kind::Sync { .. });
+        let is_sync = matches!(call.kind, CallKind::Sync { .. });
         self.group.start_with(me, op, *call, is_sync.then_some((ROOT, call.count)), plan, &input);
         self.group.credit_from(op, me);
     }
@@ -81,7 +81,7 @@ fn ways(door: &Door) -> Vec<Way> {
     let (count, chunk_bytes) = door.scarce;
     let plan = |algorithm| super::plan(chunk_bytes, algorithm);
     let plans: Vec<_> = (door.algorithms)(SIZE, &mut Chance(1)).into_iter().map(plan).collect();
-    let sum = f32_call(Kind::AllReduce(ReduceOp::Sum), count);
+    let sum = f32_call(CallKind::AllReduce(ReduceOp::Sum), count);
     let mut ways = Vec::new();
     for plan in &plans {
         for (lent, codec) in
@@ -91,14 +91,14 @@ fn ways(door: &Door) -> Vec<Way> {
         }
     }
     let others = [
-        Kind::Reduce { op: ReduceOp::Sum, root: ROOT },
-        Kind::ReduceScatter(ReduceOp::Sum),
-        Kind::Broadcast { root: ROOT },
-        Kind::AllGather,
-        Kind::Gather { root: ROOT },
-        Kind::AllToAll,
+        CallKind::Reduce { op: ReduceOp::Sum, root: ROOT },
+        CallKind::ReduceScatter(ReduceOp::Sum),
+        CallKind::Broadcast { root: ROOT },
+        CallKind::AllGather,
+        CallKind::Gather { root: ROOT },
+        CallKind::AllToAll,
     ];
-    let sync = call(Kind::Sync { version: 1 }, DType::U8, 4 * count);
+    let sync = call(CallKind::Sync { version: 1 }, DType::U8, 4 * count);
     let calls = others.map(|kind| f32_call(kind, count)).into_iter().chain([sync]);
     ways.extend(calls.map(|call| Way { call, plan: Arc::clone(&plans[0]), lent: false }));
     ways

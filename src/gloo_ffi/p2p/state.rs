@@ -1,6 +1,6 @@
 //! The state of an endpoint, behind its lock. It carries out the decisions of [`Matching`]. Slow
-//! work is handed to the caller, as a [`Frame`] to write or a [`ReceiveSlot`] to copy, each with a hold
-//! on its memory.
+//! work is handed to the caller, as a [`Frame`] to write or a [`ReceiveSlot`] to copy, each with a
+//! hold on its memory.
 
 use super::matching::{Matching, Refusal, Way};
 use super::memory::Hold;

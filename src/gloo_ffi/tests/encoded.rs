@@ -6,7 +6,7 @@ use crate::collective::reference;
 use crate::collective::suite::{Chance, bytes, digest, f32_call, f32s, op, plan};
 use crate::compression::{Codec, codec, codec_of_sums};
 use crate::memory::bytes_of;
-use crate::protocol::{Algorithm, Call, CodecId, Kind, Plan, Rank, ReduceOp, ring_segment};
+use crate::protocol::{Algorithm, Call, CallKind, CodecId, Plan, Rank, ReduceOp, ring_segment};
 
 const SUMS: [ReduceOp; 2] = [ReduceOp::Sum, ReduceOp::Mean];
 
@@ -48,7 +48,7 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
             let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
             let expected = coded_reference(id, reduce, &inputs);
             let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-            let call = Call { codec: id, ..f32_call(Kind::AllReduce(reduce), count) };
+            let call = Call { codec: id, ..f32_call(CallKind::AllReduce(reduce), count) };
             let before = group.sent_bytes();
             for finished in group.run(op(0, number as u64), call, None, &plan, &raw, &mut chance) {
                 assert!(bytes(&finished) == bytes_of(&expected), "{call} of {size}");
@@ -72,7 +72,7 @@ fn many_encoded_calls_share_the_helpers_of_their_view() {
     println!("seed {}", chance.0);
     let group = DOOR.group(2);
     let (plan, count) = (plan(256 * 1024, Algorithm::GlooRing), 4 * 128 * 1024);
-    let call = Call { codec: CodecId::Bf16, ..f32_call(Kind::AllReduce(ReduceOp::Sum), count) };
+    let call = Call { codec: CodecId::Bf16, ..f32_call(CallKind::AllReduce(ReduceOp::Sum), count) };
     let input = |me: u64, number: u64| vec![(me + number) as f32; count];
     let start = |me: Rank, number: u64| {
         let input = input(u64::from(me.0), number);

@@ -5,11 +5,13 @@ use crate::collective::Board;
 use crate::collective::suite::{self, Chance, Group, bytes, f32_call, op};
 use crate::link::{Ends, memory, sealed_tcp};
 use crate::memory::{DType, bytes_of};
-use crate::protocol::{Algorithm, Call, CodecId, EngineFault, Kind, OpId, Plan, Rank, ReduceOp};
+use crate::protocol::{
+    Algorithm, Call, CallKind, CodecId, EngineFault, OpId, Plan, Rank, ReduceOp,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
-const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
+const SUM: CallKind = CallKind::AllReduce(ReduceOp::Sum);
 
 fn plan(algorithm: Algorithm) -> Arc<Plan> {
     suite::plan(256 * 1024, algorithm)
@@ -182,7 +184,7 @@ fn a_board_that_never_fills_is_left_when_the_backend_closes() {
     // Rank 1 never connects.
     let group = with_boards(&TestBoard::shared(2), 1);
     let start = |number| {
-        let (call, plan) = (f32_call(Kind::Barrier, 0), plan(Algorithm::GlooRing));
+        let (call, plan) = (f32_call(CallKind::Barrier, 0), plan(Algorithm::GlooRing));
         group.begin(Rank(0), op(0, number), call, None, &plan, None);
     };
     start(0);
@@ -223,10 +225,10 @@ fn members_that_cannot_be_connected_fail_every_operation() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let (group, ring) = (DOOR.group(2), plan(Algorithm::GlooRing));
-    let bytes = Call { dtype: DType::U8, ..f32_call(Kind::AllReduce(ReduceOp::Mean), 1) };
-    let coded = Call { codec: CodecId::Bf16, ..f32_call(Kind::AllGather, 1) };
+    let bytes = Call { dtype: DType::U8, ..f32_call(CallKind::AllReduce(ReduceOp::Mean), 1) };
+    let coded = Call { codec: CodecId::Bf16, ..f32_call(CallKind::AllGather, 1) };
     let huge = f32_call(SUM, usize::MAX / 2);
-    let root = f32_call(Kind::Broadcast { root: Rank(2) }, 1);
+    let root = f32_call(CallKind::Broadcast { root: Rank(2) }, 1);
     for (call, plan) in [
         (bytes, &ring),
         (coded, &ring),

@@ -6,7 +6,7 @@ use crate::collective::{EARLY_OPS_MAX, reference};
 use crate::link::{DataHeader, Phase, memory, sealed_tcp, tcp};
 use crate::memory::{Pool, bytes_of};
 use crate::protocol::{
-    Algorithm, Call, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, Tree, TreeShare,
+    Algorithm, Call, CallKind, EngineFault, OpId, Plan, Rank, ReduceOp, Tree, TreeShare,
 };
 use crate::report::Traffic;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ fn until(so: impl Fn() -> bool) {
 }
 
 fn sum(count: usize) -> Call {
-    f32_call(Kind::AllReduce(ReduceOp::Sum), count)
+    f32_call(CallKind::AllReduce(ReduceOp::Sum), count)
 }
 
 fn inputs(size: usize, count: usize, chance: &mut Chance) -> Vec<Vec<f32>> {

@@ -1,6 +1,6 @@
 //! How the data links of the installed View are established: by dials of either end.
 
-use super::super::data_link::{DataDial, EstablishedLink, Reports, data_line, established};
+use super::super::data_link::{DataDial, EstablishedLink, Reports, data_link, established};
 use super::super::data_path::{Addresses, DataPath};
 use super::super::event::LinkEnd;
 use super::super::ipv4_path::ipv4_path;
@@ -50,7 +50,7 @@ impl ControlPlane {
             return;
         }
         // A peer of a lower rank asked this node because its own dials failed; now both directions
-        // do. A walled peer was asked and did not dial in time.
+        // do. A peer in `blocked` was asked and did not dial in time.
         if peer < session.me() || self.paths.unblock(member) {
             return self.step(Input::DataLinkLost(view));
         }
@@ -128,7 +128,7 @@ impl ControlPlane {
             events: self.events.clone(),
             ends: self.ends.clone(),
         };
-        let (link, moves, bursts) = data_line(link, reports);
+        let (link, moves, bursts) = data_link(link, reports);
         self.rates.measure_over(peer, bursts);
         self.paths.stands(peer, DataPath::new(moves, Addresses { ours, theirs, path, psk }));
         link

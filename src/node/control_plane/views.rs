@@ -69,8 +69,8 @@ impl ControlPlane {
     }
 
     /// Shows the installed View to callers, at the end of a turn. By then the messages that tell
-    /// the other members of the View are queued. Calls use the same queues without the driver, and
-    /// a member that has not heard of the View would ignore their messages.
+    /// the other members of the View are queued. Calls use the same queues without the control
+    /// loop, and a member that has not heard of the View would ignore their messages.
     pub(super) fn show_session(&mut self) {
         if self.installed.takes_showing() {
             self.reporter.show(self.installed.session());

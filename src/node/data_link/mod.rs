@@ -1,9 +1,9 @@
 //! The data links of the installed View.
 //!
-//! [`DataLinks`] dials them, until each is [`EstablishedLink`]. [`data_line`] makes of that the link that an
-//! engine gets, with two handles: [`Bursts`] measure the rate of its path, [`Moves`] lead it over
-//! another one. It uses one `Connection` at a time, and a frame takes no other lock than that of
-//! its connection:
+//! [`DataLinks`] dials them, until each is [`EstablishedLink`]. [`data_link`] makes of that the
+//! link that an engine gets, with two handles: [`Bursts`] measure the rate of its path, [`Moves`]
+//! lead it over another one. It uses one `Connection` at a time, and a frame takes no other lock
+//! than that of its connection:
 //!
 //! ```text
 //! engine ---> Sender --.
@@ -23,6 +23,6 @@ mod traffic;
 pub use connection::Bursts;
 pub use dials::{DataDial, DataLinks};
 pub use established_link::{EstablishedLink, established};
-pub use moves::{Moves, data_line};
+pub use moves::{Moves, data_link};
 pub use reports::Reports;
 pub use traffic::Traffic;

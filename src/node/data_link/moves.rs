@@ -29,14 +29,14 @@ use std::sync::{Arc, PoisonError};
 const LAST: DataHeader = link_frame(Lane::MOVES, 0, 0, 0);
 const FIRST: DataHeader = link_frame(Lane::MOVES, 1, 0, 0);
 
-/// The handle by which the driver moves a data link. Cheap to clone.
+/// The handle by which the control loop moves a data link. Cheap to clone.
 #[derive(Clone)]
 pub struct Moves {
-    line: Arc<QueueOwner>,
+    shared: Arc<SharedLink>,
 }
 
 /// What the ends of a data link and its moves share.
-struct QueueOwner {
+struct SharedLink {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -94,19 +94,19 @@ struct Movable {
 struct Sender(Arc<Connection>);
 
 struct Receiver {
-    line: Arc<QueueOwner>,
+    shared: Arc<SharedLink>,
     incoming: Incoming,
 }
 
 /// A link for an engine, and the handles that move it and that measure its first path.
-pub fn data_line(link: Box<dyn DataLink>, reports: Reports) -> (Box<dyn DataLink>, Moves, Bursts) {
+pub fn data_link(link: Box<dyn DataLink>, reports: Reports) -> (Box<dyn DataLink>, Moves, Bursts) {
     let (connection, incoming) = Connection::new(link, reports);
     let sender = Sender(Arc::clone(&connection));
     let bursts = Bursts(Arc::clone(&connection));
     let state = State { connection, offer: None, closed: false, retired: None };
-    let line = Arc::new(QueueOwner { state: Mutex::new(state), changed: Condvar::new() });
-    let receiver = Receiver { line: Arc::clone(&line), incoming };
-    (Box::new(Movable { sender, receiver }), Moves { line }, bursts)
+    let shared = Arc::new(SharedLink { state: Mutex::new(state), changed: Condvar::new() });
+    let receiver = Receiver { shared: Arc::clone(&shared), incoming };
+    (Box::new(Movable { sender, receiver }), Moves { shared }, bursts)
 }
 
 impl Moves {
@@ -114,15 +114,15 @@ impl Moves {
     /// that measures its path. Returns `None`, and ends the link, if the data link is closed, a
     /// direction already uses the earlier offer, or no thread can be started.
     pub fn offer(&self, link: Box<dyn DataLink>) -> Option<Bursts> {
-        let reports = self.line.state().connection.reports.clone();
+        let reports = self.shared.state().connection.reports.clone();
         let (connection, mut incoming) = Connection::new(link, reports);
         let bursts = Bursts(Arc::clone(&connection));
         let offer = Offer { connection, departure: Departure::Unasked, arrival: Arrival::Awaited };
-        let mut state = self.line.state();
+        let mut state = self.shared.state();
         let is_closed = state.closed;
         if Race::OfferUnchecked.is_seeded() {
             drop(state);
-            state = self.line.state();
+            state = self.shared.state();
         }
         if is_closed || state.offer.as_ref().is_some_and(Offer::is_chosen) {
             drop(state);
@@ -131,10 +131,10 @@ impl Moves {
         let before = state.offer.replace(offer);
         drop(state);
         drop(before);
-        let line = Arc::clone(&self.line);
+        let shared = Arc::clone(&self.shared);
         let wait = move || {
             let has_come = incoming.header().is_ok_and(|header| header == FIRST);
-            line.arrived(incoming, has_come);
+            shared.arrived(incoming, has_come);
         };
         if path_thread(wait) {
             return Some(bursts);
@@ -145,12 +145,12 @@ impl Moves {
 
     /// Whether a link is offered that has not ended, or a direction uses one.
     pub fn is_offered(&self) -> bool {
-        self.line.state().offer.as_ref().is_some_and(Offer::is_alive)
+        self.shared.state().offer.as_ref().is_some_and(Offer::is_alive)
     }
 
     /// Ends the offered link, unless a direction uses it.
     pub fn withdraw(&self) {
-        let offer = self.line.state().offer.take_if(|offer| !offer.is_chosen());
+        let offer = self.shared.state().offer.take_if(|offer| !offer.is_chosen());
         drop(offer);
     }
 
@@ -160,23 +160,23 @@ impl Moves {
         let is_alone = |offer: &Offer| {
             matches!(offer.arrival, Arrival::Taken) && offer.departure == Departure::Unasked
         };
-        self.line.state().offer.as_ref().is_some_and(is_alone)
+        self.shared.state().offer.as_ref().is_some_and(is_alone)
     }
 
     /// Moves this node's direction to the offered link. Returns at once; the move happens when the
     /// frame being sent has left. False, and nothing happens, without an offer that stands.
     pub fn go(&self) -> bool {
-        let mut state = self.line.state();
+        let mut state = self.shared.state();
         let Some(offer) = state.offer.as_mut().filter(|offer| offer.is_alive()) else {
             return false;
         };
         if offer.departure != Departure::Unasked {
             return true;
         }
-        let line = Arc::clone(&self.line);
+        let shared = Arc::clone(&self.shared);
         // Without a thread the direction stays on its connection, which still works. The thread
         // waits for the lock that is held here.
-        let is_going = path_thread(move || line.go());
+        let is_going = path_thread(move || shared.go());
         if is_going {
             // From now on no other link may take the place of the offered one.
             offer.departure = Departure::Asked;
@@ -219,7 +219,7 @@ impl Drop for Offer {
     }
 }
 
-impl QueueOwner {
+impl SharedLink {
     fn go(&self) {
         let mut connection = Arc::clone(&self.state().connection);
         connection.reports.traffic.count();
@@ -299,7 +299,7 @@ impl QueueOwner {
     }
 }
 
-impl Shutdown for QueueOwner {
+impl Shutdown for SharedLink {
     fn shutdown(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -313,8 +313,8 @@ impl Shutdown for QueueOwner {
 
 impl DataLink for Movable {
     fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
-        let line = Arc::clone(&self.receiver.line);
-        (Box::new(self.sender), Box::new(self.receiver), line)
+        let shared = Arc::clone(&self.receiver.shared);
+        (Box::new(self.sender), Box::new(self.receiver), shared)
     }
 }
 
@@ -343,7 +343,7 @@ impl DataReceiver for Receiver {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             self.incoming.connection.reports.moved();
-            self.line.next(&mut self.incoming)?;
+            self.shared.next(&mut self.incoming)?;
         }
     }
 
@@ -358,7 +358,7 @@ impl DataReceiver for Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.line.shutdown();
+        self.shared.shutdown();
         self.incoming.connection.reports.ended();
     }
 }

@@ -1,11 +1,11 @@
-//! The reports of a data link to the driver.
+//! The reports of a data link to the control loop.
 
 use super::traffic::Traffic;
 use crate::node::event::{Event, LinkEnd};
 use crate::protocol::RateStep;
 use tokio::sync::mpsc;
 
-/// What a data link tells the driver. Nothing here blocks: engines' threads call it.
+/// What a data link tells the control loop. Nothing here blocks: engines' threads call it.
 #[derive(Clone)]
 pub struct Reports {
     pub link: LinkEnd,
@@ -18,8 +18,8 @@ impl Reports {
     /// A burst from the peer has a result.
     pub(super) fn burst(&self, said: RateStep) {
         let LinkEnd { view, peer } = self.link;
-        // If the queue is full, the driver is far behind. The result is lost, and rank 0 asks for
-        // it again.
+        // If the queue is full, the control loop is far behind. The result is lost, and rank 0 asks
+        // for it again.
         let _ = self.events.try_send(Event::Burst { view, peer, said });
     }
 
@@ -32,7 +32,7 @@ impl Reports {
 
     /// The link has ended.
     pub(super) fn ended(&self) {
-        // An error means that the driver is gone.
+        // An error means that the control loop is gone.
         let _ = self.ends.send(self.link);
     }
 }

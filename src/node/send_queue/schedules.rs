@@ -10,7 +10,7 @@ use shuttle::thread;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Threads that queue messages: the driver, and three of operations.
+/// Threads that queue messages: the control loop, and three of operations.
 const THREADS: Range<u64> = DRIVER..4;
 const DRIVER: u64 = 0;
 /// Numbers of one thread begin at a multiple of this.
@@ -29,7 +29,7 @@ fn linked(room: usize) -> (QueueOwner, JoinHandle<()>, ControlReceiver) {
 }
 
 /// Queues messages until one is refused; returns how many were accepted. Threads of operations
-/// write themselves, the driver wakes the task.
+/// write themselves, the control loop wakes the task.
 fn speak(send_queue: &SendQueue, thread: u64, messages: u64) -> u64 {
     for number in 0..messages {
         if !send_queue.push(Message::Ping(thread * OF_THREAD + number)) {
@@ -123,8 +123,8 @@ fn slow_peer() {
     nobody_calls_again(NARROW, &[(DRIVER, 2), (1, 2), (2, 2), (3, 2)]);
 }
 
-/// Without the driver, which would wake the task anyway, and with few messages: with a later one
-/// the rest would leave.
+/// Without the control loop, which would wake the task anyway, and with few messages: with a later
+/// one the rest would leave.
 fn fast_peer() {
     nobody_calls_again(WIDE, &[(1, 1), (2, 2)]);
 }
@@ -184,7 +184,7 @@ fn a_link_that_overruns_carries_all_that_it_accepted() {
     explore(too_many);
 }
 
-/// The writer task is aborted half way, as the driver does it to a link that has overrun.
+/// The writer task is aborted half way, as the control loop does it to a link that has overrun.
 fn task_aborted() {
     let (line, task, mut heard) = linked(NARROW);
     let view_senders = all_speak(line.send_queue(), 2);

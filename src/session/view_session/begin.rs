@@ -7,7 +7,7 @@ use super::state::{Start, State};
 use crate::collective::{Input, Job, Misbehaviour};
 use crate::memory::Block;
 use crate::protocol::{
-    AbortReason, Call, CodecId, ENCLOSED_BYTES_MAX, EngineChoice, EngineKind, Kind, OpId, Plan,
+    AbortReason, Call, CallKind, CodecId, ENCLOSED_BYTES_MAX, EngineChoice, EngineKind, OpId, Plan,
     PlanStep, Rank, Switch,
 };
 use std::sync::Arc;
@@ -107,15 +107,15 @@ impl ViewSession {
     }
 
     /// Begins an operation with this member's contribution. A borrowed `input` is only read during
-    /// this call. A sync reads nothing yet, see [`ViewSession::begin_sync`]. Returns the codec of the
-    /// contribution, if the call's plan is known.
+    /// this call. A sync reads nothing yet, see [`ViewSession::begin_sync`]. Returns the codec of
+    /// the contribution, if the call's plan is known.
     pub fn begin(
         self: &Arc<ViewSession>,
         op: OpId,
         call: Call,
         input: &Input<'_>,
     ) -> Option<CodecId> {
-        if matches!(call.kind, Kind::Sync { .. }) {
+        if matches!(call.kind, CallKind::Sync { .. }) {
             self.measured(op, &call, |state| {
                 state.ledger.amend(op, call);
                 state.ledger.describe(op);
@@ -131,8 +131,8 @@ impl ViewSession {
         self.run_or_hold(start, Begun::Whole(op, call), Some(measured), input)
     }
 
-    /// Begins the call with this `index` of a step, as [`begin`](ViewSession::begin) does; `index` is
-    /// below [`PARTS_MAX`](crate::protocol::PARTS_MAX).
+    /// Begins the call with this `index` of a step, as [`begin`](ViewSession::begin) does; `index`
+    /// is below [`PARTS_MAX`](crate::protocol::PARTS_MAX).
     pub fn begin_part(
         self: &Arc<ViewSession>,
         step: OpId,

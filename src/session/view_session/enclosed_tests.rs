@@ -4,19 +4,25 @@ use super::testing::Group;
 use crate::collective::Input;
 use crate::memory::{DType, Staging, bytes_of, bytes_of_mut};
 use crate::protocol::{
-    AbortReason, Call, CodecId, ENCLOSED_BYTES_MAX, Enclosed, Kind, Lane, Mode, OpId, OpMessage,
-    Outcome, PlanStep, Rank, ReduceOp, view_of,
+    AbortReason, Call, CallKind, CallMode, CodecId, ENCLOSED_BYTES_MAX, Enclosed, Lane, OpId,
+    OpMessage, Outcome, PlanStep, Rank, ReduceOp, view_of,
 };
 use std::sync::Arc;
 
 const SIZE: usize = 3;
 
-fn call(kind: Kind, count: usize) -> Call {
-    Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
+fn call(kind: CallKind, count: usize) -> Call {
+    Call {
+        kind,
+        dtype: DType::F32,
+        count: count as u64,
+        codec: CodecId::None,
+        mode: CallMode::PerOp,
+    }
 }
 
 fn sum(count: usize) -> Call {
-    call(Kind::AllReduce(ReduceOp::Sum), count)
+    call(CallKind::AllReduce(ReduceOp::Sum), count)
 }
 
 fn inputs(len: usize) -> Vec<Vec<f32>> {
@@ -58,7 +64,7 @@ fn what_all_get_alike_needs_no_data_link_if_it_is_small() {
                 "a sum of {len} at {rank}"
             );
         }
-        let gather = call(Kind::AllGather, len);
+        let gather = call(CallKind::AllGather, len);
         let op = group.call_all(gather);
         group.begin_all(&op, gather, &inputs(len));
         for (rank, op) in op.iter().enumerate() {
@@ -67,7 +73,7 @@ fn what_all_get_alike_needs_no_data_link_if_it_is_small() {
                 "{len} of each at {rank}"
             );
         }
-        let hand_on = call(Kind::Broadcast { root: Rank(1) }, len);
+        let hand_on = call(CallKind::Broadcast { root: Rank(1) }, len);
         let op = group.call_all(hand_on);
         for (rank, (member, op)) in group.members.iter().zip(&op).enumerate() {
             let roots = inputs(len);
@@ -183,7 +189,9 @@ fn what_does_not_fit_its_call_fails_it() {
 #[test]
 fn one_whose_call_differs_is_a_mismatch() {
     let mut group = Group::of(view_of(2));
-    for (ours, theirs) in [(sum(5), sum(6)), (sum(6), sum(5)), (sum(5), call(Kind::AllGather, 5))] {
+    for (ours, theirs) in
+        [(sum(5), sum(6)), (sum(6), sum(5)), (sum(5), call(CallKind::AllGather, 5))]
+    {
         for first in [0, 1] {
             let mut ops = [None; 2];
             for rank in [first, 1 - first] {
@@ -216,13 +224,13 @@ fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
     const CALLS: u8 = 20;
     let mut group = Group::of(view_of(SIZE as u8));
     let end = Call {
-        kind: Kind::Step { parts: CALLS },
+        kind: CallKind::Step { parts: CALLS },
         dtype: DType::U8,
         count: 0,
         codec: CodecId::None,
-        mode: Mode::PerOp,
+        mode: CallMode::PerOp,
     };
-    let part = Call { mode: Mode::PerStep, ..sum(1) };
+    let part = Call { mode: CallMode::PerStep, ..sum(1) };
     let steps = group.call_all(end);
     for (member, (step, input)) in group.members.iter().zip(steps.iter().zip(inputs(1))) {
         (0..CALLS).for_each(|index| {
@@ -253,7 +261,7 @@ fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
 #[test]
 fn a_call_by_best_effort_is_said_again_as_long_as_somebody_may_lack_it() {
     let mut group = Group::without_data_links(view_of(SIZE as u8));
-    let call = Call { mode: Mode::BestEffort, ..sum(5) };
+    let call = Call { mode: CallMode::BestEffort, ..sum(5) };
     let op = group.call_all(call);
     group.begin_all(&op, call, &inputs(5));
     // Rank 2 gets nothing from rank 1, which completes with the messages of the others.

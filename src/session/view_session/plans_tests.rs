@@ -4,17 +4,17 @@ use super::testing::Group;
 use crate::collective::{Input, reference};
 use crate::memory::{DType, bytes_of};
 use crate::protocol::{
-    AbortCause, AbortReason, Algorithm, AutoCodecs, Call, CodecId, Kind, Lane, Mode, OpId, Outcome,
-    Plan, PlanClass, PlanStep, Rank, ReduceOp, Switch, Tree, TreeShare, view_of,
+    AbortCause, AbortReason, Algorithm, AutoCodecs, Call, CallKind, CallMode, CodecId, Lane, OpId,
+    Outcome, Plan, PlanClass, PlanStep, Rank, ReduceOp, Switch, Tree, TreeShare, view_of,
 };
 
 const SIZE: usize = 3;
 /// Not a multiple of 8 bytes.
 const LEN: usize = 50_001;
 
-fn sum(mode: Mode) -> Call {
+fn sum(mode: CallMode) -> Call {
     Call {
-        kind: Kind::AllReduce(ReduceOp::Sum),
+        kind: CallKind::AllReduce(ReduceOp::Sum),
         dtype: DType::F32,
         count: LEN as u64,
         codec: CodecId::None,
@@ -56,7 +56,7 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
     let mut group = Group::of(view_of(SIZE as u8));
     let (first, next) = (Plan::mesh(SIZE), chain());
     assert!(expected(&first) != expected(&next), "the plans must be told apart");
-    let before = group.call_all(sum(Mode::PerOp));
+    let before = group.call_all(sum(CallMode::PerOp));
 
     let held = group.hold_all();
     let first_new = vec![OpId { lane: Lane::MAIN, number: 1 }];
@@ -65,12 +65,12 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
             .all(|step| *step == PlanStep::Held { revision: 1, next: Some(first_new.clone()) }),
         "{held:?}"
     );
-    let whole = group.call_all(sum(Mode::PerOp));
-    let step_call = Call { kind: Kind::Step { parts: 1 }, ..sum(Mode::PerOp) };
+    let whole = group.call_all(sum(CallMode::PerOp));
+    let step_call = Call { kind: CallKind::Step { parts: 1 }, ..sum(CallMode::PerOp) };
     let steps = group.call_all(step_call);
-    group.begin_all(&whole, sum(Mode::PerOp), &inputs());
+    group.begin_all(&whole, sum(CallMode::PerOp), &inputs());
     for (member, (step, input)) in group.members.iter().zip(steps.iter().zip(inputs())) {
-        member.begin_part(*step, 0, sum(Mode::PerStep), &Input::Borrowed(bytes_of(&input)));
+        member.begin_part(*step, 0, sum(CallMode::PerStep), &Input::Borrowed(bytes_of(&input)));
         member.end_step(*step, step_call, 1);
     }
     group.carry();
@@ -80,7 +80,7 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
     assert_eq!(sent(&group), 0, "nothing of what is held has begun");
 
     // Calls made before the hold do not wait, although they begin only now.
-    group.begin_all(&before, sum(Mode::PerOp), &inputs());
+    group.begin_all(&before, sum(CallMode::PerOp), &inputs());
     for (rank, op) in before.iter().enumerate() {
         let decided = group.decided(rank, *op);
         assert_eq!(decided.outcome, Outcome::Committed);
@@ -115,13 +115,13 @@ fn a_call_whose_input_cannot_be_held_fails_and_no_other() {
     let PlanStep::Held { next: Some(first), .. } = group.hold_all().swap_remove(0) else {
         panic!("the next plan is not held for")
     };
-    let lacking = group.call_all(sum(Mode::PerOp));
+    let lacking = group.call_all(sum(CallMode::PerOp));
     let copy_bytes = 8 * (4 * LEN).div_ceil(8);
     group.pools[1].refuse_above(copy_bytes - 1);
-    group.begin_all(&lacking, sum(Mode::PerOp), &inputs());
+    group.begin_all(&lacking, sum(CallMode::PerOp), &inputs());
     group.pools[1].refuse_above(usize::MAX);
-    let held = group.call_all(sum(Mode::PerOp));
-    group.begin_all(&held, sum(Mode::PerOp), &inputs());
+    let held = group.call_all(sum(CallMode::PerOp));
+    group.begin_all(&held, sum(CallMode::PerOp), &inputs());
     let reason = AbortReason::Memory { bytes: copy_bytes as u64 };
     let cause = AbortCause { reason, by: Rank(1) };
     for (rank, op) in lacking.iter().enumerate() {
@@ -144,10 +144,10 @@ fn a_call_whose_input_cannot_be_held_fails_and_no_other() {
 fn what_is_held_ends_with_its_view_and_can_be_given_up() {
     let mut group = Group::of(view_of(SIZE as u8));
     group.hold_all();
-    let dropped = group.call_all(sum(Mode::PerOp));
-    let open = group.call_all(sum(Mode::PerOp));
+    let dropped = group.call_all(sum(CallMode::PerOp));
+    let open = group.call_all(sum(CallMode::PerOp));
     for ops in [&dropped, &open] {
-        group.begin_all(ops, sum(Mode::PerOp), &inputs());
+        group.begin_all(ops, sum(CallMode::PerOp), &inputs());
     }
     group.members[1].abandon(dropped[1]);
     assert!(matches!(group.decided(0, dropped[0]).outcome, Outcome::Aborted(_)));
@@ -165,13 +165,21 @@ fn what_somebody_has_begun_before_is_not_waited_for() {
     let mut group = Group::of(view_of(SIZE as u8));
     let early: Vec<OpId> = group.members[1..]
         .iter()
-        .map(|member| member.call(Lane::MAIN, sum(Mode::PerOp)).expect("a number"))
+        .map(|member| member.call(Lane::MAIN, sum(CallMode::PerOp)).expect("a number"))
         .collect();
-    group.members[1].begin(early[0], sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[1])));
+    group.members[1].begin(
+        early[0],
+        sum(CallMode::PerOp),
+        &Input::Borrowed(bytes_of(&inputs()[1])),
+    );
     group.hold_all();
-    let late = group.members[0].call(Lane::MAIN, sum(Mode::PerOp)).expect("a number");
-    group.members[0].begin(late, sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[0])));
-    group.members[2].begin(early[1], sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[2])));
+    let late = group.members[0].call(Lane::MAIN, sum(CallMode::PerOp)).expect("a number");
+    group.members[0].begin(late, sum(CallMode::PerOp), &Input::Borrowed(bytes_of(&inputs()[0])));
+    group.members[2].begin(
+        early[1],
+        sum(CallMode::PerOp),
+        &Input::Borrowed(bytes_of(&inputs()[2])),
+    );
     // The next plan never gets a starting point.
     for rank in 0..SIZE {
         let decided = group.decided(rank, late);

@@ -86,7 +86,7 @@ impl Served {
     fn note(&mut self, bytes: u64, agreed_at: Instant) {
         let (from, now) = (self.last.map_or(agreed_at, |last| last.max(agreed_at)), Instant::now());
         self.last = Some(now);
-        // The list only fills up if the driver does not read it.
+        // The list only fills up if the control loop does not read it.
         if self.times.len() < SERVED_MAX {
             self.times.push((bytes, now.duration_since(from)));
         }

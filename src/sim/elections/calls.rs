@@ -7,17 +7,17 @@ use crate::election::Input;
 use crate::identity::MemberId;
 use crate::memory::DType;
 use crate::protocol::{
-    AbortReason, Call, CodecId, Kind, Lane, Message, Mode, OpBody, OpId, OpMessage, ReduceOp, View,
-    ViewId,
+    AbortReason, Call, CallKind, CallMode, CodecId, Lane, Message, OpBody, OpId, OpMessage,
+    ReduceOp, View, ViewId,
 };
 use std::sync::Arc;
 
 const SUM: Call = Call {
-    kind: Kind::AllReduce(ReduceOp::Sum),
+    kind: CallKind::AllReduce(ReduceOp::Sum),
     dtype: DType::F32,
     count: 8,
     codec: CodecId::None,
-    mode: Mode::PerOp,
+    mode: CallMode::PerOp,
 };
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
     }
 
     pub(crate) fn sync(&mut self, n: u8, version: u64) {
-        self.call_as(n, Call { kind: Kind::Sync { version }, dtype: DType::U8, ..SUM });
+        self.call_as(n, Call { kind: CallKind::Sync { version }, dtype: DType::U8, ..SUM });
     }
 
     /// Aborts all open operations of this node, as after a deadline or a dropped future.

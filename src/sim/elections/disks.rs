@@ -1,5 +1,5 @@
 //! Simulated disks: they take time, fail, and lose pending writes when their node dies. A failed
-//! write is tried again until it succeeds, as the driver does.
+//! write is tried again until it succeeds, as the control loop does.
 
 use crate::election::Durable;
 use std::collections::BTreeMap;

@@ -216,8 +216,8 @@ impl Run<'_> {
         self.open_faults.push(n);
     }
 
-    /// A full queue ends its link, so it counts as a fault, which ends at once. In this build queues
-    /// are so short that a new link can fill them.
+    /// A full queue ends its link, so it counts as a fault, which ends at once. In this build
+    /// queues are so short that a new link can fill them.
     pub(super) fn note_overruns(&mut self, now: Duration) {
         let (before, last) = self.overruns;
         let overruns = crate::node::overruns();

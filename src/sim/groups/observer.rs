@@ -272,8 +272,8 @@ impl State {
         }
     }
 
-    /// A node installs only Views of which it is a member, and their rounds do not fall, also across
-    /// restarts.
+    /// A node installs only Views of which it is a member, and their rounds do not fall, also
+    /// across restarts.
     fn check_installed(&mut self, host: usize, view: &str, members: &[usize]) {
         let round = round_of(view);
         let last = round.and_then(|round| self.rounds.insert(host, round));

@@ -1,5 +1,5 @@
-//! Changes of the plan within a View, as the driver leads them: rank 0 lets all hold their calls,
-//! and at any time after that it announces the new plan.
+//! Changes of the plan within a View, as the control loop leads them: rank 0 lets all hold their
+//! calls, and at any time after that it announces the new plan.
 
 use super::super::claims::Claim;
 use super::turn::Turn;

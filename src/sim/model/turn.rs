@@ -10,19 +10,19 @@ use crate::election::{Decides, Durable, Effect, Environment, Event};
 use crate::identity::{Boot, MemberId};
 use crate::memory::DType;
 use crate::protocol::{
-    AbortReason, Call, Closing, CodecId, Descriptor, Engines, Kind, Lane, Message, Mode, OpBody,
-    OpId, OpMessage, ReduceOp, View, ViewDigest, ViewId,
+    AbortReason, Call, CallKind, CallMode, Closing, CodecId, Descriptor, Engines, Lane, Message,
+    OpBody, OpId, OpMessage, ReduceOp, View, ViewDigest, ViewId,
 };
 use crate::topology::{Arrangement, LinkMap, arrange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const SUM: Call = Call {
-    kind: Kind::AllReduce(ReduceOp::Sum),
+    kind: CallKind::AllReduce(ReduceOp::Sum),
     dtype: DType::F32,
     count: 1,
     codec: CodecId::None,
-    mode: Mode::PerOp,
+    mode: CallMode::PerOp,
 };
 
 /// The digest of every result: all members compute the same.
@@ -278,7 +278,7 @@ impl<'a> Turn<'a> {
         if ledger.is_synced() {
             SUM
         } else {
-            Call { kind: Kind::Sync { version: 0 }, dtype: DType::U8, ..SUM }
+            Call { kind: CallKind::Sync { version: 0 }, dtype: DType::U8, ..SUM }
         }
     }
 
@@ -287,7 +287,7 @@ impl<'a> Turn<'a> {
         let call = Turn::next_call(ledger);
         if let Ok(op) = ledger.call(lane, call) {
             // A sync is announced before its plan is known.
-            if let Kind::Sync { .. } = call.kind {
+            if let CallKind::Sync { .. } = call.kind {
                 ledger.describe(op);
             }
             self.node.held.push(op);
@@ -322,7 +322,7 @@ impl<'a> Turn<'a> {
         let call = if view.in_sync() {
             SUM
         } else {
-            Call { kind: Kind::Sync { version: 0 }, dtype: DType::U8, ..SUM }
+            Call { kind: CallKind::Sync { version: 0 }, dtype: DType::U8, ..SUM }
         };
         let descriptor = Descriptor { op, call, plan_revision: view.plan.revision };
         for rank in

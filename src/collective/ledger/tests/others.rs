@@ -7,15 +7,15 @@ const ENDS: (Rank, Rank) = (Rank(0), Rank(2));
 const LANE: Lane = Lane::MAIN;
 
 fn message() -> Call {
-    Call { kind: Kind::Message { from: ENDS.0, to: ENDS.1, tag: 5 }, ..SUM }
+    Call { kind: CallKind::Message { from: ENDS.0, to: ENDS.1, tag: 5 }, ..SUM }
 }
 
 fn in_step(count: u64) -> Call {
-    Call { mode: Mode::PerStep, count, ..SUM }
+    Call { mode: CallMode::PerStep, count, ..SUM }
 }
 
 fn end(parts: u8) -> Call {
-    Call { kind: Kind::Step { parts }, ..SUM }
+    Call { kind: CallKind::Step { parts }, ..SUM }
 }
 
 /// Both ends of a message begin it.
@@ -263,15 +263,15 @@ fn a_third_member_has_no_say_in_a_message() {
 fn what_no_honest_member_describes_is_misbehaviour() {
     let lane = LANE.messages(ENDS.0, ENDS.1);
     let (plain, of_two) = (OpId { lane: LANE, number: 0 }, OpId { lane, number: 0 });
-    let other_way = Call { kind: Kind::Message { from: ENDS.1, to: ENDS.0, tag: 5 }, ..SUM };
+    let other_way = Call { kind: CallKind::Message { from: ENDS.1, to: ENDS.0, tag: 5 }, ..SUM };
     let wrong = [
         (plain, message()),
         (of_two, SUM),
         (of_two, other_way),
         (plain, in_step(1)),
         (plain.part(0), SUM),
-        (plain.part(0), Call { mode: Mode::PerStep, ..end(1) }),
-        (plain.part(0), Call { mode: Mode::PerStep, ..message() }),
+        (plain.part(0), Call { mode: CallMode::PerStep, ..end(1) }),
+        (plain.part(0), Call { mode: CallMode::PerStep, ..message() }),
         (of_two.part(0), in_step(1)),
         (OpId { lane: LANE.messages(Rank(2), Rank(9)), number: 0 }, SUM),
     ];
@@ -390,7 +390,7 @@ fn a_step_given_up_elsewhere_has_no_call_carried_out() {
 
 #[test]
 fn best_effort_counts_on_each_member_by_itself() {
-    let effort = Call { mode: Mode::BestEffort, ..SUM };
+    let effort = Call { mode: CallMode::BestEffort, ..SUM };
     let mut g = Group::of(2);
     let op = g.begin_all(effort);
     g.ledgers[0].done(op, 1);
@@ -411,7 +411,7 @@ fn best_effort_counts_on_each_member_by_itself() {
 
 #[test]
 fn best_effort_given_up_is_over_at_once_but_not_where_it_is_done() {
-    let effort = Call { mode: Mode::BestEffort, ..SUM };
+    let effort = Call { mode: CallMode::BestEffort, ..SUM };
     let mut g = Group::of(3);
     let op = g.begin_all(effort);
     g.deliver_all();

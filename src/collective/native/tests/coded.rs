@@ -8,8 +8,8 @@ use crate::collective::suite::{Chance, bytes, digest, op};
 use crate::compression::{Codec, codec, codec_of_sums};
 use crate::memory::{DType, bytes_of, elements_of};
 use crate::protocol::{
-    Algorithm, AutoCodecs, Call, CodecId, Coding, FoldOrder, FoldSegment, FoldTree, Kind, Mode,
-    Plan, PlanClass, Rank, ReduceOp, Tree, TreeShare,
+    Algorithm, AutoCodecs, Call, CallKind, CallMode, CodecId, Coding, FoldOrder, FoldSegment,
+    FoldTree, Plan, PlanClass, Rank, ReduceOp, Tree, TreeShare,
 };
 use std::sync::Arc;
 
@@ -49,11 +49,11 @@ fn plans(size: usize, chance: &mut Chance) -> Vec<Arc<Plan>> {
 
 pub fn call(codec: CodecId, op: ReduceOp, count: usize) -> Call {
     Call {
-        kind: Kind::AllReduce(op),
+        kind: CallKind::AllReduce(op),
         dtype: DType::F32,
         count: count as u64,
         codec,
-        mode: Mode::PerOp,
+        mode: CallMode::PerOp,
     }
 }
 
@@ -90,7 +90,7 @@ fn of_sums(id: CodecId, size: usize) -> &'static dyn Codec {
 }
 
 fn added(call: &Call, parts: &[Vec<f32>]) -> Vec<f32> {
-    let Kind::AllReduce(op) = call.kind else { unreachable!() };
+    let CallKind::AllReduce(op) = call.kind else { unreachable!() };
     let op = if op == ReduceOp::Mean { ReduceOp::Sum } else { op };
     let tree =
         FoldTree::Sum((0..parts.len() as u8).map(|rank| FoldTree::Leaf(Rank(rank))).collect());
@@ -99,7 +99,7 @@ fn added(call: &Call, parts: &[Vec<f32>]) -> Vec<f32> {
 }
 
 fn finished(call: &Call, sum: Vec<f32>, size: usize) -> Vec<f32> {
-    let mean = call.kind == Kind::AllReduce(ReduceOp::Mean);
+    let mean = call.kind == CallKind::AllReduce(ReduceOp::Mean);
     sum.into_iter()
         .map(|x| if mean { (x / size as f32).canonical() } else { x.canonical() })
         .collect()

@@ -9,12 +9,12 @@ use crate::collective::suite::{Chance, Outcome, PATIENCE, bytes, f32_call, job, 
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown, memory};
 use crate::memory::{DType, Pool, bytes_of};
 use crate::protocol::{
-    Algorithm, Call, CodecId, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, view_of,
+    Algorithm, Call, CallKind, CodecId, EngineFault, OpId, Plan, Rank, ReduceOp, view_of,
 };
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
+const SUM: CallKind = CallKind::AllReduce(ReduceOp::Sum);
 
 /// Rank 0 of a View; the test plays its peers.
 struct Alone {
@@ -222,7 +222,7 @@ fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
                 std::iter::repeat_with(|| alone.peers[0].is_cut_off()).take(100).any(|cut| cut)
             );
             // Rank 2 still serves an operation that does not need rank 1.
-            alone.start(op(2, 0), f32_call(Kind::Broadcast { root: Rank(2) }, 1), &plan);
+            alone.start(op(2, 0), f32_call(CallKind::Broadcast { root: Rank(2) }, 1), &plan);
             alone.peers[1].send(op(2, 0), (0, 0, Phase::Gather), &[1, 2, 3, 4]);
             assert_eq!(alone.outcome(), (op(2, 0), Ok(vec![1, 2, 3, 4])));
         }
@@ -235,8 +235,9 @@ fn who_gets_nothing_is_done_when_its_part_has_gone_and_not_before() {
     let plan = plan(16 * 1024, Algorithm::OneShot);
     let root = Rank(1);
     let elements = 2 * EAGER_OP_BYTES / 4;
-    for (number, kind) in
-        [Kind::Gather { root }, Kind::Reduce { op: ReduceOp::Sum, root }].into_iter().enumerate()
+    for (number, kind) in [CallKind::Gather { root }, CallKind::Reduce { op: ReduceOp::Sum, root }]
+        .into_iter()
+        .enumerate()
     {
         let op = op(number as u64, 0);
         alone.start(op, f32_call(kind, elements), &plan);
@@ -248,7 +249,7 @@ fn who_gets_nothing_is_done_when_its_part_has_gone_and_not_before() {
         assert_eq!((received(&mut alone), alone.outcome()), (EAGER_OP_BYTES, (op, Ok(Vec::new()))));
     }
     // Frames that are unsent when the link breaks are lost.
-    alone.start(op(2, 0), f32_call(Kind::Gather { root }, elements), &plan);
+    alone.start(op(2, 0), f32_call(CallKind::Gather { root }, elements), &plan);
     alone.peers[0].shutdown.shutdown();
     assert_eq!(alone.outcome(), (op(2, 0), Err(EngineFault::LinkLost(root))));
 }
@@ -261,7 +262,7 @@ fn who_only_passes_on_is_done_when_that_has_gone() {
     let op = op(0, 0);
     alone.start(
         op,
-        f32_call(Kind::Gather { root: Rank(2) }, 1),
+        f32_call(CallKind::Gather { root: Rank(2) }, 1),
         &plan(1024, Algorithm::Ring { order }),
     );
     assert_eq!(alone.peers[1].recv().flow, 0);
@@ -308,11 +309,16 @@ fn whatever_a_peer_sends_no_thread_panics_and_every_job_ends() {
         let root = Rank(chance.below(2) as u8);
         let kinds = [
             SUM,
-            Kind::Reduce { op: ReduceOp::Sum, root },
-            Kind::ReduceScatter(ReduceOp::Sum),
-            Kind::AllToAll,
+            CallKind::Reduce { op: ReduceOp::Sum, root },
+            CallKind::ReduceScatter(ReduceOp::Sum),
+            CallKind::AllToAll,
         ];
-        let more = [SUM, Kind::Gather { root }, Kind::Scatter { root }, Kind::Broadcast { root }];
+        let more = [
+            SUM,
+            CallKind::Gather { root },
+            CallKind::Scatter { root },
+            CallKind::Broadcast { root },
+        ];
         let kind = [kinds, more].concat()[chance.below(8) as usize];
         let codec = if kind == SUM && chance.below(2) == 0 { CodecId::Bf16 } else { CodecId::None };
         let call = Call { codec, ..f32_call(kind, 700) };
@@ -337,7 +343,7 @@ fn a_link_that_breaks_fails_what_needs_it_and_a_new_one_serves_what_comes_later(
     let mut alone = Alone::new(3);
     let plan = plan(1024, Algorithm::OneShot);
     alone.start(op(0, 0), f32_call(SUM, 1000), &plan);
-    alone.start(op(1, 0), f32_call(Kind::Broadcast { root: Rank(2) }, 1), &plan);
+    alone.start(op(1, 0), f32_call(CallKind::Broadcast { root: Rank(2) }, 1), &plan);
     alone.peers[0].send(op(0, 0), (0, 0, Phase::Reduce), &[0; 1024]);
     alone.peers[0].shutdown.shutdown();
     assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::LinkLost(Rank(1)))));
@@ -417,7 +423,7 @@ fn what_does_not_fit_is_refused() {
     let plan = plan(1024, Algorithm::OneShot);
     alone.start(
         op(0, 0),
-        Call { dtype: DType::U8, ..f32_call(Kind::AllReduce(ReduceOp::Mean), 8) },
+        Call { dtype: DType::U8, ..f32_call(CallKind::AllReduce(ReduceOp::Mean), 8) },
         &plan,
     );
     assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Unfit)));

@@ -12,13 +12,15 @@ use crate::link::{
 };
 use crate::memory::{Block, Pool, bytes_of};
 use crate::os::Mutex;
-use crate::protocol::{Algorithm, Call, EngineFault, Kind, OpId, Plan, Rank, ReduceOp, view_of};
+use crate::protocol::{
+    Algorithm, Call, CallKind, EngineFault, OpId, Plan, Rank, ReduceOp, view_of,
+};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
+const SUM: CallKind = CallKind::AllReduce(ReduceOp::Sum);
 
 fn ring(size: usize) -> Arc<Plan> {
     plan(4096, Algorithm::Ring { order: (0..size as u8).map(Rank).collect() })

@@ -4,7 +4,9 @@ use super::door::{DOOR, trees};
 use crate::collective::reference::reference;
 use crate::collective::suite::{Chance, Group, bytes, f32_call, op, plan};
 use crate::memory::{Element, bytes_of};
-use crate::protocol::{Algorithm, AutoCodecs, Kind, Plan, PlanClass, Rank, ReduceOp, ring_segment};
+use crate::protocol::{
+    Algorithm, AutoCodecs, CallKind, Plan, PlanClass, Rank, ReduceOp, ring_segment,
+};
 use std::sync::Arc;
 
 /// Plans: direct; a ring; a ring for reductions with direct copies; random trees.
@@ -44,7 +46,7 @@ fn numbers(count: usize, chance: &mut Chance) -> Vec<f32> {
 fn results(
     group: &Group,
     number: &mut u64,
-    kind: Kind,
+    kind: CallKind,
     count: usize,
     plan: &Arc<Plan>,
     inputs: &[Vec<f32>],
@@ -84,7 +86,7 @@ fn a_reduction_is_the_roots_alone() {
                 let results = results(
                     group,
                     number,
-                    Kind::Reduce { op: reduce, root },
+                    CallKind::Reduce { op: reduce, root },
                     len,
                     plan,
                     &inputs,
@@ -106,8 +108,15 @@ fn each_rank_gets_its_shard_of_a_sum() {
     everywhere(12, &[0, 1, 2, 7, 1000, 65_537], |group, number, len, plan, chance| {
         let size = group.backends.len();
         let inputs: Vec<Vec<f32>> = (0..size).map(|_| numbers(len, chance)).collect();
-        let results =
-            results(group, number, Kind::ReduceScatter(ReduceOp::Sum), len, plan, &inputs, chance);
+        let results = results(
+            group,
+            number,
+            CallKind::ReduceScatter(ReduceOp::Sum),
+            len,
+            plan,
+            &inputs,
+            chance,
+        );
         let expected = reference(
             &plan.reduce_scatter_order(size, len, f32::DTYPE.bytes()),
             ReduceOp::Sum,
@@ -130,11 +139,11 @@ fn the_root_gathers_and_scatters() {
             let inputs: Vec<Vec<f32>> = (0..size).map(|_| numbers(len, chance)).collect();
             let all = inputs.concat();
             let gathered =
-                results(group, number, Kind::Gather { root }, len, plan, &inputs, chance);
+                results(group, number, CallKind::Gather { root }, len, plan, &inputs, chance);
             let mut parts = vec![vec![1.0; 9]; size];
             parts[root.index()] = all.clone();
             let scattered =
-                results(group, number, Kind::Scatter { root }, len, plan, &parts, chance);
+                results(group, number, CallKind::Scatter { root }, len, plan, &parts, chance);
             for rank in 0..size {
                 let wanted = if rank == root.index() { bytes_of(&all) } else { &[] };
                 assert!(
@@ -157,7 +166,7 @@ fn everybody_has_a_part_for_everybody() {
         let parts: Vec<Vec<Vec<f32>>> =
             (0..size).map(|_| (0..size).map(|_| numbers(len, chance)).collect()).collect();
         let inputs: Vec<Vec<f32>> = parts.iter().map(|row| row.concat()).collect();
-        let results = results(group, number, Kind::AllToAll, size * len, plan, &inputs, chance);
+        let results = results(group, number, CallKind::AllToAll, size * len, plan, &inputs, chance);
         for (rank, result) in results.iter().enumerate() {
             let column: Vec<f32> = parts.iter().flat_map(|row| row[rank].iter().copied()).collect();
             assert!(result == bytes_of(&column), "{len} at {rank} of {size}, {plan:?}");

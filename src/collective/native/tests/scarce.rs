@@ -3,7 +3,7 @@
 use super::door::DOOR;
 use crate::collective::suite::{Chance, PATIENCE, Scarce, Way, f32_call, plan};
 use crate::memory::bytes_of;
-use crate::protocol::{Algorithm, EngineFault, Kind, Rank, ReduceOp};
+use crate::protocol::{Algorithm, CallKind, EngineFault, Rank, ReduceOp};
 use std::time::Instant;
 
 const ROOT: Rank = Rank(0);
@@ -14,7 +14,7 @@ const ROOT: Rank = Rank(0);
 fn an_early_frame_without_memory_fails_its_call_and_no_other() {
     let mut scarce = Scarce::new(&DOOR);
     let (count, chunk_bytes) = DOOR.scarce;
-    let call = f32_call(Kind::AllReduce(ReduceOp::Sum), count);
+    let call = f32_call(CallKind::AllReduce(ReduceOp::Sum), count);
     let way = Way { call, plan: plan(chunk_bytes, Algorithm::OneShot), lent: false };
     let (lacking, next) = (scarce.next(), scarce.next());
     let (poor, until) = (Rank(1), Instant::now() + PATIENCE);

@@ -14,7 +14,7 @@ type Halves = (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
 fn ends() -> ((Halves, Moves), (Halves, Moves)) {
     let (a, b) = data_pair();
     let end = |link| {
-        let (link, moves, _) = data_line(link, Reports::to_test().0);
+        let (link, moves, _) = data_link(link, Reports::to_test().0);
         (link.split(), moves)
     };
     (end(a), end(b))

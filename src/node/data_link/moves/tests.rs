@@ -20,7 +20,7 @@ struct End {
 
 fn end(link: Box<dyn DataLink>) -> End {
     let (reports, told, ended) = Reports::to_test();
-    let (link, moves, _) = data_line(link, reports);
+    let (link, moves, _) = data_link(link, reports);
     End { halves: link.split(), moves, told, ended }
 }
 
