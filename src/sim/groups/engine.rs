@@ -29,9 +29,9 @@ impl Engine for SimEngine {
 impl Backend for SimBackend {
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
         let (mut sender, mut receiver, shutdown) = link.split();
-        let Some([end, _other]) = self.0.attach_without_threads(peer, &shutdown) else { return };
+        let Some(ends) = self.0.attach_without_threads(peer, &shutdown) else { return };
         tokio::spawn(async move {
-            while end.turn(sender.as_mut(), receiver.as_mut()) {
+            while ends[0].turn(sender.as_mut(), receiver.as_mut()) {
                 tokio::time::sleep(LOOK).await;
             }
         });
