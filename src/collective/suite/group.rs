@@ -186,6 +186,8 @@ impl Group {
         self.backends.iter().map(|backend| backend.traffic().sent_bytes).sum()
     }
 
+    /// How many threads of operations run. The native engine has none.
+    #[cfg(feature = "gloo")]
     pub fn running(&self) -> usize {
         self.threads.iter().map(|threads| threads.running()).sum()
     }
