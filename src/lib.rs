@@ -98,7 +98,7 @@
 //! By default, each part that has enough members continues, and when parts meet, one history wins.
 //! Where two histories are worse than standing still, [`Partition`] lets only a majority of named
 //! machines continue, or only all of them: set it by [`Builder::partition`], the same everywhere.
-//! [`Cluster::events`] reports who came and went, and why.
+//! [`Cluster::events`] reports which members came and went, and why.
 //!
 //! # Engines
 //!

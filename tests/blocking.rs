@@ -95,7 +95,7 @@ fn every_call_without_a_runtime() -> Result<()> {
 #[test]
 fn the_group_as_a_graph() -> Result<()> {
     members("graph", 3, |cluster, mut context| {
-        // Heartbeats carry the information on who reaches whom.
+        // Heartbeats carry the set of members that each member reaches.
         let knows_all = |topology: &Topology| topology.links.len() == 3;
         let until = Instant::now() + PATIENCE;
         let topology = cluster.watch().find_map(|_| match cluster.topology().filter(knows_all) {

@@ -156,7 +156,7 @@ async fn forget_half_way(ctx: &mut Context, call: Call, polls: usize) {
     let buffer = Box::into_raw(vec![1f32; LEN].into_boxed_slice());
     let parts = Box::into_raw(vec![10f32; 2 * LEN].into_boxed_slice());
     let forgets = ctx.rank().index();
-    // SAFETY: the boxes were just given up, and nobody else knows the pointers.
+    // SAFETY: the boxes were just given up, and no other code knows the pointers.
     let mut under = call.begin(ctx, forgets, unsafe { &mut *buffer }, unsafe { &*parts });
     let reached = poll_some(&mut under, polls).await;
     std::mem::forget(under);

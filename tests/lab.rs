@@ -174,7 +174,7 @@ for line in sys.stdin:
         Ok(Talk { client, server })
     }
 
-    /// What becomes of so many bytes: `back`, `lost` for a second, or `ended`.
+    /// Sends so many bytes. Returns their fate: `back`, `lost` for a second, or `ended`.
     fn of(&mut self, bytes: usize) -> Result<String> {
         self.client.tell(&bytes.to_string())?;
         self.client.wait_for_line(|_| true, SOON)
@@ -229,7 +229,7 @@ fn sever() -> Result<()> {
     Ok(())
 }
 
-/// What the disk that can die needs.
+/// The devices that the disk that can fail needs.
 fn loop_devices() -> Need {
     if Path::new("/dev/loop-control").exists() {
         Need::Command("mkfs.ext4")
@@ -271,7 +271,7 @@ fn halt() -> Result<()> {
     let mut halt = Halt::ready(&child, "sh")?;
     halt.fire()?;
     halt.made()?;
-    // What was said before is read first.
+    // First read the lines that were written before.
     while child.wait_for_line(|_| true, Duration::from_millis(500)).is_ok() {}
     drop(halt);
     child.wait_for_line(|_| true, SOON)?;

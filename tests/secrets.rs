@@ -1,4 +1,4 @@
-//! What the memory of a process has of the cluster key: one copy while nodes use it, none after.
+//! The copies of the cluster key in the memory of a process: one while nodes use it, none after.
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +21,7 @@ fn copies() -> usize {
     let memory = File::open("/proc/self/mem").expect("own memory");
     let maps = read_to_string("/proc/self/maps").expect("own memory");
     let mut piece = vec![0; PIECE];
-    // What is read is a copy, too.
+    // The bytes that were read are a copy, too.
     let own = piece.as_ptr() as usize..piece.as_ptr() as usize + PIECE;
     let mut found = 0;
     for line in maps.lines().filter(|line| line.contains(" rw")) {

@@ -15,8 +15,8 @@ use std::str::FromStr;
 /// Refuse a node on this machine, whatever key it holds; without a node, list those refused
 ///
 /// Programs that run part from it within a second. It stays out of a group only if all machines
-/// deny it. Whoever holds the cluster key can come back with another identity: change the key as
-/// well, with `potluck keys rotate`. JSON: {ok, file, changed, denied: [{node, name}]}.
+/// deny it. A machine that holds the cluster key can come back with another identity: change the
+/// key as well, with `potluck keys rotate`. JSON: {ok, file, changed, denied: [{node, name}]}.
 #[derive(Args, Debug)]
 pub struct Deny {
     /// The node id, 64 hexadecimal digits as `potluck identity` shows it, or the name of a peer of

@@ -17,7 +17,7 @@ use serde_json::json;
 pub struct Show {
     #[command(flatten)]
     which: Which,
-    /// What the node calls itself [default: the host name]
+    /// The name of the node [default: the host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }

@@ -35,7 +35,7 @@ pub struct Invite {
     /// How long the code is good, in minutes, at most 60
     #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = minutes)]
     minutes: f64,
-    /// What this machine calls itself [default: the host name]
+    /// The name of this machine [default: the host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }

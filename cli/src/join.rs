@@ -43,7 +43,7 @@ pub struct Join {
     /// The machine that shows the code, as host or host:port, instead of looking for it
     #[arg(long, value_name = "ADDRESS")]
     peer: Option<String>,
-    /// What this machine calls itself [default: the host name]
+    /// The name of this machine [default: the host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }

@@ -42,7 +42,7 @@ pub struct Up {
     /// A peer to dial besides those that are found, as host or host:port; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     peer: Vec<String>,
-    /// What this node calls itself [default: the host name]
+    /// The name of this node [default: the host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Which nodes that hold the cluster key are admitted
@@ -176,7 +176,7 @@ impl Up {
     }
 }
 
-/// Says who is met for the first time.
+/// Reports each node that is met for the first time.
 async fn tell_newcomers(mut events: EventStream, output: &Output) {
     while let Some(event) = events.next().await {
         if let Event::FirstMet { peer, namesake } = event {

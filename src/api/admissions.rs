@@ -26,7 +26,7 @@ pub(crate) struct MachineAdmissions {
     reported: Option<IdentityProblem>,
 }
 
-/// What changes when a file is written.
+/// The facts of a file that change when it is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -58,8 +58,8 @@ impl MachineAdmissions {
         &self.admission
     }
 
-    /// What the files say, and the fault of one that cannot be used: it changes nothing, and the
-    /// others count.
+    /// Reads the files. Returns their content, and the fault of a file that cannot be used: that
+    /// file changes nothing, and the others count.
     fn read(&self) -> (Admission, Option<IdentityProblem>) {
         let mut admission = self.admission.clone();
         let name = admission.namespace.name().clone();

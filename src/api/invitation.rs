@@ -56,7 +56,7 @@ pub enum InvitationEvent {
         /// Its address.
         address: IpAddr,
     },
-    /// Somebody tried a wrong code.
+    /// A machine tried a wrong code.
     WrongCode {
         /// The address.
         address: IpAddr,
@@ -76,7 +76,7 @@ impl Invitation {
     pub const MACHINES_MAX: usize = crate::protocol::MEMBERS_MAX - 1;
 
     /// Invites `machines` machines, from one to [`Invitation::MACHINES_MAX`], for at most `lasts`,
-    /// up to [`Invitation::LASTS_MAX`]; what is outside counts as the nearest of these. The cluster
+    /// up to [`Invitation::LASTS_MAX`]; a value outside counts as the nearest of these. The cluster
     /// is the one that a node with this configuration would join.
     ///
     /// It listens on the first free port of `config.ports` and announces itself on the interfaces

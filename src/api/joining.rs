@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// What to do if this machine has another cluster key under the name.
+/// The action if this machine has another cluster key under the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OtherKey {
@@ -42,7 +42,7 @@ pub struct Paired {
     pub file: PathBuf,
     /// The content of that file before this call.
     pub before: KeyBefore,
-    /// What the machine that invited calls itself.
+    /// The name of the machine that invited.
     pub inviter: Name,
     /// Its address.
     pub address: SocketAddr,

@@ -163,8 +163,8 @@ impl Keys {
     }
 
     /// Refuses a node, in all namespaces. Running nodes of this machine part from it within a
-    /// second. It stays out of a group only if all machines deny it, and whoever holds the cluster
-    /// key can come back with another identity: change the key as well.
+    /// second. It stays out of a group only if all machines deny it, and a machine that holds the
+    /// cluster key can come back with another identity: change the key as well.
     ///
     /// # Errors
     /// [`Error::Identity`] if the list cannot be read or written.

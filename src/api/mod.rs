@@ -1,4 +1,4 @@
-//! What a program uses: clusters, contexts, calls, gradients, keys and invitations.
+//! The API of programs: clusters, contexts, calls, gradients, keys and invitations.
 //!
 //! A [`Config`] or [`Builder`] says how to join, a [`Cluster`] is the membership, a [`Context`] the
 //! calls of one View. Each call is a future around one `PendingOp`, which asks the session of its

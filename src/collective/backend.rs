@@ -13,7 +13,7 @@ pub trait Engine: Send + Sync {
     /// Which engine this is.
     fn kind(&self) -> EngineKind;
 
-    /// The pool of its working memory; what else a call takes comes from there too.
+    /// The pool of its working memory; all other memory of a call comes from there too.
     fn pool(&self) -> Pool {
         Pool::new()
     }

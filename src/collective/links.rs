@@ -1,5 +1,5 @@
-//! What every engine keeps of its data links: the two threads of each, the one in use to each peer,
-//! the data that arrives too early, and the traffic.
+//! The state that every engine keeps of its data links: the two threads of each, the one in use to
+//! each peer, the data that arrives too early, and the traffic.
 //!
 //! [`attach`] gives a link to an engine, which is a [`LinkUser`]. A [`CurrentLink`] names the link
 //! in use by its generation, so that a thread of an earlier link cannot end a later one.

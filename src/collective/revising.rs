@@ -290,7 +290,7 @@ mod tests {
         }
 
         /// If all members have begun the first operation of this lane that is not over, it commits,
-        /// and nobody lists it any more.
+        /// and no member lists it any more.
         fn end(&mut self, lane: usize) {
             let size = self.ledgers.len();
             let op = OpId { lane: Lane(lane as u64), number: self.ended[lane] };

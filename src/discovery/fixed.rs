@@ -81,7 +81,7 @@ impl FixedPeer {
         let look_up = move || {
             let found = (host.as_str(), first).to_socket_addrs();
             let found = found.map(|found| found.take(FixedPeer::ADDRESSES_MAX).collect());
-            // An error means that nobody waits any more.
+            // An error means that the receiver no longer waits.
             let _ = done.send(found.ok());
         };
         std::thread::Builder::new().name("potluck-name".to_owned()).spawn(look_up).ok()?;

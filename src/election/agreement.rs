@@ -239,7 +239,7 @@ impl Agreement {
     }
 
     /// Ends the open operations of the installed View as indeterminate here. Later promises still
-    /// report what this member holds, but it shares its history with nobody any more.
+    /// report what this member holds, but no other member shares its history any more.
     pub(crate) fn cut_off(&mut self, environment: &mut dyn Environment, effects: &mut Vec<Effect>) {
         self.freeze(environment);
         self.cut_off = Some(self.durable.promised);
@@ -352,7 +352,7 @@ impl Agreement {
         }
         let view = Arc::new(proposal.draft(self.installed.as_deref(), environment, self.seeded));
         // While the promises came in, the members may have lost their direct links: no plan leads
-        // to all of them any more, and nobody would accept such a View.
+        // to all of them any more, and no member would accept such a View.
         if !view.is_consistent() {
             self.proposal = None;
             return;
@@ -464,8 +464,8 @@ impl Agreement {
     }
 
     /// If this member accepted the parent of `next` and missed its installation, it installs the
-    /// parent now: `next` proves that somebody has installed it. The View stays frozen and empty;
-    /// it only decides the operations of the View before.
+    /// parent now: `next` proves that some member has installed it. The View stays frozen and
+    /// empty; it only decides the operations of the View before.
     fn install_late(
         &mut self,
         next: &View,

@@ -87,7 +87,7 @@ fn promise(view: &View, rank: Rank, closing: Closing) -> Promise {
     }
 }
 
-/// What the third member promises with this report.
+/// The promise of the third member with this report.
 fn third(closing: Closing) -> Promise {
     promise(&view_of(3), THIRD, closing)
 }
@@ -126,7 +126,7 @@ fn ends_by(
     }))
 }
 
-/// What a View can decide about the operation.
+/// All decisions of a View about the operation.
 fn decisions() -> Vec<(Vec<CommittedOp>, Vec<DisputedOp>)> {
     let committed = |digest| (vec![CommittedOp { op: OP, digest }], vec![]);
     let disputed = |odd| (vec![], vec![DisputedOp { op: OP, odd }]);
@@ -252,7 +252,7 @@ fn a_member_with_a_wrong_result_is_named_to_all() {
     // Without it the others go on with what they have.
     let mut ledgers = honest([RIGHT, RIGHT], [Some(done(WRONG)); 2], [true, true]);
     assert_eq!(ends(&mut ledgers, None), [Outcome::Committed; 2]);
-    // Of two, nobody can say whose is wrong.
+    // Of two different results, no member can tell which is wrong.
     let mut ledgers = honest([RIGHT, WRONG], [None; 2], [true, true]);
     assert_eq!(ends(&mut ledgers, None), [Outcome::DigestMismatch { odd: None }; 2]);
 }

@@ -51,7 +51,7 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Re
     if in_sync.iter().any(is_whole) {
         in_sync.retain(is_whole);
     } else if let Some(source) = in_sync.iter().max_by_key(|id| {
-        // Nobody has everything: one of those that have the most.
+        // No member has all states: take one of those that have the most.
         (promises.get(id).map_or(0, |p| p.closing.lanes.caught_up.len()), Reverse(**id))
     }) {
         in_sync = BTreeSet::from([*source]);
@@ -75,7 +75,7 @@ pub(super) fn lacks_a_state(
     promise.is_behind && !promise.stateless && !stateful.is_within(&caught_up)
 }
 
-/// What becomes of the tip's open operations. One that is in neither list is aborted.
+/// The decision about the tip's open operations. One that is in neither list is aborted.
 #[derive(Default)]
 struct Decision {
     committed: Vec<CommittedOp>,
@@ -83,7 +83,7 @@ struct Decision {
 }
 
 /// The decision of the newest accepted successor of the tip if there is one, else a new one; see
-/// [`verdict`]. What one member knows as committed is committed in both cases.
+/// [`verdict`]. An operation that one member knows as committed is committed in both cases.
 fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Decision {
     let witnesses = witnesses(tip, promises, seeded);
     let candidates: BTreeSet<OpId> =
@@ -114,7 +114,7 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
 }
 
 impl Decision {
-    /// The same with the operations that somebody knows as committed. Honest members never list
+    /// The same with the operations that some member knows as committed. Honest members never list
     /// more than a View has room for.
     fn with_known(self, known: &BTreeSet<CommittedOp>) -> Decision {
         let is_open = |op: OpId| !known.iter().any(|c| c.op == op);
@@ -195,11 +195,11 @@ enum Verdict {
 /// | all hold it, with different digests | disputed |
 /// | any other | none |
 ///
-/// An operation on no list was never begun, or is decided on every member. Whoever says `Committed`
-/// may have returned it to its program, so nobody may abort it any more, not even if a member says
-/// that it has accepted a View which aborts it. Among honest members all others hold the same
-/// result. If one has voted differently to different members, another one may lack that result: it
-/// ends there as indeterminate.
+/// An operation on no list was never begun, or is decided on every member. A member that says
+/// `Committed` may have returned it to its program, so no View may abort it any more, not even if a
+/// member says that it has accepted a View which aborts it. Among honest members all others hold
+/// the same result. If one has voted differently to different members, another one may lack that
+/// result: it ends there as indeterminate.
 ///
 /// Messages that both ends know as committed are left out: a View has no room for all of them.
 fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdict> {
@@ -249,9 +249,9 @@ fn listed(promise: &Promise, op: OpId) -> Option<&Listed> {
 /// | --- | --- |
 /// | has accepted the tip and will install it late | `if_installed` |
 /// | has installed no View | its base |
-/// | was cut off | its own, shared with nobody |
-/// | is left behind by the tip with open operations | its own, shared with nobody |
-/// | lacks a message that was committed in the tip | its own, shared with nobody |
+/// | was cut off | its own, which no other member shares |
+/// | is left behind by the tip with open operations | its own, which no other member shares |
+/// | lacks a message that was committed in the tip | its own, which no other member shares |
 /// | has seen no operation commit in its View | its base |
 /// | else | the View's common history, advanced by what it has seen commit |
 pub(super) fn history_after(
@@ -331,8 +331,8 @@ pub(super) fn advance(base: Option<History>, view: ViewId, ops: OpSet) -> Histor
     }
 }
 
-/// The history of a member whose operations stay indeterminate: a lineage of its own, shared with
-/// nobody.
+/// The history of a member whose operations stay indeterminate: a lineage of its own, which no
+/// other member shares.
 fn cut_off(id: MemberId, view: ViewId, promise: &Promise) -> History {
     let mut hash = Sha256::new();
     hash.update(b"potluck/1/cut off");
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(decided([a, a, b]), disputed(Some(2)));
         assert_eq!(decided([b, a, a]), disputed(Some(0)));
         assert_eq!(decided([a, b, c]), disputed(None));
-        // Who holds no result disputes none.
+        // A member without a result disputes none.
         for lacks in [Status::NotDone, Status::Aborted] {
             assert_eq!(decided([a, b, lacks]), (vec![], vec![]));
         }
@@ -475,7 +475,7 @@ mod tests {
         let acceptor =
             Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..done.clone() };
         assert!(read(&all([done, acceptor.clone()])).committed.is_empty());
-        // It lies: somebody has returned the result already.
+        // The acceptor lies: a member has returned the result already.
         let known = in_view(&view, Some(Status::Committed(1)));
         assert_eq!(read(&all([known, acceptor])).committed, [with(1)]);
     }
@@ -816,7 +816,7 @@ mod tests {
         let [one, both] = [1, 2].map(|to| with(lanes(0..1), Some(lanes(0..to))));
         let recovery = read(&all([came_with_it, one.clone(), both]));
         assert_eq!(recovery.in_sync, BTreeSet::from([member_id(1), member_id(3)]));
-        // If nobody is left that has all, the others take the state of one.
+        // If no member is left that has all states, the others take the state of one.
         let has_two_states = with(lanes(0..2), Some(lanes(0..1)));
         let recovery = read(&all([with(lanes(0..2), Some(lanes(0..0))), has_two_states.clone()]));
         assert_eq!(recovery.in_sync, BTreeSet::from([member_id(2)]));
@@ -828,7 +828,7 @@ mod tests {
         let source = with(lanes(0..2), None);
         let source = Promise { closing: Closing { ops, ..source.closing }, ..source };
         assert_eq!(read(&all([source, synced_last])).in_sync.len(), 2);
-        // Who keeps no state lacks none.
+        // A member that keeps no state lacks none.
         let stateless = Promise { stateless: true, ..one };
         assert_eq!(read(&all([with(lanes(0..2), None), stateless])).in_sync.len(), 2);
     }

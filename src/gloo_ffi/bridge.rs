@@ -39,7 +39,8 @@ pub mod ffi {
 
         type Fold;
         /// # Safety
-        /// All three point to `bytes` bytes, which nobody else writes; nobody else reads `into`.
+        /// All three point to `bytes` bytes, which no other code writes. No other code reads
+        /// `into`.
         unsafe fn fold(
             self: &Fold,
             into: *mut u8,
@@ -65,7 +66,7 @@ pub mod ffi {
         ) -> Result<UniquePtr<Group>>;
         /// # Safety
         /// `data` points to `elements` elements of `element_bytes` (1, 2, 4 or 8) bytes, which
-        /// nobody else uses.
+        /// no other code uses.
         unsafe fn all_reduce(
             self: &Group,
             data: *mut u8,
@@ -76,13 +77,13 @@ pub mod ffi {
             segment_bytes: usize,
         ) -> Result<()>;
         /// # Safety
-        /// `data` points to `bytes` bytes, which nobody else uses.
+        /// `data` points to `bytes` bytes, which no other code uses.
         unsafe fn broadcast(self: &Group, data: *mut u8, bytes: usize, root: i32) -> Result<()>;
         /// # Safety
-        /// `data` points to `bytes` bytes, which nobody else uses.
+        /// `data` points to `bytes` bytes, which no other code uses.
         unsafe fn all_gather(self: &Group, data: *mut u8, bytes: usize) -> Result<()>;
         /// # Safety
-        /// `input` points to `bytes` bytes, `out` to `bytes` for each rank. Nobody else writes
+        /// `input` points to `bytes` bytes, `out` to `bytes` for each rank. No other code writes
         /// `input` or uses `out`.
         unsafe fn exchange(
             self: &Group,
@@ -91,7 +92,7 @@ pub mod ffi {
             out: *mut u8,
         ) -> Result<()>;
         /// # Safety
-        /// `out` and `input` point to as many bytes as their lengths add up to, which nobody else
+        /// `out` and `input` point to as many bytes as their lengths add up to, which no other code
         /// uses.
         unsafe fn exchange_parts(
             self: &Group,
@@ -102,8 +103,8 @@ pub mod ffi {
             tag: u32,
         ) -> Result<()>;
         /// # Safety
-        /// `input` points to `bytes` bytes, and on the root `out` to `bytes` for each rank. Nobody
-        /// else writes `input` or uses `out`.
+        /// `input` points to `bytes` bytes, and on the root `out` to `bytes` for each rank. No
+        /// other code writes `input` or uses `out`.
         unsafe fn gather(
             self: &Group,
             input: *const u8,
@@ -112,8 +113,8 @@ pub mod ffi {
             root: i32,
         ) -> Result<()>;
         /// # Safety
-        /// `out` points to `bytes` bytes, and on the root `input` to `bytes` for each rank. Nobody
-        /// else writes `input` or uses `out`.
+        /// `out` points to `bytes` bytes, and on the root `input` to `bytes` for each rank. No
+        /// other code writes `input` or uses `out`.
         unsafe fn scatter(
             self: &Group,
             input: *const u8,
@@ -122,7 +123,7 @@ pub mod ffi {
             root: i32,
         ) -> Result<()>;
         /// # Safety
-        /// Both point to `bytes` bytes. Nobody else writes `input` or uses `out`.
+        /// Both point to `bytes` bytes. No other code writes `input` or uses `out`.
         unsafe fn all_to_all(
             self: &Group,
             input: *const u8,
@@ -130,10 +131,10 @@ pub mod ffi {
             bytes: usize,
         ) -> Result<()>;
         /// # Safety
-        /// `data` points to `bytes` bytes, which nobody else writes.
+        /// `data` points to `bytes` bytes, which no other code writes.
         unsafe fn send(self: &Group, data: *const u8, bytes: usize, to: i32) -> Result<()>;
         /// # Safety
-        /// `data` points to `bytes` bytes, which nobody else uses.
+        /// `data` points to `bytes` bytes, which no other code uses.
         unsafe fn recv(self: &Group, data: *mut u8, bytes: usize, from: i32) -> Result<()>;
         fn barrier(self: &Group) -> Result<()>;
     }

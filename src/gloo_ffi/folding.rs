@@ -59,7 +59,7 @@ impl Fold {
     ///
     /// # Safety
     /// All three point to `bytes` bytes, valid for reads and, for `into`, also for writes. They are
-    /// equal or disjoint, and nobody else uses them until this returns.
+    /// equal or disjoint, and no other code uses them until this returns.
     #[allow(unsafe_code)]
     pub unsafe fn fold(
         &self,
@@ -86,7 +86,7 @@ impl Fold {
             if !(places | bytes).is_multiple_of(width) {
                 return Err(Thrown::Misuse); // The fold needs whole and aligned elements.
             }
-            // SAFETY: `into` is valid for reads and writes and used by nobody else.
+            // SAFETY: `into` is valid for reads and writes, and no other code uses it.
             let acc = unsafe { std::slice::from_raw_parts_mut(into, bytes) };
             // SAFETY: `other` is valid for reads, and disjoint from `into`.
             let x = unsafe { std::slice::from_raw_parts(other, bytes) };

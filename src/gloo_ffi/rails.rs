@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 /// Most helpers of a View: enough for the rails of two calls besides their own threads.
 pub const HELPERS_MAX: usize = 6;
 
-/// What a helper does for one call.
+/// The work of a helper for one call.
 type Work = Box<dyn FnOnce() + Send>;
 
 /// The helpers of one View.

@@ -181,7 +181,7 @@ impl Memory {
     }
 }
 
-/// The address that a rank puts on the board for each other one. Nobody dials it; it only proves
+/// The address that a rank puts on the board for each other one. No rank dials it; it only proves
 /// that the ranks agree.
 pub fn address_of(rank: i32) -> [u8; 8] {
     let mut bytes = *b"\0\0\0\0ptlk";

@@ -77,7 +77,7 @@ impl ClusterKey {
     /// A key whose bytes are written where they stay.
     fn made_by(write: impl FnOnce(&mut [u8; ClusterKey::BYTES])) -> ClusterKey {
         let mut secret = Arc::new(Secret([0; ClusterKey::BYTES]));
-        // Nobody else holds it yet.
+        // No other reference exists yet.
         if let Some(secret) = Arc::get_mut(&mut secret) {
             write(&mut secret.0);
         }

@@ -19,7 +19,7 @@ pub const KEY_VARIABLE: &str = "POTLUCK_KEY";
 /// The environment variable that names the namespace.
 pub const NAMESPACE_VARIABLE: &str = "POTLUCK_NAMESPACE";
 
-/// What to do if another key is stored under the name.
+/// The action if another key is stored under the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// Keep it and fail.

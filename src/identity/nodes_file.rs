@@ -37,8 +37,8 @@ impl NodesFile {
         &self.path
     }
 
-    /// Reads the list. A missing file is an empty one. A bad one is an error, because nobody must
-    /// be admitted by a typing error.
+    /// Reads the list. A missing file is an empty one. A bad one is an error, because a typing
+    /// error must not admit a node.
     pub fn load(&self) -> Result<Nodes, IdentityProblem> {
         let Some(bytes) = private_file::read(&self.path, self.content, FILE_BYTES_MAX)? else {
             return Ok(Nodes::new());

@@ -138,7 +138,7 @@ fn judge(path: &Path, facts: &Metadata, us: u32) -> Result<(), IdentityProblem> 
 }
 
 /// Checks that no other user can replace or remove files in this directory, if it exists: it
-/// belongs to this user or to root, and so does a symbolic link that leads to it, and nobody else
+/// belongs to this user or to root, and so does a symbolic link that leads to it, and no other user
 /// may write to it.
 pub(super) fn judge_directory(directory: &Path) -> Result<(), IdentityProblem> {
     let us = rustix::process::geteuid().as_raw();
@@ -147,7 +147,7 @@ pub(super) fn judge_directory(directory: &Path) -> Result<(), IdentityProblem> {
     let facts = at.symlink_metadata().and_then(|link| Ok((link.uid(), fs::metadata(at)?)));
     let (link_owner, facts) = match facts {
         Ok(facts) => facts,
-        // There is nothing to read, and who writes makes it.
+        // There is nothing to read, and a write creates it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(refused(directory, FileAction::Read, &error)),
     };

@@ -45,7 +45,7 @@ pub struct Newcomer {
 }
 
 impl Trust {
-    /// [`Tofu`](Trust::Tofu) that admits everybody whom it meets for the first time.
+    /// [`Tofu`](Trust::Tofu) that admits every node that it meets for the first time.
     pub fn tofu() -> Trust {
         Trust::tofu_if(|_| true)
     }

@@ -1,6 +1,6 @@
 //! The addresses of the two ends of a connection, as one of its ends sees them.
 //!
-//! Anybody can copy an advert, announce its own address with it, and forward every byte of the
+//! Any host can copy an advert, announce its own address with it, and forward every byte of the
 //! connections that arrive there. It reads nothing, but the path of the link is in its hands. So
 //! each end signs the two addresses that it sees in its introduction: the one that dialled, the
 //! address that it dialled. If each end sees the mirror image of what the other one sees, nothing
@@ -25,7 +25,7 @@ pub enum PathProof {
     /// They do: the peer itself has the address at which this end sees it.
     Proven,
     /// They do not, or an end sees none: network address translation, a proxy, or a circuit. The
-    /// peer is who it says, but its address here says nothing about it.
+    /// peer has the identity that it claims, but its address here says nothing about it.
     Unproven,
 }
 

@@ -69,7 +69,7 @@ where
             None => dial().await?,
         };
         match initiate_with(psk, stream, local, purpose, expect).await {
-            // Who does not hold this key closes the connection without an answer.
+            // A peer that does not hold this key closes the connection without an answer.
             Err(refusal @ (Refusal::Closed | Refusal::WrongKey)) => refused = refusal,
             result => return result,
         }

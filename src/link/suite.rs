@@ -2,7 +2,7 @@
 //!
 //! AES-256-GCM is faster on a processor with instructions for it, and slow on any other;
 //! ChaCha20-Poly1305 needs none. Each end states its preference in its introduction, so the choice
-//! is as authentic as the rest of the handshake: nobody on the way can change it, and the keys
+//! is as authentic as the rest of the handshake: no host on the path can change it, and the keys
 //! depend on it (see [`super::keys`]). Both ciphers are secure; the choice affects only speed.
 //! Control links follow the same rule.
 

@@ -1,6 +1,6 @@
 //! Owned memory, and a pool that keeps it for the next call.
 //!
-//! [`Memory`] has one owner, who may write it. When it is dropped, its bytes return to its pool.
+//! [`Memory`] has one owner, which may write it. When it is dropped, its bytes return to its pool.
 
 use super::dtype::DType;
 use super::element::{Element, bytes_of, bytes_of_mut};

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How long links by a key that is not accepted any more stand while they are renewed.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// Decides who is admitted.
+/// Decides which nodes are admitted.
 pub(super) struct AccessControl {
     local: Arc<Local>,
     trust: Trust,
@@ -34,7 +34,7 @@ pub(super) struct AccessControl {
     proposals: Proposals,
 }
 
-/// A change of who is admitted.
+/// A change of the admitted nodes.
 pub(super) struct Changed {
     /// All nodes that are denied now, if they are other ones.
     pub(super) denied: Option<BTreeSet<NodeId>>,
@@ -130,7 +130,8 @@ impl AccessControl {
         self.ends_at.take_if(|at| now >= *at).is_some()
     }
 
-    /// Looks whether somebody else is admitted now, if it is time. The handshakes follow at once.
+    /// Checks whether the set of admitted nodes has changed, if it is time. The handshakes follow
+    /// at once.
     pub(super) fn look(&mut self, now: Instant) -> Option<Changed> {
         if now < self.look_at {
             return None;

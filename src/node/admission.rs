@@ -1,10 +1,10 @@
-//! NodeInfo is admitted to the cluster, which may change while a node runs: a cluster changes its
-//! key, and people deny nodes.
+//! The admission to the cluster. It may change while a node runs: a cluster changes its key, and
+//! users deny nodes.
 
 use crate::identity::{Namespace, NodeId, Nodes};
 use std::collections::BTreeSet;
 
-/// NodeInfo is admitted at one moment.
+/// The keys and nodes that are admitted at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// The cluster, with its keys.
@@ -16,7 +16,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Everybody in this cluster.
+    /// Admits every node of this cluster.
     pub fn to(namespace: Namespace) -> Admission {
         Admission { namespace, denied: BTreeSet::new(), known: Nodes::new() }
     }
@@ -24,8 +24,8 @@ impl Admission {
 
 /// The source of [`Admission`].
 pub trait Admissions: Send {
-    /// What has changed since the last look; `None` if nothing has, or if it cannot be read. Blocks
-    /// no longer than looking at a few small files takes.
+    /// The new admission if it has changed since the last look. `None` if it has not, or if it
+    /// cannot be read. Blocks no longer than looking at a few small files takes.
     fn look(&mut self) -> Option<Admission>;
 }
 

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const OLD: u8 = 1;
 const NEW: u8 = 2;
 
-/// What the node will be told at its next look.
+/// The admission that the node reads at its next look.
 #[derive(Clone, Default)]
 struct Board(Arc<Mutex<Option<Admission>>>);
 
@@ -55,7 +55,7 @@ fn ip(n: usize) -> IpAddr {
 /// A bit shorter than in a real node.
 const GRACE: Duration = Duration::from_secs(8);
 
-/// How long who is out is watched.
+/// How long a node that is out is watched.
 const STAYS_OUT: Duration = Duration::from_secs(3);
 
 struct Member {
@@ -154,7 +154,7 @@ async fn a_group_changes_its_key_and_no_call_notices() {
         before.iter().zip(after).all(|(before, after)| *before < after),
         "{before:?} {after:?}"
     );
-    // NodeInfo comes with the old key alone is not let in, who comes with the new one is.
+    // A node with the old key alone is not admitted. A node with the new key is.
     let late = join(&world, "new-key", 3).await;
     sleep(STAYS_OUT).await;
     assert!(late.cluster.status().peers.is_empty());

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct NodeConfig {
     /// Its keys and the hello it sends in handshakes.
     pub local: Arc<Local>,
-    /// Its cluster, and who is denied, when the node starts.
+    /// Its cluster, and the denied nodes, when the node starts.
     pub admission: Admission,
     /// Which of the nodes that prove the cluster key are admitted.
     pub trust: Trust,
@@ -38,7 +38,7 @@ pub struct NodeConfig {
     pub(crate) renew_after: Duration,
     /// How long links by a key that is not accepted any more stand while they are renewed.
     pub(crate) grace: Duration,
-    /// What a test breaks in this node.
+    /// The rules that a test breaks in this node.
     pub(crate) seeded: Seeded,
 }
 

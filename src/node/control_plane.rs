@@ -57,7 +57,7 @@ pub(super) struct ControlPlane {
     clock: Clock,
     /// Agrees on Views with the other members; knows the map of their links.
     election: Election,
-    /// NodeInfo may link with this node.
+    /// Decides which nodes may link with this node.
     access: AccessControl,
     /// The addresses of other nodes, and when to dial them.
     roster: Roster,

@@ -39,7 +39,7 @@ pub(super) enum By {
     Peer,
 }
 
-/// What a move of a data link has changed.
+/// The change that a move of a data link has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     /// The connection, and with it the keys.
@@ -98,8 +98,7 @@ impl DataPath {
         self.offered.as_ref().map(|offer| &offer.bursts)
     }
 
-    /// Withdraws an offer of this node. What the peer has offered is not this node's to withdraw:
-    /// the peer may be moving there.
+    /// Withdraws an offer of this node. An offer of the peer stands: the peer may be moving there.
     pub(super) fn withdraw(&mut self) {
         if self.offered.take_if(|offer| offer.by == By::Me).is_some() {
             self.moves.withdraw();

@@ -8,8 +8,9 @@
 //!   redialled over it, and then the data link [moves](super::data_link::Moves). The member with
 //!   the smaller node id does this.
 //! - **Proven**: paths lead to addresses that the member told of itself or that were proven before,
-//!   and links move to proven paths only: what carries more may be a proxy. From an unproven path
-//!   they move to any proven one at once, and nothing is measured before.
+//!   and links move to proven paths only: a faster path that is not proven may lead through a
+//!   proxy. From an unproven path they move to any proven one at once, and nothing is measured
+//!   before.
 //! - **Fresh keys**: the links are old, and move to new ones over the same path.
 
 use super::data_link::Bursts;
@@ -90,7 +91,7 @@ enum Stage {
     Taken(u32),
 }
 
-/// What follows in a round.
+/// The next step of a round.
 pub(super) enum Next {
     /// Another path is to be dialled.
     Dial {

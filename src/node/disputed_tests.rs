@@ -42,7 +42,7 @@ async fn a_wrong_result_fails_the_call_alike_on_all_and_its_holder_is_named() {
         assert_eq!(decided.outcome, expected);
         assert!(decided.output.is_none(), "nobody gets a result");
     }
-    // The members go on together, and nobody is out of sync.
+    // The members go on together, and no member is out of sync.
     for (session, handles) in all.iter().zip([&mut a, &mut b, &mut wrong]) {
         let next = view_after(session, handles).await;
         assert!(next.is_synced());

@@ -20,7 +20,7 @@ pub struct Doors {
     pub discovery: Box<dyn Discovery>,
     /// Network interfaces of this machine.
     pub interface_source: Box<dyn InterfaceSource>,
-    /// NodeInfo is admitted.
+    /// The source of the admitted keys and nodes.
     pub admissions: Box<dyn Admissions>,
     /// Durable state.
     pub store: Box<dyn Store>,
@@ -30,7 +30,8 @@ pub struct Doors {
     pub engines: Vec<Arc<dyn Engine>>,
 }
 
-/// What a node is made of: the doors, and the queues by which tasks and the disk report.
+/// The parts from which a node is made: the doors, and the queues over which tasks and the disk
+/// report.
 pub(super) struct Means {
     pub(super) net: Arc<dyn Net>,
     pub(super) interface_source: Box<dyn InterfaceSource>,

@@ -72,7 +72,7 @@ impl Handshakes {
         &self.local
     }
 
-    /// What the dials of data links need.
+    /// The network, keys and event queue that the dials of data links need.
     pub(super) fn means(&self) -> (Arc<dyn Net>, Arc<Local>, mpsc::Sender<Event>) {
         (Arc::clone(&self.net), Arc::clone(&self.local), self.events.clone())
     }

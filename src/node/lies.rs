@@ -1,11 +1,11 @@
 //! A member that lies, for tests: by chance it drops, repeats, holds back, mixes and bends what it
-//! says. What it does by itself stays right, so the others see any deviation that a hostile member
-//! could show them, in a random order.
+//! says. Its own state stays correct, so the others see any deviation that a hostile member could
+//! show them, in a random order.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a lying member makes of the messages of one link.
+/// Changes the messages of one link of a lying member.
 pub(crate) struct Liar {
     chance: u64,
     habits: Habits,
@@ -15,7 +15,7 @@ pub(crate) struct Liar {
     said: VecDeque<Vec<u8>>,
 }
 
-/// What a liar prefers. All its links have the same habits.
+/// The preferences of a liar. All its links have the same habits.
 #[derive(Clone, Copy)]
 struct Habits {
     /// It lies once in so many messages.
@@ -53,7 +53,7 @@ impl Liar {
         Liar { chance, habits, held: Vec::new(), said: VecDeque::new() }
     }
 
-    /// What it says in place of `honest`.
+    /// Returns the messages that it sends in place of `honest`.
     pub(crate) fn say(&mut self, honest: Vec<u8>) -> Vec<Vec<u8>> {
         let mut all: Vec<Vec<u8>> = Vec::new();
         let habits = self.habits;

@@ -7,8 +7,8 @@
 //! output.
 //!
 //! The node consists of parts, each a struct with private fields. `control_plane.rs` lists them in
-//! order: `ControlPlane` owns one of each, and gives each input to
-//! the parts that it concerns. What takes several parts is in `control_plane/`, by kind of input.
+//! order: `ControlPlane` owns one of each, and gives each input to the parts that it concerns.
+//! Steps that take several parts are in `control_plane/`, by kind of input.
 
 mod access_control;
 mod admission;

@@ -25,7 +25,7 @@ pub(super) struct Network {
     advertised: Vec<SocketAddr>,
 }
 
-/// What has changed since the last look.
+/// The changes since the last look.
 pub(super) struct Rewired {
     /// The names of the interfaces that are used now.
     pub(super) chosen: Vec<String>,

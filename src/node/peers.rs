@@ -41,7 +41,7 @@ pub(super) struct Peers {
     writers: tokio::task::JoinSet<()>,
     /// Writer tasks of relayed links, flushed before those of direct links.
     relayed_writers: tokio::task::JoinSet<()>,
-    /// What a test breaks in this node.
+    /// The rules that a test breaks in this node.
     seeded: Seeded,
 }
 

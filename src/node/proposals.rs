@@ -2,7 +2,7 @@
 //!
 //! Each proposal freezes the present View and costs a write to the disk, so a member that proposes
 //! in a loop must not set the pace of the others' disks. A proposal beyond the bound is dropped, as
-//! if the network had lost it: nobody promises anything, and its proposer tries again after its
+//! if the network had lost it: no member promises anything, and its proposer tries again after its
 //! timeout. An honest member stays far below: it proposes once per View, and a View takes several
 //! round trips and a write.
 

@@ -53,7 +53,7 @@ pub(super) struct Rated {
     pub(super) manner: Manner,
 }
 
-/// What a reported rate means for the search for a plan.
+/// The meaning of a reported rate for the search for a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct News {
     /// A known rate has risen: another plan may be better.
@@ -217,7 +217,7 @@ impl Rates {
         Turn { survey: self.surveys, path: self.again.get(&pair).copied().unwrap_or(0) }
     }
 
-    // What members report.
+    // Reports of members.
 
     /// The rate of a path, measured together with the other direction. Returns whether it was
     /// waited for.

@@ -1,11 +1,11 @@
 //! When links that live long get fresh keys.
 //!
-//! The keys of a link come from its handshake. Inside the link they only go forward, so whoever
-//! reads the memory of a node once could decrypt all that the link carries afterwards. Therefore a
-//! link that is a day old is replaced by a new one over the same path, with a new key exchange: the
-//! data link moves as to another path, then the control link is redialled. No call notices. The
-//! same is done at once with links of a cluster key that is not accepted any more, relayed ones
-//! included.
+//! The keys of a link come from its handshake. Inside the link they only go forward, so an attacker
+//! that reads the memory of a node once could decrypt all that the link carries afterwards.
+//! Therefore a link that is a day old is replaced by a new one over the same path, with a new key
+//! exchange: the data link moves as to another path, then the control link is redialled. No call
+//! notices. The same is done at once with links of a cluster key that is not accepted any more,
+//! relayed ones included.
 
 use crate::identity::MemberId;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a node tells its program: sessions, status, events and counters.
+//! The reports of a node to its program: sessions, status, events and counters.
 
 use super::published::Published;
 use crate::discovery::InterfaceReport;
@@ -70,7 +70,7 @@ impl Reporter {
         &self.told.meter
     }
 
-    /// Counts a View that is installed, whose operations nobody waits for yet.
+    /// Counts a View that is installed. No call waits for its operations yet.
     pub(super) fn count_view(&mut self) {
         self.counters.views += 1;
         self.waiting = None;
@@ -166,7 +166,7 @@ impl Reporter {
         }
     }
 
-    /// What a dial of this address came to: a refusal, or a link.
+    /// Records the result of a dial of this address: a refusal, or a link.
     pub(super) fn dialled(&mut self, to: SocketAddr, refusal: Option<Refusal>) {
         match refusal {
             None => _ = self.refusals.remove(&to),

@@ -1,4 +1,4 @@
-//! What tests of whole nodes have in common.
+//! Helpers that the tests of whole nodes share.
 
 use super::config::NodeConfig;
 use super::control_loop::Handles;

@@ -1,4 +1,4 @@
-//! NodeInfo is admitted of those that hold the cluster key.
+//! Which of the nodes that hold the cluster key are admitted.
 
 use super::testing::{in_world, of_group};
 use crate::api::{Cluster, Config};
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long who is out is watched.
+/// How long a node that is out is watched.
 const STAYS_OUT: Duration = Duration::from_secs(2);
 
 async fn join(world: &MemoryWorld, group: &str, n: u8, trust: Trust) -> Cluster {

@@ -33,7 +33,7 @@ async fn group(name: &'static str, calls: bool) {
     for (session, op) in [(&of_a, at_a), (&of_b, at_b)] {
         let outcome = decided(session, op).await.outcome;
         let took = began.elapsed();
-        // All who go on have the sum if the other one has contributed to it.
+        // All members that continue have the sum if the other one has contributed to it.
         let is_right = match outcome {
             Outcome::Committed => calls,
             Outcome::Aborted(_) => !calls,
@@ -63,7 +63,7 @@ async fn a_member_that_never_calls_nor_votes_is_named_and_loses_its_place() {
     group("withholds-without-calling", false).await;
 }
 
-/// Nobody else is left: the call ends all the same.
+/// No other member is left. The call ends all the same.
 #[tokio::test]
 async fn of_two_members_the_one_that_votes_gets_its_call_back() {
     let mut a = seeded("withholds-of-two", "a", Seeded::NONE).await;

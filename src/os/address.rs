@@ -30,7 +30,7 @@ impl AddressPolicy {
         AddressPolicy::Lan(vec![Subnet { address: Ipv4Addr::UNSPECIFIED.into(), prefix: 0 }])
     }
 
-    /// Whether an advert may make us dial `to`. Anybody on the network can send adverts, so they
+    /// Whether an advert may make us dial `to`. Any host on the network can send adverts, so they
     /// must not lead to hosts behind a router, a tunnel or a bridge.
     pub fn allows_advertised(&self, to: SocketAddr) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! What the operating system tells and gives: interfaces, sleep, the disk, locks and threads.
+//! Access to the operating system: interfaces, sleep, the disk, locks and threads.
 
 mod address;
 mod disk;

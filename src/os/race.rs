@@ -7,7 +7,8 @@
 /// A rule about threads that a test can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Race {
-    /// Who gives back the half of a link that has ended meanwhile does not wake the writer task.
+    /// A thread that returns the half of a link that has ended meanwhile does not wake the writer
+    /// task.
     CloseUnseen,
     /// Messages that were queued during the last round of an inline write are left to the next one.
     RestUnseen,

@@ -12,11 +12,10 @@
 //! joiner, inviter, welcome, receipt = HKDF(salt T, SPAKE2's key) under a label each
 //! ```
 //!
-//! SPAKE2 gives both ends the same key exactly if both have the same digits, and whoever takes part
-//! learns of one guess whether it was right, no more: nothing that is recorded can be compared with
-//! other guesses later. So the code may be short, if guesses are counted. The joiner shows first
-//! that it knows the digits. The inviter says nothing to one that does not, and gives nothing away
-//! before.
+//! SPAKE2 gives both ends the same key exactly if both have the same digits, and each end learns
+//! only whether one guess was right: other guesses cannot be checked against a recorded exchange
+//! later. So the code may be short, if guesses are counted. The joiner shows first that it knows
+//! the digits. The inviter says nothing to one that does not, and gives nothing away before.
 //!
 //! SPAKE2 is the crate `spake2`, in the group of Ed25519. This module wipes what it holds; the
 //! crate does not wipe its scalars.
@@ -176,7 +175,7 @@ impl Welcomed {
 
 type Secret = Zeroizing<[u8; 32]>;
 
-/// What both ends derive from SPAKE2's key. Each key is used once.
+/// The keys that both ends derive from SPAKE2's key. Each is used once.
 struct Keys {
     transcript: [u8; 32],
     of_joiner: Secret,

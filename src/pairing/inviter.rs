@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-/// What an inviter needs of the system.
+/// The system interfaces that an inviter needs.
 pub struct Doors {
     /// Its port.
     pub listener: Box<dyn Listener>,
@@ -29,7 +29,7 @@ pub struct Doors {
 struct Inviter {
     terms: Arc<Terms>,
     gate: HandshakeLimiter,
-    /// What [`Doors::interface_source`] said last; `None` if every interface is used.
+    /// The last answer of [`Doors::interface_source`]; `None` if every interface is used.
     interface_set: Option<InterfaceSet>,
     visits: JoinSet<(Ticket, IpAddr, Visit)>,
 }
@@ -54,7 +54,7 @@ pub async fn invite(
         end = inviter.run(&mut doors, &mut heard) => Some(end),
         () = wanted => None,
     };
-    // Nobody is answered while the announcement is withdrawn.
+    // No joiner is answered while the announcement is withdrawn.
     drop((inviter, doors.listener));
     doors.discovery.withdraw().await;
     end
@@ -71,7 +71,8 @@ impl Inviter {
             let (end, is_busy) =
                 self.terms.window(|window, now| (window.end(now), window.is_busy()));
             if let Some(end) = end.filter(|_| !is_busy) {
-                // What has ended it is told, too: on this thread, a visit that was judged is over.
+                // Report the visit that has ended the invitation, too: on this thread, a visit that
+                // was judged is over.
                 while let Some(done) = self.visits.try_join_next() {
                     self.on_visited(done, heard);
                 }

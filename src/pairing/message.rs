@@ -1,11 +1,11 @@
-//! What the two machines tell each other when the code has been proven: the cluster, and whether it
-//! was stored. Both have a fixed length, so a sealed message shows nothing of a name's length.
+//! The two messages after the code has been proven: the cluster, and whether it was stored. Both
+//! have a fixed length, so a sealed message shows nothing of a name's length.
 
 use crate::identity::{ClusterKey, Name, NamespaceName};
 use crate::wire::{Decode, Malformed, Reader};
 use zeroize::Zeroizing;
 
-/// What the inviter gives: its cluster, and what it calls itself.
+/// The inviter's message: its cluster and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The cluster key.
@@ -16,7 +16,7 @@ pub struct Welcome {
     pub name: Name,
 }
 
-/// What the joiner answers.
+/// The joiner's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// Whether it has stored the key.

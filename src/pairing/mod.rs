@@ -4,8 +4,7 @@
 //! The inviter opens a [`Window`], listens, and announces an advert of its own that has the code's
 //! [`Selector`](crate::identity::Selector) and no tag, so that it shows no relation to a cluster.
 //! The joiner finds it, or is told its address, and both run the `exchange` on one TCP connection.
-//! What a peer gets wrong is counted by the window; a peer that asks for anything else gets no
-//! byte.
+//! The window counts each peer's errors; a peer that asks for anything else gets no byte.
 
 mod exchange;
 mod inviter;

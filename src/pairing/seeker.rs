@@ -30,7 +30,7 @@ pub enum Hints {
 
 /// An invitation that has let this machine in.
 pub struct Found {
-    /// What the inviter has given.
+    /// The inviter's message.
     pub welcome: Welcome,
     /// Its address.
     pub from: SocketAddr,
@@ -220,8 +220,8 @@ const LISTEN: Duration = Duration::from_secs(10);
 const ALL_HEARD: Duration = Duration::from_secs(2);
 /// Bound for a search with all its dials and exchanges.
 pub const SEEK_TIMEOUT: Duration = Duration::from_secs(25);
-/// Machines to ask. There is one, unless two invitations have the same selector by chance, or
-/// somebody pretends to invite.
+/// Machines to ask. There is one, unless two invitations have the same selector by chance, or an
+/// attacker pretends to invite.
 const MACHINES_MAX: usize = 4;
 /// Peers that may learn whether one guess at the code is right.
 const GUESSES_MAX: usize = 3;

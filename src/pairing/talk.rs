@@ -32,7 +32,7 @@ const RECEIPT_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Terms {
     /// The code.
     pub code: PairingCode,
-    /// What a machine gets that knows it.
+    /// The message for a machine that knows the code.
     pub welcome: Welcome,
     /// Counts what happens.
     pub window: Mutex<Window>,
@@ -111,7 +111,7 @@ pub async fn receive(mut stream: Box<dyn Stream>, terms: &Terms) -> Visit {
     };
     let receipt = timeout(RECEIPT_TIMEOUT, receipt(&mut stream, welcomed)).await;
     let receipt = receipt.unwrap_or(Err(Trouble::TooSlow));
-    // Whoever has not said that it declined may have the key.
+    // A joiner that has not said that it declined may have the key.
     if let Ok(Receipt { kept: Kept::Declined, name }) = receipt {
         terms.window(|window, _| window.declined());
         return Visit::Declined(name);

@@ -45,7 +45,7 @@ fn is_allowed(coding: Coding, coarsest: Coarsest) -> bool {
         || Coarsest::ALL.iter().any(|finer| *finer <= coarsest && finer.id() == coding.codec())
 }
 
-/// By hand: what is allowed depends on the position.
+/// By hand: the allowed values depend on the position.
 impl Encode for AutoCodecs {
     fn encode(&self, out: &mut Vec<u8>) {
         self.taken.iter().for_each(|coding| coding.encode(out));

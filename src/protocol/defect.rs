@@ -59,8 +59,8 @@ pub(crate) enum Defect {
     /// A node outside a running View agrees to begin one beside it.
     AgreesBeside,
     /// A node whose disk does not answer waits with its calls for as long as that takes, also when
-    /// the others have gone on. Not one of `ALL`, like the following ones: they break
-    /// what the model leaves out.
+    /// the others have gone on. Not one of `ALL`, like the following ones: they break rules that
+    /// the model leaves out.
     WaitsForItsDisk,
     /// A result that a member holds is committed there without the votes of the others.
     CommitsAlone,

@@ -32,7 +32,7 @@ pub const REACH_MAX: usize = 32;
 pub enum Message {
     /// Sign of life, with the sender's view of the group.
     Heartbeat(Heartbeat),
-    /// Would you leave your View for a View of these members? A poll that binds nobody.
+    /// Would you leave your View for a View of these members? A poll that binds no member.
     Ask(Vec<MemberId>),
     /// Yes to an `Ask`.
     Willing,

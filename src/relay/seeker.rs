@@ -63,7 +63,7 @@ impl Seeker {
                 sought.hurry(*want, now + turn_ms(self.me, *id) + want.grace_ms());
             }
         }
-        // Lost members go first: they had a link, so nobody invented them.
+        // Lost members go first: they had a link, so they are no invention of another member.
         let mut next: Vec<(u64, MemberId, Want)> = self
             .waiting
             .iter()

@@ -94,7 +94,7 @@ impl Tunnels {
 }
 
 impl Pipe {
-    /// Changes the state and wakes whoever waits for that.
+    /// Changes the state and wakes the tasks that wait for that.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         change(&mut state);

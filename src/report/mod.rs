@@ -1,5 +1,5 @@
-//! What a node reports: the parts of [`Status`] and [`Event`], the group as a graph, counters, and
-//! the machines around.
+//! The reports of a node: the parts of [`Status`] and [`Event`], the group as a graph, counters,
+//! and the machines around.
 //!
 //! The main types, [`Error`](enum@Error), [`Status`] and [`Event`], are at the root of the crate.
 

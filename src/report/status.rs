@@ -20,7 +20,7 @@ pub struct Status {
     pub name: Name,
     /// The namespace it is in.
     pub namespace: String,
-    /// Whether the namespace is open: anybody who knows its name is admitted.
+    /// Whether the namespace is open: any node that knows its name is admitted.
     pub open: bool,
     /// The TCP port that it listens on.
     pub port: u16,

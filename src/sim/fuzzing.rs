@@ -193,8 +193,8 @@ pub fn handshake(bytes: &[u8]) {
     }
 }
 
-/// A code that somebody types, and a peer that does not know the code of an exchange: what it
-/// sends, first as a joiner, then as an inviter. It gets neither the key nor a confirmation that
+/// A code that a user types, and the messages of a peer that does not know the code of an exchange,
+/// first as a joiner, then as an inviter. The peer gets neither the key nor a confirmation that
 /// fits.
 pub fn pairing(bytes: &[u8]) {
     if let Ok(code) = PairingCode::parse(&String::from_utf8_lossy(bytes)) {

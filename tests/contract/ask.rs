@@ -1,4 +1,4 @@
-//! Calls as values: what each rank calls at one place of the program, and the result it must get.
+//! Calls as values: the call of each rank at one place of the program, and the result it must get.
 
 use super::numbers::{Number, differs, input, reduced};
 use anyhow::{Result, ensure};

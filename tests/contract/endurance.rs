@@ -40,7 +40,7 @@ const LENGTHS: [usize; 16] =
 /// all freed memory. A leak of 1 KiB per call and member would be 24 MiB in each stretch.
 const GROWTH_KIB: u64 = 16 * 1024;
 
-/// A leak grows in every stretch; what the allocator keeps in pieces does not.
+/// A leak grows in every stretch; the fragments that the allocator keeps do not.
 const STRETCHES_MAX: u32 = 3;
 
 fn main() {

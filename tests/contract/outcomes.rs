@@ -1,4 +1,4 @@
-//! Calls that end without a result, or whose result nobody takes.
+//! Calls that end without a result, or whose result the program does not take.
 
 use super::on::{On, builder, everywhere, fresh, group, of_size};
 use anyhow::{Context as _, Result, bail, ensure};

@@ -51,8 +51,8 @@ pub fn all() -> Vec<Cell> {
     cells
 }
 
-/// Thirty-eight cells. Each fault of a host occurs in three phases, in all sizes and on both engines;
-/// each phase occurs in all sizes and on both engines. Each fault of a part occurs once.
+/// Thirty-eight cells. Each fault of a host occurs in three phases, in all sizes and on both
+/// engines; each phase occurs in all sizes and on both engines. Each fault of a part occurs once.
 pub fn few() -> Vec<Cell> {
     let rounds = (0..3).flat_map(|round| (0..fault::HOSTS.len()).map(move |at| (round, at)));
     let of_a_host = |(round, at): (usize, usize)| Cell {

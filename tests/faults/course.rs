@@ -95,7 +95,7 @@ struct Course<'a> {
     victim: usize,
     /// This machine's scheduling delay since the fault.
     lag: Option<Lag>,
-    /// What holds the fault since then.
+    /// The guard that has held the fault since then.
     held: Option<Held>,
 }
 

@@ -16,7 +16,7 @@ pub enum Fault {
     Kill,
     /// SIGSTOP, and SIGCONT after this many seconds.
     Stop(u64),
-    /// All traffic in one direction is dropped: what it sends, or what is sent to it.
+    /// All traffic in one direction is dropped: from the machine, or to it.
     OneWay,
     /// Its cable is unplugged.
     Cut,
@@ -84,7 +84,7 @@ pub enum Ready {
     Thread(Halt),
 }
 
-/// What holds a fault as long as it exists.
+/// A guard that holds a fault as long as it exists.
 #[must_use = "dropping it ends the fault"]
 pub struct Held {
     _thread: Option<Halt>,
@@ -115,7 +115,7 @@ impl Fault {
         }
     }
 
-    /// What it needs besides the [needs](crate::NEEDS) of all.
+    /// Its needs besides the [needs](crate::NEEDS) of all.
     pub fn needs(self) -> Vec<Need> {
         let loops = if Path::new("/dev/loop-control").exists() {
             Need::Command("mkfs.ext4")

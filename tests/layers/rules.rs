@@ -45,7 +45,7 @@ impl Crate {
         faults
     }
 
-    /// What the imports look like, in a line.
+    /// A summary of the imports, in one line.
     pub fn figures(&self, layers: Layers<'_>) -> String {
         let loose = self.files.keys().filter(|module| module.len() <= 1).count();
         let folders = self.files.values().filter(|file| file.name.matches('/').count() == 1);

@@ -237,8 +237,8 @@ fn told_later() -> Result<()> {
     until_all_paths_are_known(&mut group)
 }
 
-/// Waits until no more bursts come from the slow machine, which is at an end of all uncertain paths:
-/// until it sends fewer bytes in a second than a burst has.
+/// Waits until no more bursts come from the slow machine, which is at an end of all uncertain
+/// paths: until it sends fewer bytes in a second than a burst has.
 fn until_all_is_measured(group: &Group) -> Result<()> {
     let began = Instant::now();
     let mut before = group.lab.bytes_out("n3", "eth0")?;

@@ -331,14 +331,14 @@ fn add_up_in_the_end(group: &mut Group, left: impl Fn(usize) -> bool + Copy) -> 
 
 fn dialled_instead() -> Result<()> {
     let mut group = Group::empty("loop", 2)?;
-    let walled = group.lab.addr("n2");
+    let blocked = group.lab.addr("n2");
     wall_in(&group, "n2")?;
     let mut start = group.start(0);
-    start.options.extend(["--peer".to_owned(), walled.to_string()]);
+    start.options.extend(["--peer".to_owned(), blocked.to_string()]);
     let peer = group.add(0, &start)?;
     peer.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
     let complains =
-        |status: &serde_json::Value| status["others"].to_string().contains(&walled.to_string());
+        |status: &serde_json::Value| status["others"].to_string().contains(&blocked.to_string());
     peer.status_where(complains, PATIENCE)?;
     let start = group.start(1);
     group.add(1, &start)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;

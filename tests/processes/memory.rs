@@ -91,7 +91,8 @@ fn lacking() -> Result<()> {
         json!({"do": "gradients", "lens": [1000, LEN], "coded": true}),
     ];
     for mut order in large {
-        // A group for each: what a pool has kept of one call would do for the next.
+        // A new group for each order: memory that a pool kept from one call would suffice for the
+        // next.
         let mut group = Group::up("lo", 3)?;
         let contexts = group.meet()?;
         if order["root"].is_string() {
@@ -120,7 +121,7 @@ fn lacking() -> Result<()> {
 
 fn smaller(order: &Value) -> Value {
     let mut order = order.clone();
-    // What is rounded is compared by its hash alone.
+    // Rounded results are compared by their hash alone.
     for word in ["codec", "coded"] {
         order.as_object_mut().map(|words| words.remove(word));
     }

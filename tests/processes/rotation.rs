@@ -19,8 +19,8 @@ pub fn add(suite: &mut Suite) {
     suite.serial("a denied member is out in two seconds and stays out", &LAN, denied);
 }
 
-/// Every node reads the files of its home in this time, and ends links by the old key in ten seconds
-/// more.
+/// Every node reads the files of its home in this time, and ends links by the old key in ten
+/// seconds more.
 const READ: Duration = Duration::from_millis(700);
 const RENEWED: Duration = Duration::from_secs(12);
 /// A denied member is out after this time.
@@ -41,7 +41,7 @@ fn four() -> Result<Group> {
     Ok(group)
 }
 
-/// What a command of this home prints.
+/// Runs a command in this home. Returns its output.
 fn potluck(home: &Path, arguments: &[&str], input: &str) -> Result<Value> {
     let mut command = std::process::Command::new(command_line()?);
     command.args(arguments).arg("--json").env("POTLUCK_HOME", home).env_remove("POTLUCK_KEY");

@@ -58,14 +58,14 @@ fn withholds(broken: &Path, calls: bool) -> Result<()> {
         lag.ms()
     );
     if calls {
-        // It has contributed, and all who go on have the sum.
+        // It has contributed, and all members that continue have the sum.
         all_exact(&events)?;
     } else {
         all_failed(&events, "aborted")?;
         let names_it = |event: &Value| event["message"].to_string().contains("p3");
         ensure!(events.iter().all(names_it), "it is not named: {events:?}");
     }
-    // Who is lost, and why, is told; its place is gone, and stays so for a while.
+    // The lost member is named, with the reason. Its place is gone, and stays so for a while.
     for (_, peer) in group.peers.iter_mut().enumerate().filter(|(at, _)| HONEST(*at)) {
         let is_it = |event: &Value| event["what"] == "lost" && event["who"]["name"] == "p3";
         let lost = peer.event_where("happened", is_it, PATIENCE).context("its loss is not told")?;

@@ -2,7 +2,7 @@
 //!
 //! A call that is open for long is looked at before anything more happens: while there is one, no
 //! new fault strikes. When no fault is left, all processes run, and it is still open after
-//! [`HANG`], the run ends and says who waits for what.
+//! [`HANG`], the run ends and reports what each node waits for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub struct Outcome {
 const HANG: Duration = Duration::from_secs(30);
 /// A call that is open for so long is looked at.
 const SUSPECT: Duration = Duration::from_secs(8);
-/// A node that nobody keeps out is in a View within this time after the last fault.
+/// A node that no member keeps out is in a View within this time after the last fault.
 const VIEW: Duration = Duration::from_secs(45);
 /// The time without faults before the program ends.
 const QUIET: Duration = Duration::from_secs(8);
@@ -218,7 +218,7 @@ impl Soak {
         }
         if let Some(hang) = &self.hang {
             self.log.tell(json!({"e": "hang", "text": hang}));
-            // They end with this process, and what they have open is no news.
+            // They end with this process, and their open calls are no further findings.
             for machine in &self.machines {
                 self.log.tell(json!({"e": "killed", "node": machine.name, "life": machine.life}));
             }
@@ -227,7 +227,7 @@ impl Soak {
         Ok(None)
     }
 
-    /// Ends what is due, starts who is due, and looks for what hangs.
+    /// Ends the faults and starts the machines that are due, and looks for hangs.
     fn turn(&mut self) -> Result<()> {
         thread::sleep(TICK);
         for machine in &mut self.machines {
@@ -348,7 +348,7 @@ impl Soak {
             }
         };
         if fault == Fault::Kill {
-            // Nothing more comes of it; what it wrote is kept.
+            // It writes nothing more; its earlier output is kept.
             let machine = &mut self.machines[victim];
             machine.child.as_mut().context("it was killed")?.wait(Duration::from_secs(10))?;
             machine.leaves = true;
@@ -369,7 +369,7 @@ impl Soak {
         Duration::from_millis(ms as u64)
     }
 
-    /// A process that nobody ended has not ended.
+    /// A process that the conductor did not end has not ended.
     fn nobody_ended(&mut self) -> Result<()> {
         for at in 0..self.machines.len() {
             let machine = &mut self.machines[at];
@@ -450,7 +450,7 @@ impl Soak {
 
     /// Asks all to end together.
     fn end(&mut self) -> Result<()> {
-        // What ends now is no group that continues.
+        // The group does not continue after this point.
         self.log.tell(
             json!({"e": "struck", "n": self.count, "kind": "end", "who": Vec::<Value>::new()}),
         );

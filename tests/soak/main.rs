@@ -4,7 +4,7 @@
 //!
 //! Without arguments of its own this is a suite with one short run; `soak run …` makes a run of any
 //! length (`make soak`). `soak node …` is the program under test, of which the others start one
-//! process for each machine. What must hold is in the harness, in `history/claims.rs`.
+//! process for each machine. The claims that must hold are in the harness, in `history/claims.rs`.
 
 mod conductor;
 mod file;

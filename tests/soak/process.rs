@@ -68,7 +68,7 @@ async fn live(words: &[String]) -> Result<()> {
                     node.ask();
                     late.as_mut().reset(Instant::now() + TOGETHER);
                 }
-                // Whoever started this process has ended.
+                // The parent process has ended.
                 None => break,
             },
             _ = terminated.recv() => break,

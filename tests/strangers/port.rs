@@ -286,7 +286,7 @@ fn past_a_neighbour() -> Result<()> {
     unharmed(&mut group)
 }
 
-/// What members have said to a node, said again by a stranger, whole and in part.
+/// A stranger replays the bytes that members have sent to a node, whole and in part.
 fn replayed() -> Result<()> {
     let mut group = Group::empty("gbe4", 4)?;
     let start = group.start(0);

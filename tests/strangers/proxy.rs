@@ -39,7 +39,7 @@ const BESIDE: Duration = Duration::from_secs(17);
 /// The machine of the neighbour; the nodes are on the machines before it.
 const NEIGHBOUR: &str = "n4";
 
-/// What a machine sends to these addresses, and by IPv6, is slow.
+/// Slows a machine's traffic to these addresses, and its IPv6 traffic.
 fn slow_between_members(group: &Group, machine: &str, to: &[IpAddr]) -> Result<()> {
     let class = format!(
         "class add dev eth0 parent 1: classid 1:9 htb rate {SLOW_MBIT}mbit ceil {SLOW_MBIT}mbit \

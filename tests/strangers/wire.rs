@@ -1,4 +1,4 @@
-//! What an eavesdropper sees at the sockets and on the switch.
+//! The traffic that an eavesdropper sees at the sockets and on the switch.
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;

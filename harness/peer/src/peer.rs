@@ -28,7 +28,7 @@ pub struct Options {
     /// A peer to dial, as host or host:port
     #[arg(long)]
     peer: Vec<String>,
-    /// What the node calls itself
+    /// The name of the node
     #[arg(long)]
     name: Option<String>,
     /// The node keeps nothing in step

@@ -229,7 +229,7 @@ fn two_groups_without_a_fault_are_a_violation_and_with_one_they_are_not() {
     let mut logs = Logs { nodes, faults: Vec::new() };
     assert_eq!(logs.broken(), ["one-history"]);
     // The same while a member of one group keeps one of the other out, and not while it keeps out
-    // somebody else.
+    // another node.
     for (who, broken) in [("p3", &[][..]), ("p2", &["one-history"][..])] {
         let mut kept_out = Logs { nodes: logs.nodes.clone(), faults: Vec::new() };
         for t in (0..20).map(|n| n * second + 2) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::inputs::{Inputs, Key, hash, put};
 use super::what::{Coded, Kind, Op, What};
 
-/// What the buffer and the result of a call that succeeded must be on one rank.
+/// The required buffer and result of a call that succeeded, on one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expected {
     /// The buffer has this hash.
@@ -39,8 +39,8 @@ impl Place<'_> {
         Key::of(self.seed, self.view, self.lane, self.k, part).inputs(node, what.dtype, what.op)
     }
 
-    /// What a rank must have after a call that succeeded. `flags` are the members' contributions to
-    /// a control call.
+    /// The buffer or result that a rank must have after a call that succeeded. `flags` are the
+    /// members' contributions to a control call.
     pub fn expected(&self, what: &What, rank: usize, flags: &[u8]) -> Expected {
         let (size, len) = (self.members.len(), what.len);
         let is_root = rank == what.root;

@@ -98,7 +98,7 @@ fn members_that_have_all_voted_done_wait_for_the_same_votes() {
     assert_eq!(g.ledgers[1].unanswered(op), [Rank(2)]);
 }
 
-/// A member that is far ahead of the others keeps nobody from the calls that it waits for.
+/// A member that is far ahead does not block the calls of the others for which it waits.
 #[test]
 fn what_others_have_begun_takes_no_room_from_own_calls() {
     let mut g = Group::of(2);
@@ -217,7 +217,7 @@ fn different_bits_are_a_digest_mismatch_for_all_when_the_next_view_says_so() {
     assert!(g.ledgers.iter().all(|ledger| ledger.committed() == 0));
 }
 
-/// What the next View says about an operation that is decided here comes too late.
+/// An operation that is decided here keeps its outcome, whatever the next View says about it.
 #[test]
 fn a_dispute_changes_no_outcome() {
     let mut g = Group::of(2);
@@ -231,7 +231,7 @@ fn a_dispute_changes_no_outcome() {
     assert_eq!(g.resolved[0], [(op, Outcome::Committed)]);
 }
 
-/// A call of all members in this lane, until nobody lists it any more.
+/// A call of all members in this lane, until no member lists it any more.
 fn call_once(g: &mut Group, lane: Lane) -> OpId {
     let ops: Vec<OpId> =
         g.ledgers.iter_mut().map(|ledger| ledger.call(lane, SUM).expect("a number")).collect();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The state of an engine that its links' threads share.
 pub trait LinkUser: Send + Sync + 'static {
-    /// What a receiver thread keeps from one frame to the next.
+    /// The state that a receiver thread keeps from one frame to the next.
     type Scratch: Default;
 
     /// The generation of the link in use to `peer`.

@@ -474,8 +474,8 @@ impl Core {
     /// Fails an operation. Returns false, and does nothing, if it is complete.
     fn fail(&self, active: &Arc<ActiveOp>, fault: EngineFault) -> bool {
         let Some(done) = active.take_done() else { return !active.progress().is_empty() };
-        // In this order: who retires the operation must not give its eager frames back while
-        // another thread may still send some.
+        // In this order: the thread that retires the operation must not give its eager frames back
+        // while another thread may still send some.
         active.end(&self.outboxes);
         lock(&self.table).fail(active.progress().op());
         done(Err(fault));

@@ -1,4 +1,5 @@
-//! What one operation sends to a peer before and after the peer has granted credit.
+//! Flow control of one operation: the frames that it sends to a peer before and after the peer has
+//! granted credit.
 
 use super::active_op::ActiveOp;
 use super::op_progress::{OutgoingFrame, lock};

@@ -1,24 +1,25 @@
 //! The progress of one operation on one rank: contributions go in, frames and finally the result
-//! come out. This file has no thread, socket or clock; any number of threads may advance a run at
-//! once.
+//! come out. This file has no thread, socket or clock; any number of threads may advance an
+//! operation at once.
 //!
-//! A run is complete when all chunks that this rank keeps are here, and all frames of the flows
-//! that it does not keep are sent. So a rank without a result is done when its contribution and the
-//! data it forwards are on their way. Frames of a result that this rank keeps may still be queued
-//! at that time.
+//! The progress is complete when all chunks that this rank keeps are here, and all frames of the
+//! flows that it does not keep are sent. So a rank without a result is done when its contribution
+//! and the data it forwards are on their way. Frames of a result that this rank keeps may still be
+//! queued at that time.
 //!
 //! Each chunk has its own small lock, held while that chunk is folded. Two threads meet at it only
 //! if they bring contributions to the same chunk, which must be folded one after the other anyway.
 //!
 //! # Memory
 //!
-//! The result is one [`ResultBuffer`], allocated with the run. Unencoded result chunks are received
-//! straight into it. So is the first contribution to arrive for a chunk that this rank finishes.
-//! Both are sent on from there. If a rank only adds to a chunk and forwards it, the block of a
-//! received contribution becomes the partial sum and then the outgoing frame. Lent elements are
-//! read in place. A borrowed contribution is copied to its place in the result until it is added;
-//! if it is sent first, it is copied to a block until it is sent. So a ring needs memory for the
-//! result and the data in flight. A codec adds blocks for the contribution and the encoded frames.
+//! The result is one [`ResultBuffer`], allocated when the operation's progress is created.
+//! Unencoded result chunks are received straight into it. So is the first contribution to arrive
+//! for a chunk that this rank finishes. Both are sent on from there. If a rank only adds to a chunk
+//! and forwards it, the block of a received contribution becomes the partial sum and then the
+//! outgoing frame. Lent elements are read in place. A borrowed contribution is copied to its place
+//! in the result until it is added; if it is sent first, it is copied to a block until it is sent.
+//! So a ring needs memory for the result and the data in flight. A codec adds blocks for the
+//! contribution and the encoded frames.
 //!
 //! An exchange may have to keep the contributions of higher ranks until those of lower ranks
 //! arrive: at most the buffer times the number of members. Exchanges are for small buffers. The
@@ -27,7 +28,7 @@
 //! buffer.
 //!
 //! Any of this memory may be lacking: then the step ends with [`EngineFault::Memory`], after which
-//! the run must be [cleared](OpProgress::clear).
+//! the operation's progress must be [cleared](OpProgress::clear).
 
 use super::super::backend::Finished;
 use super::super::digest::Digest;
@@ -68,7 +69,7 @@ pub struct OpProgress {
     cells: Vec<Mutex<Cell>>,
     /// Index of each flow's first chunk among the parts of the result, plus the total at the end.
     places: Vec<usize>,
-    /// The result; `None` once it is handed out or the run is cleared.
+    /// The result; `None` once it is handed out or the progress is cleared.
     result: Mutex<Option<Arc<ResultBuffer>>>,
     /// Kept chunks that have not landed, plus unsent frames of flows that are not kept.
     missing: AtomicUsize,
@@ -90,10 +91,10 @@ pub struct OutgoingFrame {
     pub payload: Payload,
 }
 
-/// How far a run is.
+/// Whether a step has completed the operation on this rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The run is not complete, or its completion has been reported before.
+    /// The operation is not complete here, or its completion has been reported before.
     Going,
     /// This step brought the last chunk or sent the last frame: take the
     /// [`output`](OpProgress::output). Reported once.
@@ -105,7 +106,7 @@ pub enum Progress {
 pub enum Untaken {
     /// A peer sent it outside the schedule.
     Violation,
-    /// The run has failed here.
+    /// The operation has failed here.
     Fault(EngineFault),
 }
 
@@ -159,7 +160,7 @@ impl ReceiveSlot {
 }
 
 impl OpProgress {
-    /// Creates the run of rank `me` in operation `op`. Working memory comes from `pool`. The
+    /// Creates the progress of operation `op` on rank `me`. Working memory comes from `pool`. The
     /// result's memory is [like](Pool::like) `model` if that has the right length.
     ///
     /// # Errors
@@ -414,7 +415,7 @@ impl OpProgress {
     }
 
     /// The result; available once, after a step returned [`Progress::Complete`]. Queued frames keep
-    /// reading from its memory. `None` if the run was cleared meanwhile.
+    /// reading from its memory. `None` if the progress was cleared meanwhile.
     pub fn output(&self) -> Option<Finished> {
         let result_buffer = lock(&self.result).take()?;
         let block = Block::result(result_buffer)?;
@@ -426,8 +427,8 @@ impl OpProgress {
         })
     }
 
-    /// Drops all memory of a run that has failed or is decided. A thread that is receiving into it
-    /// keeps it alive until then.
+    /// Drops all memory of an operation that has failed or is decided. Memory into which a thread
+    /// is receiving stays alive until the thread is done.
     pub fn clear(&self) {
         lock(&self.result).take();
         for cell in &self.cells {
@@ -513,7 +514,8 @@ impl OpProgress {
             self.post(at, Phase::Gather, &role.down_to, &received, out);
             return Ok(Progress::Going);
         }
-        // Fails if the run is over, or if this rank's own contribution still occupies the place.
+        // Fails if the operation is over here, or if this rank's own contribution still occupies
+        // the place.
         let mut claim = self.claim(at).ok_or(Untaken::Violation)?;
         match codec {
             None => copy(claim.bytes_mut(), received.bytes()),
@@ -563,7 +565,7 @@ impl OpProgress {
         self.seeded.has(Defect::DropsContributions) && self.op.number % 16 == 5
     }
 
-    /// Sends or concludes the sum of all contributions at this station.
+    /// Sends or concludes the sum of all contributions, by this rank's role in the flow.
     fn settle(
         &self,
         at: At,
@@ -601,7 +603,7 @@ impl OpProgress {
                 claim
             }),
         };
-        // The run is over.
+        // The operation is over here.
         let Some(mut claim) = claim else { return Ok(Progress::Going) };
         let Schedule { reduce, dtype, size, .. } = self.schedule;
         reduce.map_or(Ok(()), |op| finish(op, dtype, claim.bytes_mut(), size))?;

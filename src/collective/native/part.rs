@@ -61,7 +61,7 @@ impl Part {
             Part::InPlace(claim) | Part::Staged(claim) => {
                 fold(op, dtype, claim.bytes_mut(), with.bytes())?;
             }
-            // It was seen to that nobody else has it.
+            // `is_writable` or the copy ensures that no other reference exists.
             Part::Block(block) => {
                 let block = Arc::get_mut(block).ok_or(Misfit)?;
                 fold(op, dtype, block.bytes_mut(), with.bytes())?;

@@ -53,7 +53,7 @@ pub enum Place {
     Overrun,
 }
 
-/// What to do with a frame.
+/// The routing decision for a frame.
 pub enum Routed {
     /// Deliver it to this operation.
     Deliver(Arc<ActiveOp>, Block),
@@ -313,7 +313,8 @@ mod tests {
         matches!(table.route(Rank(1), &header, block(EAGER_OP_BYTES)), Routed::Taken)
     }
 
-    /// What there was no memory for is noted within the bounds of early data, and given back.
+    /// A frame for which there is no memory is noted within the bounds of early data, and its room
+    /// is given back.
     #[test]
     fn a_frame_without_memory_is_noted_for_its_operation() {
         let (mut table, lack) = (Table::default(), OutOfMemory { bytes: 9 });

@@ -197,7 +197,7 @@ impl Group {
     }
 
     /// Drops all backends, and with them their jobs; all threads end, and none has panicked.
-    /// Returns the outcomes that nobody has asked for.
+    /// Returns the outcomes that no test has asked for.
     pub fn end(self) -> Vec<Outcome> {
         let Group { backends, threads, outcomes, report } = self;
         drop((backends, report));

@@ -129,7 +129,7 @@ fn an_accepted_link_silences_the_addresses_too() {
 #[test]
 fn a_link_over_an_unproven_path_silences_only_the_address_where_it_was_made() {
     let mut roster = roster();
-    // Somebody has copied the advert, and announces itself with it.
+    // A stranger has copied the advert, and announces itself with it.
     appeared(&mut roster, Advert { addresses: vec![port(6666)], ..ours(1) }, 0);
     assert_eq!(due(&mut roster, 0), [port(6666)]);
     roster.dialled(port(6666), DialOutcome::Unproven(member(1)), 10);
@@ -280,7 +280,7 @@ fn an_answer_with_a_wrong_byte_does_not_park_an_address_that_has_our_tag() {
     assert_eq!(due(&mut roster, 0).len(), 1);
     roster.dialled(port(40_001), DialOutcome::OtherNamespace, 10);
     assert_eq!(roster.next_due(10), Some(260));
-    // What only the user or a member has named is parked.
+    // An address that only the user or a member has named is parked.
     roster.add(port(5000), Origin::Gossip, 20);
     assert_eq!(due(&mut roster, 20), [port(5000)]);
     roster.dialled(port(5000), DialOutcome::OtherNamespace, 30);
@@ -330,7 +330,7 @@ fn all_others_of_a_full_group_are_dialled_at_once() {
     assert_eq!(due(&mut roster, 0).len(), usize::from(others));
 }
 
-/// After a restart of all nodes, the stored addresses answer nobody.
+/// After a restart of all nodes, no node answers at the stored addresses.
 #[test]
 fn addresses_of_an_earlier_run_take_no_dials_from_those_that_are_advertised_now() {
     let mut roster = roster();

@@ -2,8 +2,9 @@
 //! running beside it.
 //!
 //! A node that was away, was left behind or has just started waits to be admitted by the members of
-//! the running View that answer it. It makes no View with others that are outside as well. If
-//! nobody answers for as long as silence means death, the network counts as partitioned.
+//! the running View that answer it. It makes no View with others that are outside as well. If no
+//! member answers within the timeout after which silence means death, the network counts as
+//! partitioned.
 //!
 //! Only [`Partition::Continue`] needs this: under the other rules two Views cannot run at once.
 

@@ -97,8 +97,8 @@ impl Election {
     /// Excludes a member that withholds its vote, because it keeps every call of the View open: its
     /// link ends, its quarantine begins, and the View must be replaced.
     ///
-    /// A member that has promised another View does not vote in this one any more. So nobody is
-    /// excluded while it says so, or waits for its disk.
+    /// A member that has promised another View does not vote in this one any more. So a member is
+    /// not excluded while it says so, or waits for its disk.
     pub(super) fn on_withheld(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
         let is_member = self.agreement.installed().is_some_and(|v| v.contains(id));
         let may_not_vote = self.is_frozen() || self.is_persisting(id) || self.promises(now, id);
@@ -198,7 +198,7 @@ impl Election {
 }
 
 /// Whether the new View has at least half of the previous one, whose other members are given. When
-/// a View splits, the smaller part is to blame, so a node in the smaller part blames nobody.
+/// a View splits, the smaller part is to blame, so a node in the smaller part blames no member.
 fn is_the_larger_part(before: &[MemberId], view: &View) -> bool {
     let kept = before.iter().filter(|id| view.contains(**id)).count();
     2 * (kept + 1) > before.len()

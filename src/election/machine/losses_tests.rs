@@ -167,7 +167,7 @@ fn all_that_go_on_keep_an_excluded_member_out_for_the_same_reason() {
         let (mut election, now, _) = after_an_exclusion(vec![Accused { id: member_id(2), breach }]);
         assert_eq!(election.quarantined(now).next(), None, "a report alone keeps nobody out");
         let next = view(2, 3, &[1, 3]);
-        // Member 3 is in the next View first, and there it excludes nobody.
+        // Member 3 is in the next View first, and there it excludes no member.
         let there = Heartbeat { view: Some(next.id()), ..beat(&election, &[1]) };
         hear(&mut election, now, 3, Message::Heartbeat(there));
         install(&mut election, now, &next);

@@ -68,8 +68,8 @@ impl Peer {
             }
     }
 
-    /// Its disk has been busy for longer than anybody waits. It is left out of proposals until the
-    /// disk has answered.
+    /// Its disk has been busy for longer than any member waits. It is left out of proposals until
+    /// the disk has answered.
     pub(super) fn is_stuck(&self, now: u64, persisting_ms: u64) -> bool {
         self.persisting_since.is_some_and(|since| now >= since + persisting_ms)
     }

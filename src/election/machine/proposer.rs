@@ -181,7 +181,7 @@ impl Election {
 
     /// Whether no View that could decide the operations of this one can be expected any more.
     fn is_stranded(&self, now: u64) -> bool {
-        // Nobody decides them after the View that follows, so this node need not wait for a place
+        // No View decides them after the View that follows, so this node need not wait for a place
         // in a View. A single member that reports a View that is not there is replaced before this.
         let is_late = |since| now >= since + LEFT_BEHIND_PHASES * self.config.phase_ms;
         if self.left_behind_since.is_some_and(is_late)

@@ -159,7 +159,7 @@ fn the_end_of_a_member_is_told_by_both() {
         }
     }
     group.backends[2].close();
-    // The two waiting ranks fail; the rest of each operation fails when its envelope gives it up.
+    // The two waiting ranks fail; the rest of each operation fails when its session gives it up.
     let mut failed = 0;
     while failed < 4 {
         let (rank, of, result) = group.outcome();

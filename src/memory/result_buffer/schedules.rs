@@ -29,7 +29,7 @@ pub(super) fn write_or_read(result_buffer: &Arc<ResultBuffer>, part: usize, mark
 }
 
 /// Threads fill a result from a pool, a thread sends its parts, and the caller takes it: its memory
-/// is handed out, and used again, only when nobody reads from it.
+/// is handed out, and used again, only when no thread reads from it.
 fn hand_out() {
     let pool = Pool::new();
     let model = Block::lent(Arc::new(vec![0u8; 4]));

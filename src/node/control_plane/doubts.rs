@@ -24,7 +24,7 @@ impl ControlPlane {
         if self.paths.is_late(now) {
             self.drop_trial(Trial::Failed);
         }
-        // What told of these moves was lost.
+        // The messages that announced these moves were lost.
         if let Some(view) = self.installed.digest() {
             self.paths.unfollowed().into_iter().for_each(|peer| self.on_moved(view, peer));
         }

@@ -1,4 +1,4 @@
-//! Links that end because somebody is not admitted any more.
+//! Links that end because a node is not admitted any more.
 //!
 //! See [`AccessControl`](crate::node::access_control).
 
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 const ASIDE_MS: u64 = 5000;
 
 impl ControlPlane {
-    /// Looks whether somebody else is admitted now, and acts on it.
+    /// Checks whether the set of admitted nodes has changed, and acts on it.
     pub(super) fn look_at_admission(&mut self, now: Instant) {
         if self.access.takes_end_of_grace(now) {
             self.end_stale_links();

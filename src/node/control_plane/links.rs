@@ -33,7 +33,7 @@ impl ControlPlane {
     pub(super) fn on_answered(&mut self, from: SocketAddr, result: Linked) {
         match result {
             Ok((stream, session)) => {
-                // Behind an unproven path anybody may be the source.
+                // Behind an unproven path any host may be the source.
                 if session.path.is_proven() {
                     self.handshakes.authenticated(self.clock.now(), from.ip());
                 }
@@ -237,7 +237,7 @@ impl ControlPlane {
         self.seek_lost(member, DirectDial::UnderWay);
         let mut to = self.ways_around(member);
         to.retain(|to| !is_same_place(*to, link.address));
-        // Whoever forwarded the connection may say that nobody is there.
+        // A forwarder of the connection may say that no node is there.
         let at = if link.is_proven() { 0 } else { to.len() };
         to.insert(at, link.address);
         // A redial that already runs because the link was silent will do.

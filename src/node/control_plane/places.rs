@@ -1,5 +1,5 @@
-//! The addresses at which this node and the members answer: what members tell of themselves and of
-//! each other, and what is remembered.
+//! The addresses at which this node and the members answer: the addresses that members report of
+//! themselves and of each other, and those that are stored.
 //!
 //! Only a direct link over a proven path shows that an address is the member's. A link over an
 //! unproven one stands as long as there is no other, and its address goes nowhere: it is not

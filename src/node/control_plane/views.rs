@@ -139,8 +139,8 @@ impl ControlPlane {
         }
     }
 
-    /// Members that are asked for their votes and withhold them lose their place: nobody could
-    /// answer a call as long as they have it.
+    /// Excludes members that are asked for their votes and withhold them: with them in the View, no
+    /// call could end.
     pub(super) fn expel_who_withholds_votes(&mut self, now: Instant) {
         for (op, asked) in self.installed.due_votes(now) {
             let Some(missing) = self.installed.missing_votes(op) else { return };

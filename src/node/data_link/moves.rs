@@ -35,7 +35,7 @@ pub struct Moves {
     shared: Arc<SharedLink>,
 }
 
-/// What the ends of a data link and its moves share.
+/// The state that the ends of a data link and its moves share.
 struct SharedLink {
     state: Mutex<State>,
     changed: Condvar,

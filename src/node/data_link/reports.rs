@@ -5,7 +5,7 @@ use crate::node::event::{Event, LinkEnd};
 use crate::protocol::RateStep;
 use tokio::sync::mpsc;
 
-/// What a data link tells the control loop. Nothing here blocks: engines' threads call it.
+/// The reports of a data link to the control loop. Nothing here blocks: engines' threads call it.
 #[derive(Clone)]
 pub struct Reports {
     pub link: LinkEnd,

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Threads that queue messages: the control loop, and three of operations.
-const THREADS: Range<u64> = DRIVER..4;
-const DRIVER: u64 = 0;
+const THREADS: Range<u64> = CONTROL_LOOP..4;
+const CONTROL_LOOP: u64 = 0;
 /// Numbers of one thread begin at a multiple of this.
 const OF_THREAD: u64 = 1000;
 /// Room of the link, in bytes: less than two messages, so that an inline write often leaves a part
@@ -36,7 +36,7 @@ fn speak(send_queue: &SendQueue, thread: u64, messages: u64) -> u64 {
             assert!(!send_queue.push(Message::Ping(OF_THREAD - 1)), "accepted after a refusal");
             return number;
         }
-        if thread == DRIVER { send_queue.wake() } else { send_queue.write() }
+        if thread == CONTROL_LOOP { send_queue.wake() } else { send_queue.write() }
     }
     messages
 }
@@ -120,7 +120,7 @@ fn nobody_calls_again(room: usize, messages: &[(u64, u64)]) {
 }
 
 fn slow_peer() {
-    nobody_calls_again(NARROW, &[(DRIVER, 2), (1, 2), (2, 2), (3, 2)]);
+    nobody_calls_again(NARROW, &[(CONTROL_LOOP, 2), (1, 2), (2, 2), (3, 2)]);
 }
 
 /// Without the control loop, which would wake the task anyway, and with few messages: with a later
@@ -135,8 +135,8 @@ fn what_was_queued_leaves_without_a_further_call() {
     explore(fast_peer);
 }
 
-/// The peer ends the link after some messages: what came was in order, no thread waits, and
-/// nothing is kept or accepted any more.
+/// The peer ends the link after some messages: the messages that arrived are in order, no thread
+/// waits, and nothing is kept or accepted any more.
 fn peer_ends() {
     let (line, task, mut heard) = linked(NARROW);
     let view_senders = all_speak(line.send_queue(), 2);
@@ -156,7 +156,7 @@ fn a_link_that_fails_ends_the_task_and_keeps_nothing() {
 }
 
 /// More messages than may wait: each thread has a prefix of its own accepted, and all of these
-/// arrive. What is said again is not refused for its number.
+/// arrive. A message that is queued again is not refused because of its number.
 fn too_many() {
     let (line, task, mut heard) = linked(NARROW);
     let messages = WAITING_MAX as u64 / 2;

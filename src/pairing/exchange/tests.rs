@@ -1,4 +1,4 @@
-//! The exchange, and what somebody between the two machines, or at one end, gets from it.
+//! The exchange, and the knowledge that an attacker between the two machines, or at one end, gains.
 
 use super::super::message::Kept;
 use super::super::testing::{CODE, code, welcome};
@@ -127,7 +127,7 @@ fn one_selector_is_not_another() {
     assert_eq!((course.joiner, course.inviter), (None, Some(Err(Fault::NotConfirmed))));
 }
 
-/// What an end may say of a message in which one byte was changed.
+/// The permitted results at each end if one byte of a message was changed.
 #[test]
 fn any_changed_byte_ends_the_exchange_and_only_a_changed_receipt_comes_after_the_key() {
     let lengths: Vec<usize> = honest().messages.iter().map(Vec::len).collect();
@@ -177,7 +177,8 @@ fn a_recorded_joiner_does_not_know_the_code_of_a_new_exchange() {
     let recorded = honest().messages;
     let element = recorded[0].last_chunk().expect("an element");
     let confirmation = recorded[2].first_chunk().expect("a confirmation");
-    // The same seed gives the same exchange: what follows fails only because the inviter's is new.
+    // The same seed gives the same exchange: the second check fails only because the inviter's seed
+    // is new.
     let again = |seed| Inviter::answer(&code(CODE), seed, element).expect("an element").0;
     assert!(again(seed(2)).verify(confirmation).is_ok());
     assert_eq!(again(seed(3)).verify(confirmation).map(drop), Err(Fault::NotConfirmed));

@@ -1,4 +1,5 @@
-//! The exchange over streams: with honest ends, with one that is not, and with somebody between.
+//! The exchange over streams: with honest ends, with one dishonest end, and with an attacker
+//! between them.
 
 use super::super::testing::{CODE, WRONG, code, receipt, terms, welcome};
 use super::*;
@@ -45,7 +46,8 @@ async fn answer_to(bytes: &[u8], terms: &Terms) -> (Visit, Vec<u8>) {
     (visit, answer)
 }
 
-/// Somebody between the two who passes on so many bytes of each direction, and then cuts both.
+/// An attacker between the two ends, which forwards so many bytes of each direction and then cuts
+/// both.
 struct Between {
     up: usize,
     down: usize,

@@ -19,7 +19,7 @@ pub struct SimLink {
 
 struct Line {
     has_ended: Arc<AtomicBool>,
-    /// What says other things than the host.
+    /// Changes the host's messages, if the host lies.
     liar: Option<Mutex<Liar>>,
     /// Dropping it closes the stream.
     frames: Mutex<Option<mpsc::UnboundedSender<Vec<u8>>>>,

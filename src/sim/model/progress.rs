@@ -1,5 +1,5 @@
-//! What goes on by itself: messages arrive, writes and results are ready. When none of this is
-//! left, every call that all members have made must have been answered.
+//! The actions that need no decision: messages arrive, writes and results are ready. When none of
+//! this is left, every call that all members have made must have been answered.
 
 use super::action::Action;
 use super::state::{Node, State};
@@ -10,7 +10,7 @@ use stateright::Model;
 use std::sync::Arc;
 
 impl Group {
-    /// The actions that nobody has to decide on.
+    /// The actions that need no decision.
     pub(super) fn progress(&self, state: &State, actions: &mut Vec<Action>) {
         for n in 0..self.nodes {
             let node = &state.nodes[usize::from(n)];

@@ -113,7 +113,7 @@ impl Group {
         wanted.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name)
     }
 
-    /// What the group has beside members and proposals.
+    /// The features of the group beside members and proposals.
     fn describe(&self) -> String {
         let Budget { calls, losses, plans, .. } = self.budget;
         let LedgerBounds { in_flight, listed, .. } = self.bounds;
@@ -176,7 +176,7 @@ fn small_groups_keep_the_claims() {
     explore_all(groups, 2);
 }
 
-/// What one feature adds, each in a group that is small otherwise.
+/// Explores each feature alone, in a group that is small otherwise.
 #[test]
 #[ignore = "minutes: make model"]
 fn all_histories_of_rich_groups_keep_the_claims() {

@@ -159,7 +159,7 @@ impl Node {
         }
     }
 
-    /// Whether this answer about a plan is known here. What rank 0 says is answered each time.
+    /// Whether this answer about a plan is known here. Each message of rank 0 is answered.
     fn needs_no(&self, from: Rank, plan: &PlanMessage) -> bool {
         let known = |revision: u32| self.revising.as_ref().map(|r| (r, r.revision() == revision));
         let heard = |revision: u32, which: fn((bool, bool)) -> bool| {

@@ -1,4 +1,4 @@
-//! The choices of the program: what all members call, and how each of them goes on with it.
+//! The choices of the program: the calls of all members, and each member's way to continue them.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! The program under test: one node, several tasks in lanes of their own.
 //!
-//! What all members call follows from the seed, the View, the lane and the number of the call
-//! there; how each of them goes on with it, from its name as well. Every call is in the log before
-//! it is made, and its end after it has come.
+//! The call that all members make follows from the seed, the View, the lane and the number of the
+//! call in that lane. Each member's further choices also follow from its name. Every call is in the
+//! log before it is made, and its end after it has come.
 //!
-//! `tests/soak` runs it as real processes, `src/simulation` in virtual time.
+//! `tests/soak` runs it as real processes, `src/sim` in virtual time.
 
 pub mod calls;
 mod draw;
@@ -29,7 +29,7 @@ use serde_json::json;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-/// What the tasks of a node share.
+/// The state that the tasks of a node share.
 pub struct Node {
     cluster: Cluster,
     log: Log,
@@ -39,7 +39,7 @@ pub struct Node {
     over: AtomicBool,
 }
 
-/// What the choices of a program follow from.
+/// The parameters from which the choices of a program follow.
 pub struct Program {
     pub seed: u64,
     /// The node's name, and which of its lives this is.

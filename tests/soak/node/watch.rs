@@ -1,4 +1,4 @@
-//! What a node is at, from its log: which calls are open, and who waits for a View.
+//! The state of a node, from its log: the calls that are open, and the lanes that wait for a View.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,7 +84,7 @@ impl Watch {
         self.waits.values().max().copied().filter(|_| all)
     }
 
-    /// What the node last called in a lane.
+    /// The node's last call in a lane.
     pub fn place(&self, lane: u32) -> String {
         match self.called.get(&lane) {
             Some((view, k)) => format!("View {view}, call {k}"),

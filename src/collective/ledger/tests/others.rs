@@ -164,7 +164,7 @@ fn who_is_told_by_a_third_member_alone_waits_for_the_callers_own_word() {
         g.deliver(2, to);
     }
     assert_eq!(votes(&g), 2);
-    // Who has not called it cannot say that others owe a vote.
+    // A member that has not called it cannot say that others owe a vote.
     assert_eq!(g.ledgers[0].unanswered(next), [Rank(0); 0]);
 }
 
@@ -183,7 +183,7 @@ fn operations_that_a_member_invents_for_each_other_one_put_no_blame_on_these() {
         let ways = (0..LIAR).flat_map(|i| (0..LIAR).map(move |j| (i, j)));
         ways.filter(|(i, j)| i != j).for_each(|(i, j)| g.deliver(i, j));
     }
-    // What they call themselves beside that ends as always.
+    // The honest members' own calls end as usual.
     let ops: Vec<OpId> = (0..LIAR).map(|i| g.begin(i, SUM)).collect();
     g.wires[LIAR] = vec![given_up_by(Rank(LIAR as u8), ops[..1].iter().copied()); 5];
     (0..LIAR).for_each(|to| g.deliver(LIAR, to));

@@ -120,7 +120,7 @@ fn nothing_is_left_of_an_operation_that_is_retired_meanwhile() {
     explore(retired_meanwhile);
 }
 
-/// The same without credit: what the program feeds is sent eagerly, and counted.
+/// The same without credit: the program's input is sent eagerly, and counted.
 fn retired_without_credit() {
     let (running, op) = (Arc::default(), op(0, 0));
     let backend = backend(ME, &running);

@@ -88,8 +88,8 @@ fn frames_come_once_and_in_order_while_both_directions_move() {
     explore(moves_twice);
 }
 
-/// One end is shut down while links are offered and directions move: what came was in order, and
-/// no thread waits for ever.
+/// One end is shut down while links are offered and directions move: the frames that arrived are in
+/// order, and no thread waits for ever.
 fn shut_down() {
     let ((a_halves, a), (b_halves, b)) = ends();
     let end = Arc::clone(&a_halves.2);
@@ -112,7 +112,7 @@ fn shut_down() {
         a.go();
         ending.join().expect("no panic");
         moving.join().expect("no panic");
-        // Whether it was offered before, meanwhile or after: nobody uses it, so it has ended.
+        // The link was offered before, meanwhile or after. No end uses it, so it has ended.
         let _ = offering.join().expect("no panic");
         let (_to, mut from, _end) = other.split();
         assert_eq!(from.header().map_err(|error| error.kind()), Err(ErrorKind::NotConnected));
