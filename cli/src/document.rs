@@ -4,7 +4,7 @@
 use crate::graph_document::GraphDocument;
 use potluck::keys::StoredKey;
 use potluck::report::{
-    Activity, InterfaceFinding, InterfaceReport, Kinship, Neighbour, NoLinkReason, Quarantined,
+    Activity, InterfaceFinding, InterfaceReport, Membership, Neighbour, NoLinkReason, Quarantined,
     State, ViewStatus,
 };
 use potluck::{NodeId, Peer, Status};
@@ -224,11 +224,11 @@ impl From<&InterfaceReport> for InterfaceDocument {
 
 impl From<&Neighbour> for NeighbourDocument {
     fn from(neighbour: &Neighbour) -> NeighbourDocument {
-        let cluster = match neighbour.kinship {
-            Kinship::Ours => "ours",
-            Kinship::OtherVersion => "other-version",
-            Kinship::None => "none",
-            Kinship::Invitation => "invitation",
+        let cluster = match neighbour.membership {
+            Membership::Ours => "ours",
+            Membership::OtherVersion => "other-version",
+            Membership::None => "none",
+            Membership::Invitation => "invitation",
             _ => "other",
         };
         let addresses = neighbour.addresses.iter().map(ToString::to_string).collect();

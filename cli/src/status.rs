@@ -8,8 +8,8 @@ use crate::{picture, status_socket};
 use anyhow::{Context, Result};
 use clap::Args;
 use potluck::keys::Keys;
-use potluck::look_around;
-use potluck::report::Surroundings;
+use potluck::report::Scan;
+use potluck::scan;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Ask {
             "No `potluck up` runs for namespace {}; looking around for 2 s ...",
             keys.namespace()
         ));
-        let seen = look_around(config, LOOK).await?;
+        let seen = scan(config, LOOK).await?;
         let neighbours: Vec<NeighbourDocument> =
             seen.neighbours.iter().map(NeighbourDocument::from).collect();
         let interfaces: Vec<InterfaceDocument> =
@@ -113,7 +113,7 @@ impl Ask {
     }
 }
 
-fn text(seen: &Surroundings, neighbours: &[NeighbourDocument]) -> String {
+fn text(seen: &Scan, neighbours: &[NeighbourDocument]) -> String {
     let mut lines: Vec<String> = neighbours.iter().map(line).collect();
     if lines.is_empty() {
         lines.push("Nobody announces itself.".to_owned());

@@ -9,8 +9,8 @@ use crate::status_socket::StatusSocket;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use potluck::keys::{Keys, Trust};
-use potluck::report::{Kinship, State};
-use potluck::{Cluster, Config, Event, EventStream, Partition, Status, StatusStream, look_around};
+use potluck::report::{Membership, State};
+use potluck::{Cluster, Config, Event, EventStream, Partition, Status, StatusStream, scan};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -139,16 +139,16 @@ impl Up {
 
     async fn nobody_else_here(&self, config: Config, output: &Output) -> Result<()> {
         output.say("No cluster key yet; looking for a cluster on this network for 2 s ...");
-        let seen = look_around(config, LOOK).await?;
+        let seen = scan(config, LOOK).await?;
         let flag = self.which.flag();
-        let at = |kinship| {
-            let found = seen.neighbours.iter().find(|n| n.kinship == kinship)?;
+        let at = |membership| {
+            let found = seen.neighbours.iter().find(|n| n.membership == membership)?;
             Some((
                 found.version,
                 found.addresses.first().map(|a| format!(" (at {a})")).unwrap_or_default(),
             ))
         };
-        if let Some((_, at)) = at(Kinship::Other) {
+        if let Some((_, at)) = at(Membership::Other) {
             let sentence = format!(
                 "a cluster is on this network{at}, so no key was made. To enter it type: potluck \
                  join CODE{flag} (there, `potluck invite` shows a code). To make another cluster \
@@ -156,7 +156,7 @@ impl Up {
             );
             return Err(Stop::with(Exit::Key, "cluster-here", sentence));
         }
-        if let Some((_, at)) = at(Kinship::Invitation) {
+        if let Some((_, at)) = at(Membership::Invitation) {
             let sentence = format!(
                 "a cluster on this network invites{at}, so no key was made. To enter it type: \
                  potluck join CODE, with the code that is shown there. To make another cluster \
@@ -164,7 +164,7 @@ impl Up {
             );
             return Err(Stop::with(Exit::Key, "cluster-here", sentence));
         }
-        if let Some((version, at)) = at(Kinship::OtherVersion) {
+        if let Some((version, at)) = at(Membership::OtherVersion) {
             let sentence = format!(
                 "a node of another version (protocol {version}) is on this network{at}, so no key \
                  was made. Run the same version on all machines, or make a cluster of your own: \

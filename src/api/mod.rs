@@ -16,8 +16,8 @@ mod invitation;
 mod joining;
 mod keys;
 mod machine_interfaces;
+mod scan;
 mod start;
-mod surroundings;
 
 pub use calls::{
     AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather,
@@ -31,7 +31,7 @@ pub use gradients::{GradientStep, GradientSync};
 pub use invitation::{Invitation, InvitationEvent};
 pub use joining::{KeyBefore, OtherKey, Paired, join_by_code};
 pub use keys::{Keys, MachineIdentity, StoredKey};
+pub use scan::scan;
 pub use start::gloo_version;
 #[cfg(test)]
 pub(crate) use start::open;
-pub use surroundings::look_around;

@@ -30,7 +30,7 @@ use crate::identity::MemberId;
 use crate::protocol::{
     Ballot, Closing, EngineChoice, Engines, Message, REACH_MAX, View, ViewDigest,
 };
-use crate::report::Loss;
+use crate::report::LossReason;
 use crate::topology::{Arrangement, LinkMap, arrange};
 use contests::Duplicates;
 pub use duplicates::PROBE;
@@ -315,7 +315,7 @@ impl Election {
             Input::LinkUp(peer) => self.on_link_up(now, peer, Vec::new(), effects),
             Input::RelayUp(peer, over) => self.on_link_up(now, peer, over, effects),
             Input::LinkDown(peer) => self.on_link_down(now, peer, effects),
-            Input::Unreachable(peer) => self.on_lost(now, peer, Loss::Closed, effects),
+            Input::Unreachable(peer) => self.on_lost(now, peer, LossReason::Closed, effects),
             Input::Heard(peer) => self.on_heard(now, peer),
             Input::Message(from, message) => self.on_message(now, from, message, ops, effects),
             Input::DataLink(digest) => self.agree(Event::DataLink(digest), ops, effects),

@@ -1,7 +1,7 @@
 //! Notifications of an election. They are for the user and ask for no action, unlike `Effect`.
 
 use crate::identity::{MemberId, NodeId};
-use crate::report::Loss;
+use crate::report::LossReason;
 
 /// A change worth reporting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Notice {
     /// A member that is not in the new View and had announced that it leaves.
     Left(MemberId),
     /// A member that is not in the new View, and how the loss was detected.
-    Lost(MemberId, Loss),
+    Lost(MemberId, LossReason),
     /// The node is in quarantine for this many milliseconds.
     Quarantined(NodeId, u64),
     /// This node was suspended or stopped.

@@ -3,7 +3,7 @@
 //! protocol again and again: as long as it has a place, calls may wait for it.
 
 use crate::identity::NodeId;
-use crate::report::KeptOut;
+use crate::report::QuarantineReason;
 use std::collections::{BTreeMap, VecDeque};
 
 /// This many losses within [`WINDOW_MS`] lead to quarantine.
@@ -37,7 +37,7 @@ struct Record {
     times: u32,
     until: u64,
     /// The reason, if the quarantine excludes it from the View it is a member of, too.
-    expelled: Option<KeptOut>,
+    expelled: Option<QuarantineReason>,
 }
 
 impl Quarantine {
@@ -70,7 +70,7 @@ impl Quarantine {
             return None;
         }
         record.breaches.clear();
-        self.expel(node, now, times, KeptOut::BrokeProtocol)
+        self.expel(node, now, times, QuarantineReason::BrokeProtocol)
     }
 
     /// Starts the quarantine of a node, which also excludes it from the View it is a member of.
@@ -80,7 +80,7 @@ impl Quarantine {
         node: NodeId,
         now: u64,
         (first_ms, cap_ms): (u64, u64),
-        why: KeptOut,
+        why: QuarantineReason,
     ) -> Option<u64> {
         if first_ms == 0 {
             return None;
@@ -91,7 +91,7 @@ impl Quarantine {
     }
 
     /// Why this node is excluded from the View that it is a member of; `None` if it is not.
-    pub(super) fn expels(&self, node: NodeId, now: u64) -> Option<KeptOut> {
+    pub(super) fn expels(&self, node: NodeId, now: u64) -> Option<QuarantineReason> {
         self.records.get(&node).filter(|record| now < record.until)?.expelled
     }
 
@@ -105,9 +105,9 @@ impl Quarantine {
     }
 
     /// The nodes in quarantine, the remaining time of each in milliseconds, and the reason.
-    pub(super) fn held(&self, now: u64) -> impl Iterator<Item = (NodeId, u64, KeptOut)> {
+    pub(super) fn held(&self, now: u64) -> impl Iterator<Item = (NodeId, u64, QuarantineReason)> {
         let held = self.records.iter().filter(move |(_, r)| now < r.until);
-        let why = |r: &Record| r.expelled.unwrap_or(KeptOut::LostOften);
+        let why = |r: &Record| r.expelled.unwrap_or(QuarantineReason::LostOften);
         held.map(move |(node, r)| (*node, r.until - now, why(r)))
     }
 
@@ -161,7 +161,7 @@ mod tests {
         );
         assert_eq!(
             quarantine.held(now).collect::<Vec<_>>(),
-            [(node(1), 300_000, KeptOut::LostOften)]
+            [(node(1), 300_000, QuarantineReason::LostOften)]
         );
     }
 
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_vote_withheld_is_enough_and_each_time_doubles() {
         let mut quarantine = Quarantine::default();
-        let why = KeptOut::WithheldVote;
+        let why = QuarantineReason::WithheldVote;
         assert_eq!(quarantine.expel(node(1), 0, TIMES, why), Some(10_000));
         assert_eq!(quarantine.expels(node(1), 9999), Some(why));
         assert!(quarantine.holds(node(1), 9999));
@@ -205,7 +205,7 @@ mod tests {
             [None, None, None, Some(10_000)]
         );
         assert_eq!([100_000, 100_001, 100_002].map(&mut breached), [None, None, Some(20_000)]);
-        assert_eq!(quarantine.expels(node(1), 120_001), Some(KeptOut::BrokeProtocol));
+        assert_eq!(quarantine.expels(node(1), 120_001), Some(QuarantineReason::BrokeProtocol));
         assert_eq!(quarantine.expels(node(1), 120_002), None);
     }
 

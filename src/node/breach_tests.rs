@@ -2,7 +2,7 @@
 
 use super::testing::{PATIENCE, decided, seeded, try_begin, view_of};
 use crate::protocol::{Defect, Outcome, Seeded};
-use crate::report::{KeptOut, Status};
+use crate::report::{QuarantineReason, Status};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -23,7 +23,8 @@ async fn a_member_that_breaks_the_protocol_again_and_again_loses_its_place() {
     // One of the others has seen the third breach first; its View need not wait for the other one.
     let is_out = |status: &Status| {
         let mut out = status.quarantined.iter();
-        status.counters.misbehaviours >= 3 && out.any(|out| out.why == KeptOut::BrokeProtocol)
+        status.counters.misbehaviours >= 3
+            && out.any(|out| out.why == QuarantineReason::BrokeProtocol)
     };
     let seen = async {
         tokio::select! {

@@ -8,7 +8,7 @@ use crate::collective::Input;
 use crate::link::{MemoryWorld, Net};
 use crate::memory::{DType, bytes_of};
 use crate::protocol::{Call, CallKind, CallMode, CodecId, Lane, OpId, ReduceOp, Seeded};
-use crate::report::{Event, Loss};
+use crate::report::{Event, LossReason};
 use crate::session::{Decided, ViewSession};
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -65,7 +65,7 @@ pub(super) async fn seeded(group: &str, name: &str, seeded: Seeded) -> Handles {
 }
 
 /// The next member that is lost, by name, and how.
-pub(super) async fn lost(events: &mut Receiver<Event>) -> (String, Loss) {
+pub(super) async fn lost(events: &mut Receiver<Event>) -> (String, LossReason) {
     let told = async {
         loop {
             if let Event::Lost { peer, why } = events.recv().await.expect("it runs") {

@@ -2,7 +2,7 @@
 
 use super::testing::{begin, decided, lost, seeded, view_of};
 use crate::protocol::{Defect, Outcome, Seeded};
-use crate::report::{KeptOut, Loss};
+use crate::report::{LossReason, QuarantineReason};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -48,9 +48,9 @@ async fn group(name: &'static str, calls: bool) {
     for (session, op) in [(&of_a, begin(&of_a)), (&of_b, begin(&of_b))] {
         assert_eq!(decided(session, op).await.outcome, Outcome::Committed);
     }
-    assert_eq!(lost(&mut events).await, ("c".to_owned(), Loss::Withheld));
+    assert_eq!(lost(&mut events).await, ("c".to_owned(), LossReason::Withheld));
     let out = a.status.wait_for(|status| !status.quarantined.is_empty()).await.expect("it runs");
-    assert_eq!(out.quarantined[0].why, KeptOut::WithheldVote);
+    assert_eq!(out.quarantined[0].why, QuarantineReason::WithheldVote);
 }
 
 #[tokio::test]

@@ -8,8 +8,8 @@ pub(crate) mod events;
 mod graph;
 mod metrics;
 pub(crate) mod plan;
+mod scan;
 pub(crate) mod status;
-mod surroundings;
 
 pub use crate::discovery::{Activity, InterfaceReport, SkipReason};
 pub use crate::identity::Name;
@@ -19,18 +19,14 @@ pub use error::ConfigProblem;
 pub use events::{LossReason, NodeInfo};
 pub use graph::{LinkDirection, LinkPath, Topology, TopologyLink};
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics, Traffic};
+pub use scan::{Membership, Neighbour, Scan};
 pub use status::{
     Counters, Forecast, InterfaceFinding, NoLinkReason, PathStatus, PeerStatus, PlanShare,
     QuarantineReason, Quarantined, State, ViewStatus, Waiting,
 };
-pub use surroundings::{Kinship, Neighbour, Surroundings};
 
 // At the root of the crate, or in its modules `calls` and `plan`:
 pub(crate) use error::{Cause, Error, Mismatched, Peer, Result};
 pub(crate) use events::Event;
 pub(crate) use plan::ViewPlan;
 pub(crate) use status::Status;
-
-// Their short names inside of the crate.
-pub(crate) use events::LossReason as Loss;
-pub(crate) use status::QuarantineReason as KeptOut;

@@ -3,7 +3,7 @@
 use super::super::config::Config;
 use super::context::Context;
 use super::wait::Wait;
-use crate::report::{Event, Metrics, Result, Status, Surroundings, Topology};
+use crate::report::{Event, Metrics, Result, Scan, Status, Topology};
 use std::fmt;
 use std::time::Duration;
 
@@ -133,11 +133,11 @@ impl Iterator for StatusStream {
     }
 }
 
-/// [`potluck::look_around`](super::super::surroundings::look_around), blocking.
+/// [`potluck::scan`](super::super::scan::scan), blocking.
 ///
 /// # Errors
 /// [`Error::Config`](crate::Error::Config) if the configuration is invalid, or discovery cannot
 /// start. [`Error::Identity`](crate::Error::Identity) if the cluster key cannot be used.
-pub fn look_around(config: Config, patience: Duration) -> Result<Surroundings> {
-    super::super::surroundings::look_around(config, patience).wait()
+pub fn scan(config: Config, patience: Duration) -> Result<Scan> {
+    super::super::scan::scan(config, patience).wait()
 }

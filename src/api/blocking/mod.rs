@@ -38,6 +38,6 @@ mod cluster;
 mod context;
 mod wait;
 
-pub use cluster::{Cluster, EventStream, StatusStream, look_around};
+pub use cluster::{Cluster, EventStream, StatusStream, scan};
 pub use context::Context;
 pub use wait::Wait;

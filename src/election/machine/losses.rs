@@ -7,11 +7,11 @@ use super::Election;
 use super::peer::Link;
 use crate::identity::{MemberId, NodeId};
 use crate::protocol::{Accused, View};
-use crate::report::{KeptOut, Loss};
+use crate::report::{LossReason, QuarantineReason};
 
 impl Election {
     /// The nodes in quarantine, the remaining time of each in milliseconds, and the reason.
-    pub fn quarantined(&self, now: u64) -> impl Iterator<Item = (NodeId, u64, KeptOut)> {
+    pub fn quarantined(&self, now: u64) -> impl Iterator<Item = (NodeId, u64, QuarantineReason)> {
         self.quarantine.held(now)
     }
 
@@ -56,7 +56,8 @@ impl Election {
             let notice = match peer {
                 Some(peer) if peer.left => Notice::Left(*id),
                 _ => {
-                    let loss = expelled.or(peer.and_then(|p| p.loss)).unwrap_or(Loss::Unreached);
+                    let loss =
+                        expelled.or(peer.and_then(|p| p.loss)).unwrap_or(LossReason::Unreached);
                     Notice::Lost(*id, loss)
                 }
             };
@@ -105,9 +106,9 @@ impl Election {
         if !is_member || may_not_vote || self.quarantine.expels(id.node, now).is_some() {
             return;
         }
-        self.exclude(now, id, KeptOut::WithheldVote);
+        self.exclude(now, id, QuarantineReason::WithheldVote);
         effects.push(Effect::Drop(id));
-        self.on_lost(now, id, Loss::Withheld, effects);
+        self.on_lost(now, id, LossReason::Withheld, effects);
     }
 
     /// Whether a member says that it has promised another View. Where this View need not be
@@ -125,7 +126,7 @@ impl Election {
         let others = members.map(|m| m.id).filter(|id| *id != self.me);
         let accused = |id: MemberId| {
             let why = self.quarantine.expels(id.node, now)?;
-            Some(Accused { id, breach: why == KeptOut::BrokeProtocol })
+            Some(Accused { id, breach: why == QuarantineReason::BrokeProtocol })
         };
         others.filter_map(accused).collect()
     }
@@ -147,13 +148,17 @@ impl Election {
             self.exclude(
                 now,
                 *id,
-                if *breach { KeptOut::BrokeProtocol } else { KeptOut::WithheldVote },
+                if *breach {
+                    QuarantineReason::BrokeProtocol
+                } else {
+                    QuarantineReason::WithheldVote
+                },
             );
         }
     }
 
     /// Begins the quarantine of a member for this reason, unless it is excluded already.
-    fn exclude(&mut self, now: u64, id: MemberId, why: KeptOut) {
+    fn exclude(&mut self, now: u64, id: MemberId, why: QuarantineReason) {
         if self.quarantine.expels(id.node, now).is_none()
             && let Some(ms) = self.quarantine.expel(id.node, now, self.config.quarantine_ms, why)
         {
@@ -174,7 +179,7 @@ impl Election {
         self.note(Notice::Quarantined(id.node, ms));
         let is_member = self.agreement.installed().is_some_and(|v| v.contains(id));
         if is_member && !self.is_frozen() {
-            self.on_lost(now, id, Loss::BrokeProtocol, effects);
+            self.on_lost(now, id, LossReason::BrokeProtocol, effects);
         }
     }
 
@@ -205,10 +210,10 @@ fn is_the_larger_part(before: &[MemberId], view: &View) -> bool {
 }
 
 /// How a member was lost that is excluded for this reason; `None` if the reason does not say it.
-fn loss_of(why: KeptOut) -> Option<Loss> {
+fn loss_of(why: QuarantineReason) -> Option<LossReason> {
     match why {
-        KeptOut::LostOften => None,
-        KeptOut::WithheldVote => Some(Loss::Withheld),
-        KeptOut::BrokeProtocol => Some(Loss::BrokeProtocol),
+        QuarantineReason::LostOften => None,
+        QuarantineReason::WithheldVote => Some(LossReason::Withheld),
+        QuarantineReason::BrokeProtocol => Some(LossReason::BrokeProtocol),
     }
 }

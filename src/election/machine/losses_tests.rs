@@ -10,7 +10,7 @@ use crate::identity::Name;
 use crate::protocol::{
     Accused, Ballot, Engines, Heartbeat, Message, Reached, View, member_id, view_of,
 };
-use crate::report::{KeptOut, Loss};
+use crate::report::{LossReason, QuarantineReason};
 use std::sync::Arc;
 
 /// Every write is durable at once.
@@ -161,8 +161,8 @@ fn of_two_members_that_part_the_excluded_one_goes() {
 #[test]
 fn all_that_go_on_keep_an_excluded_member_out_for_the_same_reason() {
     for (breach, why, loss) in [
-        (false, KeptOut::WithheldVote, Loss::Withheld),
-        (true, KeptOut::BrokeProtocol, Loss::BrokeProtocol),
+        (false, QuarantineReason::WithheldVote, LossReason::Withheld),
+        (true, QuarantineReason::BrokeProtocol, LossReason::BrokeProtocol),
     ] {
         let (mut election, now, _) = after_an_exclusion(vec![Accused { id: member_id(2), breach }]);
         assert_eq!(election.quarantined(now).next(), None, "a report alone keeps nobody out");

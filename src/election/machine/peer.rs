@@ -3,7 +3,7 @@
 use crate::election::detector::Detector;
 use crate::identity::MemberId;
 use crate::protocol::{Accused, ViewId};
-use crate::report::Loss;
+use crate::report::LossReason;
 use std::collections::BTreeSet;
 
 /// The known state of one other node.
@@ -28,7 +28,7 @@ pub(super) struct Peer {
     pub(super) broken: bool,
     pub(super) left: bool,
     /// How its loss was detected.
-    pub(super) loss: Option<Loss>,
+    pub(super) loss: Option<LossReason>,
     /// It has reported a View that this node is not part of, since the two last shared one.
     pub(super) in_other_view: bool,
     /// Its end of the direct link is a radio.

@@ -6,7 +6,7 @@ use super::Election;
 use super::peer::{Link, Peer};
 use crate::identity::MemberId;
 use crate::protocol::{Heartbeat, Message, Reached};
-use crate::report::Loss;
+use crate::report::LossReason;
 use std::collections::BTreeSet;
 
 impl Election {
@@ -18,9 +18,13 @@ impl Election {
         let expired =
             |p: &Peer| matches!(p.link, Link::Down { .. }) && !p.alive(now, self.redial_ms());
         let loss = |p: &Peer| {
-            if silent(p) { Some(Loss::Silent) } else { expired(p).then_some(Loss::Closed) }
+            if silent(p) {
+                Some(LossReason::Silent)
+            } else {
+                expired(p).then_some(LossReason::Closed)
+            }
         };
-        let gone: Vec<(MemberId, Loss)> =
+        let gone: Vec<(MemberId, LossReason)> =
             self.peers.iter().filter_map(|(id, p)| Some((*id, loss(p)?))).collect();
         for (id, why) in gone {
             effects.push(Effect::Drop(id));
@@ -103,7 +107,13 @@ impl Election {
         self.succeed(now, id, effects);
     }
 
-    pub(super) fn on_lost(&mut self, now: u64, id: MemberId, why: Loss, effects: &mut Vec<Effect>) {
+    pub(super) fn on_lost(
+        &mut self,
+        now: u64,
+        id: MemberId,
+        why: LossReason,
+        effects: &mut Vec<Effect>,
+    ) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.loss = Some(why);
         }

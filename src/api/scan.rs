@@ -6,7 +6,7 @@ use super::start::{choose, discover, home_of};
 use crate::discovery::{Advert, Discovery, Sighting};
 use crate::identity::Namespace;
 use crate::os::inventory;
-use crate::report::{ConfigProblem, Error, Kinship, Neighbour, Result, Surroundings};
+use crate::report::{ConfigProblem, Error, Membership, Neighbour, Result, Scan};
 use crate::wire::PROTOCOL_VERSION;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 /// Listens for `patience` to the nodes that announce themselves on the interfaces of `config`. It
 /// sends mDNS queries but announces nothing and connects to no node. It works without a cluster
-/// key: then every cluster counts as [`Kinship::Other`]. With [`Network::Process`] the result is
+/// key: then every cluster counts as [`Membership::Other`]. With [`Network::Process`] the result is
 /// empty at once.
 ///
 /// It runs on its own thread with its own runtime, so the caller needs no tokio runtime. If the
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 /// # Errors
 /// [`Error::Config`] if the configuration is invalid, or if discovery cannot start and the
 /// configuration names no peers. [`Error::Identity`] if the cluster key cannot be used.
-pub async fn look_around(config: Config, patience: Duration) -> Result<Surroundings> {
+pub async fn scan(config: Config, patience: Duration) -> Result<Scan> {
     let (done, seen) = oneshot::channel();
     let looker = std::thread::Builder::new().name("potluck-look".to_owned());
     let runs = looker.spawn(move || {
@@ -34,7 +34,7 @@ pub async fn look_around(config: Config, patience: Duration) -> Result<Surroundi
     seen.await.unwrap_or_else(|_| Err(unavailable()))
 }
 
-fn run(config: &Config, patience: Duration) -> Result<Surroundings> {
+fn run(config: &Config, patience: Duration) -> Result<Scan> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -42,10 +42,10 @@ fn run(config: &Config, patience: Duration) -> Result<Surroundings> {
     runtime.block_on(look(config, patience))
 }
 
-async fn look(config: &Config, patience: Duration) -> Result<Surroundings> {
+async fn look(config: &Config, patience: Duration) -> Result<Scan> {
     let ours = own_namespace(config)?;
     if config.network == Network::Process {
-        return Ok(Surroundings { neighbours: Vec::new(), interfaces: Vec::new() });
+        return Ok(Scan { neighbours: Vec::new(), interfaces: Vec::new() });
     }
     let chosen = choose(config, &inventory().unwrap_or_default())?;
     let mut discovery = discover(config, &chosen)?;
@@ -55,7 +55,7 @@ async fn look(config: &Config, patience: Duration) -> Result<Surroundings> {
     let mut neighbours: Vec<Neighbour> =
         adverts.into_values().map(|advert| neighbour(advert, ours.as_ref())).collect();
     neighbours.sort_by(|a, b| a.addresses.cmp(&b.addresses));
-    Ok(Surroundings { neighbours, interfaces: discovery.report() })
+    Ok(Scan { neighbours, interfaces: discovery.report() })
 }
 
 async fn listen(discovery: &mut dyn Discovery, adverts: &mut BTreeMap<String, Advert>) {
@@ -85,16 +85,16 @@ fn own_namespace(config: &Config) -> Result<Option<Namespace>> {
 }
 
 fn neighbour(advert: Advert, ours: Option<&Namespace>) -> Neighbour {
-    let kinship = match advert.tag {
-        _ if advert.version != PROTOCOL_VERSION => Kinship::OtherVersion,
-        _ if advert.pairing.is_some() => Kinship::Invitation,
-        None => Kinship::None,
+    let membership = match advert.tag {
+        _ if advert.version != PROTOCOL_VERSION => Membership::OtherVersion,
+        _ if advert.pairing.is_some() => Membership::Invitation,
+        None => Membership::None,
         Some(tag) if ours.is_some_and(|namespace| namespace.knows(advert.boot, tag)) => {
-            Kinship::Ours
+            Membership::Ours
         }
-        Some(_) => Kinship::Other,
+        Some(_) => Membership::Other,
     };
-    Neighbour { version: advert.version, addresses: advert.addresses, kinship }
+    Neighbour { version: advert.version, addresses: advert.addresses, membership }
 }
 
 fn unavailable() -> Error {
@@ -122,20 +122,24 @@ mod tests {
         let namespace =
             |byte| Namespace::keyed(NamespaceName::default(), ClusterKey::from_bytes(&[byte; 32]));
         let (ours, other) = (namespace(1), namespace(2));
-        let kinship =
-            |tag, version, of: Option<&Namespace>| neighbour(advert("a", version, tag), of).kinship;
-        assert_eq!(kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION, Some(&ours)), Kinship::Ours);
+        let membership = |tag, version, of: Option<&Namespace>| {
+            neighbour(advert("a", version, tag), of).membership
+        };
         assert_eq!(
-            kinship(Some(other.tag(Boot(7))), PROTOCOL_VERSION, Some(&ours)),
-            Kinship::Other
+            membership(Some(ours.tag(Boot(7))), PROTOCOL_VERSION, Some(&ours)),
+            Membership::Ours
         );
-        assert_eq!(kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION, None), Kinship::Other);
-        assert_eq!(kinship(None, PROTOCOL_VERSION, Some(&ours)), Kinship::None);
-        let invites = Advert { pairing: Selector::of(42), ..advert("a", PROTOCOL_VERSION, None) };
-        assert_eq!(neighbour(invites, None).kinship, Kinship::Invitation);
         assert_eq!(
-            kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION + 1, Some(&ours)),
-            Kinship::OtherVersion
+            membership(Some(other.tag(Boot(7))), PROTOCOL_VERSION, Some(&ours)),
+            Membership::Other
+        );
+        assert_eq!(membership(Some(ours.tag(Boot(7))), PROTOCOL_VERSION, None), Membership::Other);
+        assert_eq!(membership(None, PROTOCOL_VERSION, Some(&ours)), Membership::None);
+        let invites = Advert { pairing: Selector::of(42), ..advert("a", PROTOCOL_VERSION, None) };
+        assert_eq!(neighbour(invites, None).membership, Membership::Invitation);
+        assert_eq!(
+            membership(Some(ours.tag(Boot(7))), PROTOCOL_VERSION + 1, Some(&ours)),
+            Membership::OtherVersion
         );
     }
 

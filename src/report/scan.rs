@@ -3,10 +3,10 @@
 use crate::discovery::InterfaceReport;
 use std::net::SocketAddr;
 
-/// The result of [`look_around`](crate::look_around).
+/// The result of [`scan`](crate::scan).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Surroundings {
+pub struct Scan {
     /// Nodes that announce themselves, at most 256, ordered by address.
     pub neighbours: Vec<Neighbour>,
     /// The queries sent and the announcements received on each interface.
@@ -22,13 +22,13 @@ pub struct Neighbour {
     /// The addresses that it announces.
     pub addresses: Vec<SocketAddr>,
     /// Its relation to this node's cluster.
-    pub kinship: Kinship,
+    pub membership: Membership,
 }
 
 /// The relation of a neighbour to the cluster of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kinship {
+pub enum Membership {
     /// It is in the same cluster.
     Ours,
     /// It is in another cluster, or it is in any cluster and this node has no key.
