@@ -7,7 +7,7 @@ use super::memory::Hold;
 use super::outbox::{Departing, Item, Outbox, Turn, Unused};
 use super::registered::{Direction, Landed, Registered};
 use super::stream::{
-    Arrival, Departure, Misfit, Pace, Payload, Posting, RegionId, Span, WrittenPart, frames,
+    Arrival, Departure, Misfit, Pace, Payload, Piece, Posting, RegionId, Span, frames,
 };
 use crate::collective::Generation;
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
@@ -49,7 +49,7 @@ pub struct Notices {
 /// A piece to copy or read to its place.
 pub struct ReceiveSlot {
     way: Way,
-    piece: WrittenPart,
+    piece: Piece,
     payload: Payload,
     hold: Hold,
     landed: Option<Landed>,
@@ -231,12 +231,8 @@ impl State {
                 Ok(mine.map_or(Posted::Awaited, Posted::Credit))
             }
             Ok(Posting::Here(block)) => {
-                let piece = WrittenPart {
-                    region: span.region,
-                    message: span.offset,
-                    before: 0,
-                    last: true,
-                };
+                let piece =
+                    Piece { region: span.region, message: span.offset, before: 0, last: true };
                 Ok(self
                     .landing(from, piece, Payload::Here(block))
                     .map_or(Posted::Awaited, Posted::Here))
@@ -385,7 +381,7 @@ impl State {
         Ok(())
     }
 
-    fn landing(&self, way: Way, piece: WrittenPart, payload: Payload) -> Option<ReceiveSlot> {
+    fn landing(&self, way: Way, piece: Piece, payload: Payload) -> Option<ReceiveSlot> {
         let region = self.regions.get(&piece.region)?;
         Some(ReceiveSlot { way, piece, payload, hold: region.hold()?, landed: region.landed() })
     }

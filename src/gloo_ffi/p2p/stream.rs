@@ -51,7 +51,7 @@ pub enum Pace {
 
 /// The eager messages and bytes that a flow has left.
 #[derive(Clone, Copy, Debug)]
-pub struct ResultDigest {
+pub struct Tally {
     messages: u64,
     bytes: u64,
 }
@@ -59,7 +59,7 @@ pub struct ResultDigest {
 /// The sending end of a flow.
 #[derive(Debug)]
 pub struct Outward {
-    sent: ResultDigest,
+    sent: Tally,
     credits: u64,
     held: VecDeque<Span>,
 }
@@ -76,8 +76,8 @@ pub enum Departure {
 /// The receiving end of a flow.
 #[derive(Debug)]
 pub struct Inward {
-    posted: ResultDigest,
-    arrived: ResultDigest,
+    posted: Tally,
+    arrived: Tally,
     posts: VecDeque<Post>,
     /// Eager messages without a posted receive. Empty while there are posts.
     stash: VecDeque<Block>,
@@ -122,7 +122,7 @@ pub enum Payload {
 #[derive(Debug)]
 pub enum Arrival {
     /// It belongs into a region.
-    Into(WrittenPart, Payload),
+    Into(Piece, Payload),
     /// Its region is gone.
     Dropped,
     /// It is kept until its receive is posted.
@@ -131,7 +131,7 @@ pub enum Arrival {
 
 /// A piece of a message, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WrittenPart {
+pub struct Piece {
     /// The region.
     pub region: RegionId,
     /// The offset of the message in the region.
@@ -142,7 +142,7 @@ pub struct WrittenPart {
     pub last: bool,
 }
 
-impl WrittenPart {
+impl Piece {
     /// The offset of the piece in its region. An empty message may have any offset.
     pub fn at(&self) -> usize {
         self.message.saturating_add(self.before)
@@ -174,14 +174,12 @@ impl Payload {
     }
 }
 
-impl ResultDigest {
+impl Tally {
     /// The bounds for a flow of this operation.
-    pub fn of(op: OpId) -> ResultDigest {
+    pub fn of(op: OpId) -> Tally {
         match op.step() {
-            None => ResultDigest { messages: EAGER_MESSAGES_MAX, bytes: EAGER_OP_BYTES as u64 },
-            Some(_) => {
-                ResultDigest { messages: EAGER_PART_MESSAGES_MAX, bytes: EAGER_PART_BYTES as u64 }
-            }
+            None => Tally { messages: EAGER_MESSAGES_MAX, bytes: EAGER_OP_BYTES as u64 },
+            Some(_) => Tally { messages: EAGER_PART_MESSAGES_MAX, bytes: EAGER_PART_BYTES as u64 },
         }
     }
 
@@ -190,11 +188,11 @@ impl ResultDigest {
     pub fn add(&mut self, len: usize) -> Pace {
         match (self.messages.checked_sub(1), self.bytes.checked_sub(len as u64)) {
             (Some(messages), Some(bytes)) => {
-                *self = ResultDigest { messages, bytes };
+                *self = Tally { messages, bytes };
                 Pace::Eager
             }
             _ => {
-                *self = ResultDigest { messages: 0, bytes: 0 };
+                *self = Tally { messages: 0, bytes: 0 };
                 Pace::Credited
             }
         }
@@ -209,7 +207,7 @@ pub fn frames(len: usize) -> usize {
 impl Outward {
     /// The sending end for a flow of this operation.
     pub fn of(op: OpId) -> Outward {
-        Outward { sent: ResultDigest::of(op), credits: 0, held: VecDeque::new() }
+        Outward { sent: Tally::of(op), credits: 0, held: VecDeque::new() }
     }
 
     /// Decides on one more message to send.
@@ -246,10 +244,10 @@ impl Outward {
 impl Inward {
     /// The receiving end for a flow of this operation.
     pub fn of(op: OpId) -> Inward {
-        let result_digest = ResultDigest::of(op);
+        let tally = Tally::of(op);
         Inward {
-            posted: result_digest,
-            arrived: result_digest,
+            posted: tally,
+            arrived: tally,
             posts: VecDeque::new(),
             stash: VecDeque::new(),
             current: None,
@@ -328,7 +326,7 @@ impl Inward {
         }
         let Some(region) = post.region else { return Ok(Arrival::Dropped) };
         Ok(Arrival::Into(
-            WrittenPart { region, message: post.offset, before: received, last: left == 0 },
+            Piece { region, message: post.offset, before: received, last: left == 0 },
             payload,
         ))
     }
@@ -367,20 +365,20 @@ mod tests {
     #[test]
     fn the_first_few_bytes_and_messages_are_eager_and_no_later_ones() {
         let whole = OpId { lane: Lane(7), number: 1 };
-        let mut result_digest = ResultDigest::of(whole);
+        let mut tally = Tally::of(whole);
         assert_eq!(
-            [EAGER_OP_BYTES - 1, 1, 0, 1, 0].map(|len| result_digest.add(len)),
+            [EAGER_OP_BYTES - 1, 1, 0, 1, 0].map(|len| tally.add(len)),
             [Pace::Eager, Pace::Eager, Pace::Eager, Pace::Credited, Pace::Credited]
         );
-        let mut result_digest = ResultDigest::of(whole);
+        let mut tally = Tally::of(whole);
         assert_eq!(
-            (0..1000).filter(|_| result_digest.add(0) == Pace::Eager).count() as u64,
+            (0..1000).filter(|_| tally.add(0) == Pace::Eager).count() as u64,
             EAGER_MESSAGES_MAX
         );
-        assert_eq!(ResultDigest::of(whole).add(usize::MAX), Pace::Credited);
-        let mut result_digest = ResultDigest::of(whole.part(0));
+        assert_eq!(Tally::of(whole).add(usize::MAX), Pace::Credited);
+        let mut tally = Tally::of(whole.part(0));
         assert_eq!(
-            [EAGER_PART_BYTES, 0, 1, 0].map(|len| result_digest.add(len)),
+            [EAGER_PART_BYTES, 0, 1, 0].map(|len| tally.add(len)),
             [Pace::Eager, Pace::Eager, Pace::Credited, Pace::Credited]
         );
     }
@@ -411,9 +409,9 @@ mod tests {
             Ok(Posting::Awaited(Pace::Credited))
         ));
         let Ok(Arrival::Into(first, _)) = flow.arrive(1, block(PIECE)) else { panic!("it fits") };
-        assert_eq!(first, WrittenPart { region: OURS, message: 7, before: 0, last: false });
+        assert_eq!(first, Piece { region: OURS, message: 7, before: 0, last: false });
         let Ok(Arrival::Into(last, _)) = flow.arrive(0, block(5)) else { panic!("it fits") };
-        assert_eq!(last, WrittenPart { region: OURS, message: 7, before: PIECE, last: true });
+        assert_eq!(last, Piece { region: OURS, message: 7, before: PIECE, last: true });
         assert_eq!((first.at(), last.at()), (7, 7 + PIECE));
     }
 

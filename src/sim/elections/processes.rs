@@ -1,6 +1,6 @@
 //! Processes: they start, stop, sleep and die.
 
-use super::session::SecureChannel;
+use super::session::Session;
 use super::world::{World, letter};
 use crate::election::{Applicant, Election, ElectionConfig, Input};
 use crate::identity::{Boot, MemberId, Name, NodeId};
@@ -12,7 +12,7 @@ pub(super) struct Node {
     /// The identity it uses: its own number, unless it is a copy.
     pub(super) key: u8,
     pub(super) election: Election,
-    pub(super) session: SecureChannel,
+    pub(super) session: Session,
     pub(super) boot: u64,
     pub(super) alive: bool,
     /// How long its clock has stood still in total, in milliseconds.
@@ -79,7 +79,7 @@ impl World {
             Node {
                 key,
                 election,
-                session: SecureChannel::default(),
+                session: Session::default(),
                 boot,
                 alive: true,
                 behind: 0,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The ledger of the installed View, and that View; `None` before the first one.
 #[derive(Default)]
-pub(super) struct SecureChannel {
+pub(super) struct Session {
     pub(super) ledger: Option<Ledger>,
     pub(super) view: Option<Arc<View>>,
     /// The report made when the View was frozen.
@@ -19,13 +19,9 @@ pub(super) struct SecureChannel {
     pub(super) results: BTreeMap<OpId, u64>,
 }
 
-impl SecureChannel {
-    pub(super) fn of(view: &Arc<View>, ledger: Ledger) -> SecureChannel {
-        SecureChannel {
-            ledger: Some(ledger),
-            view: Some(Arc::clone(view)),
-            ..SecureChannel::default()
-        }
+impl Session {
+    pub(super) fn of(view: &Arc<View>, ledger: Ledger) -> Session {
+        Session { ledger: Some(ledger), view: Some(Arc::clone(view)), ..Session::default() }
     }
 
     /// Whether the report still matches the ledger.
@@ -39,7 +35,7 @@ impl SecureChannel {
     }
 }
 
-impl Operations for SecureChannel {
+impl Operations for Session {
     fn freeze(&mut self, view: ViewDigest) -> Closing {
         let Some(ledger) = self.ledger.as_mut().filter(|ledger| ledger.view() == view) else {
             return Closing::default();

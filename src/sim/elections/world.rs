@@ -4,7 +4,7 @@ use super::super::claims::{Act, Claim, Ending, History};
 use super::disks::Disks;
 use super::network::{Disturbance, Network};
 use super::processes::Node;
-use super::session::SecureChannel;
+use super::session::Session;
 use crate::collective::{Ledger, LedgerEffect};
 use crate::election::{Decides, Durable, Effect, Input, Notice};
 use crate::identity::{MemberId, NodeId};
@@ -377,7 +377,7 @@ impl World {
         }
         self.history.note(id, &Act::Installed { before, view: Arc::clone(view) });
         let (Some(node), Some(rank)) = (self.nodes.get_mut(&n), view.rank_of(id)) else { return };
-        node.session = SecureChannel::of(view, Ledger::new(view, rank).with(seeded));
+        node.session = Session::of(view, Ledger::new(view, rank).with(seeded));
         if node.election.is_frozen() {
             // Installed late, only to decide the View before.
             crate::election::Operations::freeze(&mut node.session, view.digest());

@@ -18,7 +18,7 @@ pub enum FaultEnd {
     Wake(usize, Duration),
     Resume(usize),
     Mend(usize),
-    LossReason(u32),
+    Loss(u32),
     Queues,
 }
 
@@ -91,7 +91,7 @@ impl Run<'_> {
                 self.log_fault(now, "loss", text);
                 self.has_lost |= loss > LOSS_TO_MEET;
                 self.conditions.lose(loss);
-                self.pending.push((now + lasts, FaultEnd::LossReason(loss)));
+                self.pending.push((now + lasts, FaultEnd::Loss(loss)));
             }
         }
     }
@@ -179,7 +179,7 @@ impl Run<'_> {
                 FaultEnd::OneWay(a, b) => self.conditions.go_on(self.ip(a), self.ip(b)),
                 FaultEnd::Resume(a) => self.hosts[a].drive.resume(),
                 FaultEnd::Mend(a) => self.hosts[a].drive.mend(),
-                FaultEnd::LossReason(loss) => self.conditions.lose_no_more(loss),
+                FaultEnd::Loss(loss) => self.conditions.lose_no_more(loss),
                 FaultEnd::Queues => crate::node::full_by_chance(0, 0),
                 FaultEnd::Wake(host, slept) => {
                     let ms = slept.as_millis() as u64;

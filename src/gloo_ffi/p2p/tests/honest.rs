@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// A frame in flight from one rank to the other.
 enum Wire {
-    WrittenPart { op: OpId, flow: u32, left: usize, block: Block },
+    Piece { op: OpId, flow: u32, left: usize, block: Block },
     Credit { op: OpId, flow: u32 },
 }
 
@@ -78,7 +78,7 @@ impl Side {
             if let Some(first) = block.bytes_mut().first_mut() {
                 *first = span.region.0 as u8;
             }
-            let piece = Wire::WrittenPart { op, flow, left: count - 1 - n, block };
+            let piece = Wire::Piece { op, flow, left: count - 1 - n, block };
             if pace == Pace::Eager {
                 self.urgent.push_back(piece);
             } else {
@@ -112,7 +112,7 @@ impl Side {
                     self.say(flow_of(op, flow), span, Pace::Credited);
                 }
             }
-            Wire::WrittenPart { op, flow, left, block } => {
+            Wire::Piece { op, flow, left, block } => {
                 let from = Way { op, peer: self.peer, flow };
                 match self
                     .matching
