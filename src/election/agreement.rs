@@ -135,7 +135,7 @@ impl Agreement {
         let mut effects = Vec::new();
         match event {
             Event::Message(from, message) => {
-                self.on_message(from, message, environment, &mut effects)
+                self.on_message(from, message, environment, &mut effects);
             }
             Event::DataLink(digest) => self.on_data_link(digest, &mut effects),
             Event::Persisted(ticket) => self.on_persisted(ticket, &mut effects),

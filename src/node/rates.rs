@@ -45,6 +45,7 @@ pub(super) struct Rates {
 }
 
 /// A rate of a path, as a member reports it.
+#[derive(Clone, Copy)]
 pub(super) struct Rated {
     pub(super) pair: Pair,
     pub(super) port: Port,

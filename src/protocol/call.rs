@@ -214,7 +214,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             CallKind::AllReduce(op) => {
-                write!(f, "all_reduce({op}, {} x {}", self.count, self.dtype)?
+                write!(f, "all_reduce({op}, {} x {}", self.count, self.dtype)?;
             }
             CallKind::Broadcast { root } => {
                 write!(f, "broadcast(root {root}, {} x {}", self.count, self.dtype)?;
@@ -239,7 +239,7 @@ impl fmt::Display for Call {
             CallKind::Barrier => f.write_str("barrier(")?,
             CallKind::Step { parts } => write!(f, "step of {parts} calls(")?,
             CallKind::Sync { version } => {
-                write!(f, "sync(version {version}, {} bytes", self.count)?
+                write!(f, "sync(version {version}, {} bytes", self.count)?;
             }
         }
         match self.codec {
