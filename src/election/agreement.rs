@@ -276,8 +276,12 @@ impl Agreement {
     }
 
     fn may_answer(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
-        self.is_meant(from, ballot, members)
-            && ballot.round <= self.round_seen.saturating_add(ROUND_JUMP_MAX)
+        self.is_meant(from, ballot, members) && self.is_near(ballot)
+    }
+
+    /// Whether the round of this ballot may follow from those that this member has seen.
+    fn is_near(&self, ballot: Ballot) -> bool {
+        ballot.round <= self.round_seen.saturating_add(ROUND_JUMP_MAX)
     }
 
     fn is_meant(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
@@ -386,6 +390,11 @@ impl Agreement {
         // A proposer knows the engines of every member from the promises, so an honest one never
         // proposes an engine that is missing here.
         if from != view.ballot.proposer || !view.contains(self.me) || !self.can_run(view) {
+            return;
+        }
+        // An honest proposer has this member's promise, so it is near. A promise of a round far
+        // above would keep this member from all ballots of the others.
+        if !self.is_near(view.ballot) {
             return;
         }
         if !self.partition.admits(view.members.iter().map(|m| m.id)) {

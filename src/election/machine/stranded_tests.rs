@@ -192,3 +192,20 @@ fn a_node_that_knows_only_low_rounds_approaches_those_of_its_peers() {
         assert_eq!(effects.iter().any(promises), heartbeats > 0, "after {heartbeats}");
     }
 }
+
+/// An honest proposer sends `Accept` only for a ballot that this node has promised. One of a round
+/// far above would keep the node from all ballots of the others.
+#[test]
+fn a_view_of_a_round_far_above_is_not_accepted() {
+    for round in [10_000_000, u64::MAX] {
+        let (mut node, now) = in_a_broken_view();
+        let ballot = Ballot { round, proposer: member_id(2) };
+        let effects = node.hear(now, Message::Accept(Arc::new(View { ballot, ..view_of(2) })));
+        let accepts = |e: &Effect| matches!(e, Effect::Send(_, Message::Accepted(_)));
+        assert!(!effects.iter().any(accepts), "round {round}");
+        let next = View { ballot: Ballot { round: 3, ..ballot }, ..view_of(2) };
+        let effects = node.hear(now, prepare(&next));
+        let promises = |e: &Effect| matches!(e, Effect::Send(_, Message::Promise(..)));
+        assert!(effects.iter().any(promises), "round {round}");
+    }
+}
