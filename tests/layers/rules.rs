@@ -6,8 +6,8 @@ use crate::{IMPURE, Impure, Layers, WALL_CLOCK};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Crate {
-    /// All faults, but for these circles.
-    pub fn faults(&self, layers: Layers<'_>, known: &[&[&str]]) -> Vec<String> {
+    /// All violations of the rules.
+    pub fn faults(&self, layers: Layers<'_>) -> Vec<String> {
         let mut faults = Vec::new();
         for (module, file) in self.shipped() {
             let Some(layer) = layer_of(module, layers) else {
@@ -31,10 +31,7 @@ impl Crate {
             }
         }
         let circles = self.circles();
-        let new = circles.iter().filter(|names| !known.contains(&&names[..]));
-        faults.extend(new.map(|names| format!("a circle: {}", names.join(", "))));
-        let gone = known.iter().filter(|names| !circles.iter().any(|circle| circle == *names));
-        faults.extend(gone.map(|names| format!("no circle any more: {}", names.join(", "))));
+        faults.extend(circles.iter().map(|names| format!("a circle: {}", names.join(", "))));
         let impure = layers.iter().flat_map(|(_, impure)| match impure {
             Impure::Only(names) => *names,
             Impure::None | Impure::All => &[],

@@ -19,7 +19,7 @@ fn faults(files: &[(&str, &str)]) -> Vec<String> {
     for (file, text) in [("lib.rs", ""), LINK[0], LINK[1]] {
         sources.entry(file.into()).or_insert_with(|| text.into());
     }
-    Crate::build(&sources).faults(SOME, &[])
+    Crate::build(&sources).faults(SOME)
 }
 
 const LINK: [(&str, &str); 4] = [
@@ -194,6 +194,6 @@ fn a_file_outside_of_the_list_is_caught_and_so_is_an_entry_without_a_file() {
         ["src/cellar.rs: tests/layers lists no such layer"]
     );
     let sources = [("lib.rs", ""), LINK[0]].map(|(file, text)| (file.into(), text.into()));
-    let found = Crate::build(&sources.into()).faults(SOME, &[]);
+    let found = Crate::build(&sources.into()).faults(SOME);
     assert_eq!(found, ["no src/link/session.rs"]);
 }
