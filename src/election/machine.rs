@@ -228,12 +228,17 @@ impl Election {
         // `Heard` comes with all traffic; the proposer logic can wait for the next tick.
         let routine = matches!(input, Input::Heard(_));
         self.ops_in_flight = ops.in_flight();
+        let was_frozen = self.is_frozen();
         if self.was_away(now) && input != Input::Woke {
             self.on_woke(now, ops, &mut effects);
         }
         self.take(now, input, ops, &mut effects);
-        if self.ops_in_flight == 0 && self.draining.is_some() {
+        if self.draining.is_some() && (self.ops_in_flight == 0 || self.drains_in_vain()) {
             self.finish_drain(ops, &mut effects);
+        }
+        if self.is_frozen() && !was_frozen {
+            // Ends the drains of the other members.
+            self.announce(now, &mut effects);
         }
         let persisting = self.agreement.is_persisting();
         self.persisting_since = persisting.then(|| self.persisting_since.unwrap_or(now));
@@ -253,6 +258,11 @@ impl Election {
     /// Whether the installed View is frozen: it will be replaced.
     pub fn is_frozen(&self) -> bool {
         self.agreement.is_frozen()
+    }
+
+    /// Whether a promise waits until no operation is in flight.
+    pub fn is_draining(&self) -> bool {
+        self.draining.is_some()
     }
 
     /// The Views to which a data link may belong now: installed or accepted.
@@ -471,6 +481,13 @@ impl Election {
             return;
         }
         self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops, effects);
+    }
+
+    /// Whether another member of the installed View has promised the next one: it begins and votes
+    /// no more, so operations that it has not begun cannot finish.
+    fn drains_in_vain(&self) -> bool {
+        let installed = self.agreement.installed_id();
+        self.peers.values().any(|p| p.promised_since.is_some() && p.view == installed)
     }
 
     fn finish_drain(&mut self, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {

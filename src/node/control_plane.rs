@@ -161,6 +161,8 @@ impl ControlPlane {
             move |boot, tag| namespace.knows(boot, tag),
         );
         known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
+        let peers = Peers::new(me.node, events.clone(), seeded);
+        let installed = Installed::new(me, engines, peers.session().clone(), seeded);
         ControlPlane {
             me,
             clock: Clock::new(sleep),
@@ -169,7 +171,7 @@ impl ControlPlane {
             roster,
             network: Network::new(interface_source, interface_set, instance, port, advertised),
             handshakes: Handshakes::new(net, local, events.clone()),
-            peers: Peers::new(me.node, events.clone(), seeded),
+            peers,
             relays: Relays::new(me, tunnels),
             redials: Redials::default(),
             renewals: Renewals::new(me, renew_after),
@@ -177,7 +179,7 @@ impl ControlPlane {
             paths: DataPaths::default(),
             rates: Rates::default(),
             planner: Planner::of(None, 0),
-            installed: Installed::new(me, engines, seeded),
+            installed,
             reporter: Reporter::new(told, (me.node, name), min_members),
             store,
             durable,
@@ -228,8 +230,9 @@ impl ControlPlane {
             Event::RelayDialled { stations, result } => self.on_relay_dialled(&stations, result),
             Event::Message { from, message } => self.on_message(from, message),
             Event::Op { from, message, handled } => {
-                self.on_heard(from);
                 self.on_op(from, &message);
+                // After the message: it may be the end of the last operation in flight.
+                self.on_heard(from);
                 drop(handled);
             }
             Event::Heard(member) => self.on_heard(member),
@@ -327,7 +330,6 @@ impl ControlPlane {
     /// twice without harm.
     fn end(&mut self) {
         self.data.clear();
-        self.peers.session().set(None);
         if let Some(session) = self.installed.take() {
             session.leave();
         }
@@ -362,6 +364,9 @@ impl ControlPlane {
         for effect in effects {
             self.carry_out(effect);
         }
+        // During a drain this node delivers, so that the election misses no moment without an
+        // operation in flight.
+        self.installed.open_to_readers(!self.election.is_draining());
         let notices = self.election.take_notices();
         notices.into_iter().for_each(|notice| self.reporter.tell_notice(notice));
         self.handshakes.open_views(self.election.open_views().cloned().collect());

@@ -1,6 +1,7 @@
 //! The installed View on this member: its session, and what its operations wait for.
 
 use super::deadlines::Deadlines;
+use super::open_session::OpenSession;
 use super::unanswered::Unanswered;
 use super::view_sender::{SendQueues, ViewSender};
 use crate::collective::{Engine, Outgoing};
@@ -22,6 +23,11 @@ pub(super) struct Installed {
     seeded: Seeded,
     lost: LostResults,
     session: Option<Arc<ViewSession>>,
+    /// The session to which the readers of the control links deliver messages themselves.
+    open_session: OpenSession,
+    is_open: bool,
+    /// The installation has ended: messages may come.
+    is_ready: bool,
     /// The session has not been shown to callers yet.
     is_new: bool,
     /// The requests of its operations.
@@ -34,13 +40,21 @@ pub(super) struct Installed {
 
 impl Installed {
     /// No View yet.
-    pub(super) fn new(me: MemberId, engines: Vec<Arc<dyn Engine>>, seeded: Seeded) -> Installed {
+    pub(super) fn new(
+        me: MemberId,
+        engines: Vec<Arc<dyn Engine>>,
+        open_session: OpenSession,
+        seeded: Seeded,
+    ) -> Installed {
         Installed {
             me,
             engines,
             seeded,
             lost: LostResults::default(),
             session: None,
+            open_session,
+            is_open: false,
+            is_ready: false,
             is_new: false,
             outgoing: None,
             deadlines: Deadlines::default(),
@@ -51,6 +65,8 @@ impl Installed {
 
     /// Ends the View, and returns its session.
     pub(super) fn take(&mut self) -> Option<Arc<ViewSession>> {
+        self.open_to_readers(false);
+        self.is_ready = false;
         self.deadlines.clear();
         self.unanswered.clear();
         self.session.take()
@@ -101,6 +117,16 @@ impl Installed {
         self.session().map(|session| session.digest())
     }
 
+    /// Whether the readers of the control links deliver messages to the session themselves. Else
+    /// this node does, as to a frozen session.
+    pub(super) fn open_to_readers(&mut self, open: bool) {
+        let session = self.running().filter(|_| open && self.is_ready);
+        if session.is_some() != self.is_open {
+            self.open_session.set(session.cloned());
+            self.is_open = !self.is_open;
+        }
+    }
+
     /// The member of this rank.
     pub(super) fn member(&self, rank: Rank) -> Option<MemberId> {
         self.session()?.view().member(rank).map(|member| member.id)
@@ -111,9 +137,9 @@ impl Installed {
         self.session()?.view().rank_of(member)
     }
 
-    /// The session is to be shown to callers at the end of the turn.
+    /// The installation has ended: the session is to be shown to callers at the end of the turn.
     pub(super) fn is_to_be_shown(&mut self) {
-        self.is_new = true;
+        (self.is_ready, self.is_new) = (true, true);
     }
 
     /// Whether the session, or that there is none, has not been shown to callers yet.

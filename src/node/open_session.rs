@@ -6,7 +6,7 @@ use crate::session::ViewSession;
 use std::sync::{Arc, PoisonError};
 
 /// The session of the installed View, to which readers deliver messages themselves. `None` before
-/// the first View, and if the View was frozen when it was installed.
+/// the first View, during a drain, and while the View is frozen.
 #[derive(Clone, Default)]
 pub(super) struct OpenSession(Arc<RwLock<Option<Arc<ViewSession>>>>);
 

@@ -19,7 +19,9 @@
 //!   order. So no rule relies on the order of a vote and a message about Views. The model checker
 //!   delivers them in any order.
 //! - *An installed View* takes no message before it is installed: a session is shared with the
-//!   readers at the end of its installation, and withdrawn before the next one begins.
+//!   readers at the end of its installation, and withdrawn before the next one begins. It is also
+//!   withdrawn while a promise waits until no operation is in flight: then the node delivers, and
+//!   sees the end of each operation at once.
 //! - *A descriptor* may come before the plan that it names. That also happens if another member has
 //!   that plan first; the plan then releases the call.
 //! - *A `Pong`* shows that its sender has answered earlier questions. A question is never behind

@@ -5,7 +5,9 @@ use super::super::applicant::Applicant;
 use super::super::config::ElectionConfig;
 use super::{Election, Input, Operations};
 use crate::identity::Name;
-use crate::protocol::{Ballot, Closing, Engines, Message, View, ViewDigest, member_id, view_of};
+use crate::protocol::{
+    Ballot, Closing, Engines, Heartbeat, Message, View, ViewDigest, member_id, view_of,
+};
 use std::sync::Arc;
 
 /// One operation that never ends.
@@ -135,4 +137,28 @@ fn what_would_not_be_promised_is_not_drained_for() {
         [(3, Message::Nack(ballot(0, 3), ballot(1, 2)))]
     );
     assert_eq!(promised(&answers(&mut election, 510, Input::Tick)), [(2, 5)]);
+}
+
+/// It votes no more, so an operation that it has not begun would last until the drain is over.
+#[test]
+fn a_drain_ends_when_another_member_has_promised_the_next_view() {
+    let mut election = busy_member();
+    assert_eq!(tell(&mut election, 10, 2, prepare(5, 2)), []);
+    let (view, other) = (election.agreement.installed_id(), Some(view_of(2).id()));
+    let heartbeat =
+        |promised, view| Message::Heartbeat(Heartbeat { view, promised, ..Heartbeat::default() });
+    assert_eq!(tell(&mut election, 20, 3, heartbeat(false, view)), []);
+    assert_eq!(promised(&tell(&mut election, 20, 3, heartbeat(true, other))), []);
+    assert_eq!(promised(&tell(&mut election, 20, 3, heartbeat(true, view))), [(2, 5)]);
+}
+
+#[test]
+fn a_member_that_promises_says_so_at_once() {
+    let mut election = busy_member();
+    tell(&mut election, 10, 2, prepare(5, 2));
+    let effects = election.step(510, Input::Tick, &mut Busy);
+    let told = effects.iter().filter(
+        |e| matches!(e, Effect::Send(_, Message::Heartbeat(heartbeat)) if heartbeat.promised),
+    );
+    assert_eq!(told.count(), 2, "{effects:?}");
 }

@@ -25,7 +25,6 @@ impl ControlPlane {
     pub(super) fn install(&mut self, view: &Arc<View>, decides: Decides) {
         self.dial_again_who_did_not();
         self.data.clear();
-        self.peers.session().set(None);
         if let Some(before) = self.installed.take() {
             match decides {
                 Decides::Parent => {
@@ -65,7 +64,6 @@ impl ControlPlane {
         // Members that were not in the earlier View miss the rates that were measured in it.
         view.ranks().filter(|rank| *rank != me).for_each(|rank| self.replay_rates(rank));
         self.installed.is_to_be_shown();
-        self.peers.session().set(Some(session));
     }
 
     /// Shows the installed View to callers, at the end of a turn. By then the messages that tell
