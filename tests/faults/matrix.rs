@@ -17,14 +17,22 @@ use crate::{NEEDS, fault, phase, without};
 const USAGE: &str = "faults matrix [--fault F,..] [--phase P,..] [--n N,..] [--engine E,..] [--seed S] [--at-once N] [--out FILE]";
 
 /// The explanation below the table.
-const LEGEND: &str = "Time until the last of the others had its answer, and what it was; of `loss` since the call, which has a deadline of 10 s; of `stop-1` with the \
-pause in it. `reduce-scatter`, `all-gather`: asked for at a random share of the victim's bytes in that half of a call of about a second; changes of the network come \
-some ten milliseconds later. Matters of chance: `before-done` (with the last bytes; the vote may be over, or not have begun) and `view-change` (within \
-30 ms of the kill of one member more, in the middle of the call). With two members the other one is alone after a loss, says so, and the next operation is the one when both are back. \
-`left out`: so many ended with `Indeterminate`, because the next View was made without them; `unknown`: all of the others did. \
-`mtu`: packets above a size are dropped at the victim; `flow`, `flow-one-way`: one of its data links is, both ways or one; a data link of which nothing is acknowledged ends after 10 s. \
-`reset`, `redial`: one data link, one control link is reset. `disk-full`, `disk-error`: its disk is so when a reset data link makes the View change; the others go on without it after 5 s. \
-`thread`: one that sends, receives or controls is stopped; the call has a deadline of 10 s.";
+const LEGEND: &str = "\
+Each cell shows the time until the last surviving member had its answer, and that answer. For \
+`loss` the time runs from the call, which has a deadline of 10 s; for `stop-1` it includes the \
+pause. `reduce-scatter`, `all-gather`: the fault strikes at a random share of the victim's bytes \
+in that half of a call of about a second; a change of the network takes effect some ten \
+milliseconds later. `before-done` and `view-change` depend on chance: the first strikes with the \
+last bytes, when the vote may be over or may not have begun; the second strikes within 30 ms of \
+the kill of another member, during a call. Of two members, the survivor is alone after a loss and \
+says so; the next operation is then the first one after both are back. `left out`: so many calls \
+ended with `Indeterminate`, because the next View was made without their members; `unknown`: the \
+calls of all survivors did. `mtu`: packets above a size are dropped at the victim. `flow`, \
+`flow-one-way`: one of its data links carries nothing, in both directions or in one; a data link \
+on which nothing is acknowledged ends after 10 s. `reset`, `redial`: one data link or one control \
+link is reset. `disk-full`, `disk-error`: the victim's disk fails in that way when a reset data \
+link makes the View change; the others go on without it after 5 s. `thread`: one thread that \
+sends, receives or controls is stopped; the call has a deadline of 10 s.";
 
 /// Runs the cells selected by `words`; succeeds if all pass.
 pub fn run(words: &[String]) -> ExitCode {

@@ -42,13 +42,13 @@ impl Report {
     pub fn document(&self) -> String {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut out = format!(
-            "# Training with codecs\n\nWritten by `make train`: handwritten digits \
-             (scikit-learn's, 1797 pictures, 70 % of each class to learn from), SGD with\n\
-             learning rate 0.1 and momentum 0.9, 32 samples a member and step, candle on one \
-             thread for each member. Members are processes, all on one\n\
-             machine with {cores} cores; their parameters are the same bits after every step. \
-             From run to run the\n\
-             plan may add in another order, so accuracies may differ a little, as times do.\n\n"
+            "# Training with codecs\n\nWritten by `make train`. The data are the handwritten \
+             digits of scikit-learn (1797 pictures;\n70 % of each class are for training). The \
+             optimiser is SGD with learning rate 0.1, momentum 0.9\nand 32 samples per member \
+             and step, in candle with one thread per member. The members are processes\non one \
+             machine with {cores} cores. After every step their parameters are equal bit for \
+             bit. The plan may\nadd in another order in another run, so accuracies and times \
+             differ a little from run to run.\n\n"
         );
         out.push_str(&self.text);
         out.push_str("\n## What must hold\n\n");
