@@ -354,7 +354,8 @@ impl<'a> Search<'a> {
         }
         let mut committed: Vec<(u64, &str)> = Vec::new();
         for life in &self.history.lives {
-            committed.extend(life.applied.iter().map(|a| (a.at, a.place.1.as_str())));
+            let timely = life.applied.iter().filter(|a| !a.kept);
+            committed.extend(timely.map(|a| (a.at, a.place.1.as_str())));
         }
         committed.sort_unstable();
         let calm = calm(self.history);

@@ -110,6 +110,8 @@ pub struct Applied {
     pub version: u64,
     /// The digest of all of them.
     pub digest: u64,
+    /// The result of a dropped call, which may have been decided long before.
+    pub kept: bool,
 }
 
 /// A fault.
@@ -239,7 +241,8 @@ impl Reader {
             "kept" => self.call_of(event)?.kept = Some(number(event, "result")?),
             "applied" => {
                 let (version, digest) = (number(event, "version")?, number(event, "digest")?);
-                life.applied.push(Applied { at, place: place(event)?, version, digest });
+                let kept = event["kept"] == true;
+                life.applied.push(Applied { at, place: place(event)?, version, digest, kept });
             }
             "withheld" => life.withheld.push(text(&event["who"])),
             "status" => {

@@ -257,7 +257,8 @@ impl State {
                 }
                 self.views.insert(view.to_owned(), members);
             }
-            Some("applied") => {
+            // A kept result may have been decided long ago.
+            Some("applied") if event["kept"] != true => {
                 let at = Duration::from_micros(event["t"].as_u64().unwrap_or_default());
                 self.applied.insert(host, (view.to_owned(), at));
                 let members = self.views.get(view).cloned().unwrap_or_default();

@@ -179,18 +179,20 @@ impl Lane {
     /// Calls until the View is over; false if the lane is.
     async fn work(&mut self, at: &mut At) -> bool {
         let (mut k, mut refused) = (0, Instant::now());
+        let mut again = false;
         loop {
             let burst = self.burst(at, k);
             let (made, next) = if burst > 1 {
                 self.make_several(at, k, burst).await
             } else {
-                let next = self.make_one(at, k).await;
+                let next = self.make_one(at, k, again).await;
                 (u64::from(matches!(next, Next::Call)), next)
             };
             k += made;
             if made > 0 {
                 refused = Instant::now();
             }
+            again = matches!(next, Next::Again);
             match next {
                 Next::Again
                     if self.node.asked.load(Ordering::Relaxed) && refused.elapsed() > LAST_WAIT =>
@@ -220,13 +222,16 @@ impl Lane {
         format!("{name}/{life}/{view}")
     }
 
-    async fn make_one(&mut self, at: &mut At, k: u64) -> Next {
+    /// `again`: it was refused before.
+    async fn make_one(&mut self, at: &mut At, k: u64, again: bool) -> Next {
         let what = self.what(at, k);
         let way = self
             .way(at, k, &what)
             .polled_if(k < 3 || self.dropped.is_some() || cfg!(potluck_tight));
-        // Part of the load: the program computes.
-        sleep(way.think).await;
+        if !again {
+            // Part of the load: the program computes.
+            sleep(way.think).await;
+        }
         let rank = at.ctx.rank().index();
         if what.kind == Kind::Message && ![what.root, what.to].contains(&rank) {
             return Next::Call;
@@ -291,7 +296,7 @@ impl Lane {
         match made.code {
             "ok" => {
                 let result = if is_common(&what) { made.result.unwrap_or(made.after) } else { 0 };
-                self.apply(&at.view, k, &what, result);
+                self.apply(&at.view, k, &what, result, false);
                 if what.kind == Kind::Control && made.after == hash(&[1]) {
                     return Next::End;
                 }
@@ -319,15 +324,16 @@ impl Lane {
         Next::Call
     }
 
-    /// A committed result enters the state.
-    fn apply(&mut self, view: &str, k: u64, what: &What, result: u64) {
+    /// A committed result enters the state. `kept`: the call was dropped, and its result was kept,
+    /// perhaps for long.
+    fn apply(&mut self, view: &str, k: u64, what: &What, result: u64, kept: bool) {
         if self.role == Role::Free || !what.is_voted_by_all() {
             return;
         }
         self.state = self.state.with(view, k, result);
         self.node.log.tell(json!({
             "e": "applied", "lane": self.tag(), "view": view, "k": k,
-            "version": self.state.version, "digest": self.state.digest,
+            "version": self.state.version, "digest": self.state.digest, "kept": kept,
         }));
     }
 
@@ -345,7 +351,7 @@ impl Lane {
         if is_known {
             self.node.log.tell(json!({"e": "kept", "id": dropped.id, "result": result}));
         }
-        self.apply(&dropped.view, dropped.k, &dropped.what, result);
+        self.apply(&dropped.view, dropped.k, &dropped.what, result, true);
     }
 }
 
