@@ -10,7 +10,7 @@ pub(crate) mod layout;
 #[cfg(test)]
 pub(crate) use testing::assert_codec;
 
-use std::fmt;
+use crate::sentences::sentences;
 use std::sync::Arc;
 
 /// Version of the wire protocol. Peers with another version are listed, but never joined.
@@ -58,15 +58,13 @@ pub enum Malformed {
     Inconsistent,
 }
 
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Malformed::Truncated => "the message ends too early",
-            Malformed::Trailing => "the message has bytes behind its end",
-            Malformed::TooLong => "a length exceeds its limit",
-            Malformed::UnknownTag => "a tag is unknown to this version",
-            Malformed::Inconsistent => "the message contradicts itself",
-        })
+sentences! {
+    Malformed {
+        Truncated => "the message ends too early",
+        Trailing => "the message has bytes behind its end",
+        TooLong => "a length exceeds its limit",
+        UnknownTag => "a tag is unknown to this version",
+        Inconsistent => "the message contradicts itself",
     }
 }
 

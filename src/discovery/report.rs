@@ -1,5 +1,6 @@
 //! The activity of discovery on each interface, which explains why no peer is seen.
 
+use crate::sentences::sentences;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -47,14 +48,12 @@ pub enum SkipReason {
     Missing,
 }
 
-impl fmt::Display for SkipReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SkipReason::NotAsked => "not asked for",
-            SkipReason::Down => "down",
-            SkipReason::PointToPoint => "point-to-point, probably a VPN",
-            SkipReason::Missing => "not on this machine",
-        })
+sentences! {
+    SkipReason {
+        NotAsked => "not asked for",
+        Down => "down",
+        PointToPoint => "point-to-point, probably a VPN",
+        Missing => "not on this machine",
     }
 }
 
@@ -89,28 +88,16 @@ pub enum DiscoveryProblem {
     Unresolved,
 }
 
-impl fmt::Display for DiscoveryProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DiscoveryProblem::NoInterface => {
-                "no network interface to announce on; name one with --interface"
-            }
-            DiscoveryProblem::Unavailable => {
-                "multicast is not available on this machine; name a peer with --peer host:port"
-            }
-            DiscoveryProblem::BadAdvert => {
-                "the announcement is not valid; the instance name or port is wrong"
-            }
-            DiscoveryProblem::BadPeer => {
-                "a peer must be written as host or host:port; put IPv6 addresses in brackets"
-            }
-            DiscoveryProblem::TooManyPeers => {
-                "too many fixed peers; 64 are the limit, and one that is reachable suffices"
-            }
-            DiscoveryProblem::Unresolved => {
-                "the peer's name has no address; check the spelling or give its IP address"
-            }
-        })
+sentences! {
+    DiscoveryProblem {
+        NoInterface => "no network interface to announce on; name one with --interface",
+        Unavailable =>
+            "multicast is not available on this machine; name a peer with --peer host:port",
+        BadAdvert => "the announcement is not valid; the instance name or port is wrong",
+        BadPeer => "a peer must be written as host or host:port; put IPv6 addresses in brackets",
+        TooManyPeers =>
+            "too many fixed peers; 64 are the limit, and one that is reachable suffices",
+        Unresolved => "the peer's name has no address; check the spelling or give its IP address",
     }
 }
 

@@ -1,5 +1,6 @@
 //! The secret shared by all members of a cluster, and its text form for people.
 
+use crate::sentences::sentences;
 use std::fmt;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -132,31 +133,17 @@ impl fmt::Debug for ClusterKey {
     }
 }
 
-impl fmt::Display for KeyTextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeyTextError::Prefix => {
-                f.write_str("a cluster key begins with plk1; copy the whole key")
-            }
-            KeyTextError::Length(chars) => {
-                write!(
-                    f,
-                    "a cluster key has {} characters, this has {chars}; copy the whole key",
-                    ClusterKey::TEXT_CHARS
-                )
-            }
-            KeyTextError::Character(place) => {
-                write!(
-                    f,
-                    "character {place} of the cluster key is not one of a-z and 2-7; copy the key \
-                     again"
-                )
-            }
-            KeyTextError::Checksum => {
-                f.write_str("a character of the cluster key is wrong; copy the key again")
-            }
-            KeyTextError::NotText => f.write_str("the cluster key is not text; copy the key again"),
-        }
+sentences! {
+    KeyTextError {
+        Prefix => "a cluster key begins with plk1; copy the whole key",
+        Length(chars) => (
+            "a cluster key has {} characters, this has {chars}; copy the whole key",
+            ClusterKey::TEXT_CHARS,
+        ),
+        Character(place) =>
+            "character {place} of the cluster key is not one of a-z and 2-7; copy the key again",
+        Checksum => "a character of the cluster key is wrong; copy the key again",
+        NotText => "the cluster key is not text; copy the key again",
     }
 }
 

@@ -5,9 +5,9 @@
 //! damage; the file permissions protect the secret.
 
 use super::keypair::Identity;
+use crate::sentences::sentences;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
-use std::fmt;
 use zeroize::Zeroizing;
 
 /// Why a text is not an identity file. Never contains the text.
@@ -68,14 +68,12 @@ pub fn decode_identity(text: &[u8]) -> Result<Identity, IdentityTextError> {
     }
 }
 
-impl fmt::Display for IdentityTextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            IdentityTextError::Truncated => "the identity ends too early",
-            IdentityTextError::TooLong => "the identity has bytes behind its end",
-            IdentityTextError::Damaged => "the identity's checksum does not match",
-            IdentityTextError::UnknownVersion => "the identity is of another version of potluck",
-        })
+sentences! {
+    IdentityTextError {
+        Truncated => "the identity ends too early",
+        TooLong => "the identity has bytes behind its end",
+        Damaged => "the identity's checksum does not match",
+        UnknownVersion => "the identity is of another version of potluck",
     }
 }
 

@@ -11,6 +11,7 @@
 use super::cluster_key::ClusterKey;
 use super::cluster_keys::ClusterKeys;
 use super::node_id::Boot;
+use crate::sentences::sentences;
 use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
@@ -159,22 +160,13 @@ impl fmt::Debug for NamespaceName {
     }
 }
 
-impl fmt::Display for NamespaceNameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NamespaceNameError::Empty => {
-                f.write_str("a namespace name must not be empty; use 1 to 32 of a-z, 0-9 and -")
-            }
-            NamespaceNameError::TooLong => {
-                f.write_str("a namespace name has at most 32 characters; shorten it")
-            }
-            NamespaceNameError::Character(place) => {
-                write!(
-                    f,
-                    "character {place} of the namespace name is not one of a-z, 0-9 and -; choose another name"
-                )
-            }
-        }
+sentences! {
+    NamespaceNameError {
+        Empty => "a namespace name must not be empty; use 1 to 32 of a-z, 0-9 and -",
+        TooLong => "a namespace name has at most 32 characters; shorten it",
+        Character(place) =>
+            "character {place} of the namespace name is not one of a-z, 0-9 and -; choose another \
+             name",
     }
 }
 

@@ -1,5 +1,6 @@
 //! The short code that a person carries from one machine to another.
 
+use crate::sentences::sentences;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -150,20 +151,13 @@ impl fmt::Display for Selector {
     }
 }
 
-impl fmt::Display for CodeTextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CodeTextError::Digits(count) => write!(
-                f,
-                "a pairing code has ten digits, this has {count}; type the whole code, as \
-                 42-1234-5678"
-            ),
-            CodeTextError::Character(place) => write!(
-                f,
-                "character {place} of the pairing code is not a digit; type the code again, as \
-                 42-1234-5678"
-            ),
-        }
+sentences! {
+    CodeTextError {
+        Digits(count) =>
+            "a pairing code has ten digits, this has {count}; type the whole code, as 42-1234-5678",
+        Character(place) =>
+            "character {place} of the pairing code is not a digit; type the code again, as \
+             42-1234-5678",
     }
 }
 

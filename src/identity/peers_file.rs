@@ -3,11 +3,12 @@
 use super::home::make_private_dir;
 use super::private_file;
 use super::problem::{FileContent, IdentityProblem};
+use crate::sentences::sentences;
 use crate::trace;
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::{fmt, io};
 
 /// The addresses of the last run's peers in one namespace, as TOML: `peers =
 /// ["192.168.1.7:47474"]`.
@@ -75,12 +76,10 @@ pub fn decode_peers(text: &[u8]) -> Option<Vec<SocketAddr>> {
     Some(peers)
 }
 
-impl fmt::Display for Ignored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ignored::Unreadable(problem) => write!(f, "{problem}"),
-            Ignored::NotPeers => f.write_str("it is not a list of addresses"),
-        }
+sentences! {
+    Ignored {
+        Unreadable(problem) => "{problem}",
+        NotPeers => "it is not a list of addresses",
     }
 }
 

@@ -1,6 +1,7 @@
 //! The problems with a node's files.
 
 use super::cluster_key::KeyTextError;
+use crate::sentences::sentences;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -256,14 +257,12 @@ impl FileAction {
     }
 }
 
-impl fmt::Display for FileAction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FileAction::Read => "read this file",
-            FileAction::Write => "write this file",
-            FileAction::Lock => "lock this file",
-            FileAction::MakeDirectory => "make this directory",
-        })
+sentences! {
+    FileAction {
+        Read => "read this file",
+        Write => "write this file",
+        Lock => "lock this file",
+        MakeDirectory => "make this directory",
     }
 }
 

@@ -5,8 +5,8 @@
 //! last hour has reserved slots, a higher rate of its own, and skips the common rate, so a flood of
 //! strangers does not keep members out. Loopback sources skip the common rate, too.
 
+use crate::sentences::sentences;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::net::IpAddr;
 
 /// Counts the connections between accept and the end of their handshakes.
@@ -288,14 +288,12 @@ impl Bucket {
     }
 }
 
-impl fmt::Display for Overload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Overload::SourceRate => "this address connects too often",
-            Overload::Rate => "too many connections in a short time",
-            Overload::SourceHalfOpen => "this address has too many unfinished handshakes",
-            Overload::HalfOpen => "too many unfinished handshakes",
-        })
+sentences! {
+    Overload {
+        SourceRate => "this address connects too often",
+        Rate => "too many connections in a short time",
+        SourceHalfOpen => "this address has too many unfinished handshakes",
+        HalfOpen => "too many unfinished handshakes",
     }
 }
 

@@ -12,11 +12,11 @@
 
 use super::suite::Suite;
 use crate::memory::copy;
+use crate::sentences::sentences;
 use hkdf::Hkdf;
 use ring::aead::{Aad, LessSafeKey, Tag, UnboundKey};
 use sha2::Sha256;
 use snow::HandshakeState;
-use std::fmt;
 use zeroize::Zeroizing;
 
 /// The keys of one direction.
@@ -117,13 +117,11 @@ pub enum Broken {
     Exhausted,
 }
 
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Broken::Forged => "a record is not the one that the peer sealed; the link is closed",
-            Broken::Size => "a record has an impossible size; the link is closed",
-            Broken::Exhausted => "the link has used up its record numbers; open a new one",
-        })
+sentences! {
+    Broken {
+        Forged => "a record is not the one that the peer sealed; the link is closed",
+        Size => "a record has an impossible size; the link is closed",
+        Exhausted => "the link has used up its record numbers; open a new one",
     }
 }
 

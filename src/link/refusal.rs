@@ -1,8 +1,9 @@
 //! The reasons for which two nodes have no link.
 
 use super::handshake_limiter::Overload;
+use crate::sentences::sentences;
 use crate::wire::Malformed;
-use std::{fmt, io};
+use std::io;
 
 /// Why a connection did not become a link. The stream is closed in every case; the reason is not
 /// sent to the peer.
@@ -57,54 +58,34 @@ pub enum Refusal {
     NoEntropy,
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::OtherVersion { theirs } => {
-                write!(
-                    f,
-                    "the peer speaks version {theirs} of the protocol; run the same version of potluck on both"
-                )
-            }
-            Refusal::BadHello(why) => write!(f, "the peer's introduction is unreadable: {why}"),
-            Refusal::Overloaded(why) => write!(f, "refused at the door: {why}"),
-            Refusal::Io(kind) => write!(f, "the connection failed: {kind}"),
-            plain => f.write_str(plain.sentence()),
-        }
-    }
-}
-
-impl Refusal {
-    fn sentence(self) -> &'static str {
-        match self {
-            Refusal::NotPotluck => "the peer does not speak potluck's protocol; check the address",
-            Refusal::WrongKey => "the peer has another cluster key; give both the same one",
-            Refusal::Replayed => "somebody replayed a recorded connection",
-            Refusal::Forged => "the last message of the handshake is forged",
-            Refusal::WeakPoint => "the peer's key exchange has no secret in it",
-            Refusal::BadSignature => "the peer cannot prove the identity that it shows",
-            Refusal::SelfDial => "this is the node itself",
-            Refusal::DuplicateIdentity => {
-                "another process uses this node's identity; give each node its own identity file"
-            }
-            Refusal::OtherPartition => {
-                "the peer has another rule for a cut network; set the same partition with the same roster on all nodes"
-            }
-            Refusal::Denied => "this node is told to deny the peer",
-            Refusal::NotPinned => "the peer is none of the nodes that this one is told to admit",
-            Refusal::Unwelcome => "this program does not admit a peer that it has not met before",
-            Refusal::UnknownView => {
-                "the peer asked for a data link of a view that this node has no part in"
-            }
-            Refusal::WrongRank => "the peer is not the member that the link is for",
-            Refusal::TooSlow => "the handshake took longer than two seconds",
-            Refusal::Closed => "the peer closed the connection; its cluster key may be another one",
-            Refusal::NoEntropy => "the operating system gave no randomness",
-            Refusal::OtherVersion { .. }
-            | Refusal::BadHello(_)
-            | Refusal::Overloaded(_)
-            | Refusal::Io(_) => "refused",
-        }
+sentences! {
+    Refusal {
+        NotPotluck => "the peer does not speak potluck's protocol; check the address",
+        OtherVersion { theirs } =>
+            "the peer speaks version {theirs} of the protocol; run the same version of potluck on \
+             both",
+        WrongKey => "the peer has another cluster key; give both the same one",
+        Replayed => "somebody replayed a recorded connection",
+        Forged => "the last message of the handshake is forged",
+        WeakPoint => "the peer's key exchange has no secret in it",
+        BadSignature => "the peer cannot prove the identity that it shows",
+        BadHello(why) => "the peer's introduction is unreadable: {why}",
+        SelfDial => "this is the node itself",
+        DuplicateIdentity =>
+            "another process uses this node's identity; give each node its own identity file",
+        OtherPartition =>
+            "the peer has another rule for a cut network; set the same partition with the same \
+             roster on all nodes",
+        Denied => "this node is told to deny the peer",
+        NotPinned => "the peer is none of the nodes that this one is told to admit",
+        Unwelcome => "this program does not admit a peer that it has not met before",
+        UnknownView => "the peer asked for a data link of a view that this node has no part in",
+        WrongRank => "the peer is not the member that the link is for",
+        Overloaded(why) => "refused at the door: {why}",
+        TooSlow => "the handshake took longer than two seconds",
+        Closed => "the peer closed the connection; its cluster key may be another one",
+        Io(kind) => "the connection failed: {kind}",
+        NoEntropy => "the operating system gave no randomness",
     }
 }
 

@@ -6,8 +6,8 @@
 //! depend on it (see [`super::keys`]). Both ciphers are secure; the choice affects only speed.
 //! Control links follow the same rule.
 
+use crate::sentences::sentences;
 use ring::aead::{AES_256_GCM, Algorithm, CHACHA20_POLY1305, Nonce};
-use std::fmt;
 
 /// An authenticated cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +53,10 @@ impl Suite {
     }
 }
 
-impl fmt::Display for Suite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Suite::Aes256Gcm => "AES-256-GCM",
-            Suite::ChaCha20Poly1305 => "ChaCha20-Poly1305",
-        })
+sentences! {
+    Suite {
+        Aes256Gcm => "AES-256-GCM",
+        ChaCha20Poly1305 => "ChaCha20-Poly1305",
     }
 }
 

@@ -1,6 +1,6 @@
 //! A network interface of this machine, its kind, and whether a home cluster should use it.
 
-use std::fmt;
+use crate::sentences::sentences;
 use std::net::IpAddr;
 
 /// One network interface that is up and has an address.
@@ -113,18 +113,16 @@ impl InterfaceKind {
     }
 }
 
-impl fmt::Display for InterfaceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InterfaceKind::Ethernet => "ethernet",
-            InterfaceKind::Wifi => "wifi",
-            InterfaceKind::Thunderbolt => "thunderbolt",
-            InterfaceKind::Bridge => "bridge",
-            InterfaceKind::Vpn => "vpn",
-            InterfaceKind::Container => "container",
-            InterfaceKind::Loopback => "loopback",
-            InterfaceKind::Other => "other",
-        })
+sentences! {
+    InterfaceKind {
+        Ethernet => "ethernet",
+        Wifi => "wifi",
+        Thunderbolt => "thunderbolt",
+        Bridge => "bridge",
+        Vpn => "vpn",
+        Container => "container",
+        Loopback => "loopback",
+        Other => "other",
     }
 }
 

@@ -26,6 +26,7 @@ mod tests;
 use super::message::{Receipt, Welcome};
 use crate::identity::PairingCode;
 use crate::link::Preamble;
+use crate::sentences::sentences;
 use crate::wire::Malformed;
 use ed25519_dalek::VerifyingKey;
 use hkdf::Hkdf;
@@ -34,7 +35,6 @@ use rand_core::{CryptoRng, RngCore};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use sha2::{Digest, Sha256};
 use spake2::{Ed25519Group, Identity, Password, Spake2};
-use std::fmt;
 use zeroize::Zeroizing;
 
 /// Length of the first message: preamble and element.
@@ -319,14 +319,12 @@ impl RngCore for Seeded {
 
 impl CryptoRng for Seeded {}
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fault::NotAnElement => f.write_str("the peer's key exchange is not one"),
-            Fault::NotConfirmed => f.write_str("the peer does not know the code"),
-            Fault::Forged => f.write_str("a sealed message was changed on the way"),
-            Fault::Malformed(why) => write!(f, "a sealed message is unreadable: {why}"),
-        }
+sentences! {
+    Fault {
+        NotAnElement => "the peer's key exchange is not one",
+        NotConfirmed => "the peer does not know the code",
+        Forged => "a sealed message was changed on the way",
+        Malformed(why) => "a sealed message is unreadable: {why}",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a code did not lead to a cluster key.
 
+use crate::sentences::sentences;
 use crate::wire::PROTOCOL_VERSION;
-use std::fmt;
 use std::net::SocketAddr;
 
 /// Why a code did not lead to a cluster key.
@@ -27,32 +27,23 @@ pub enum PairingProblem {
     },
 }
 
-impl fmt::Display for PairingProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PairingProblem::NotFound => f.write_str(
-                "no invitation with this code was found: run `potluck invite` on a machine that is \
-                 in, or name that machine with --peer HOST if multicast does not reach it",
-            ),
-            PairingProblem::Unreachable { at } => write!(
-                f,
-                "the machine that invites cannot be reached at {at}: open TCP ports 47474 to 47489 \
-                 in its firewall"
-            ),
-            PairingProblem::Refused => f.write_str(
-                "the code was not accepted: it is wrong, or the invitation has ended. Three wrong \
-                 codes end it; `potluck invite` makes a new one",
-            ),
-            PairingProblem::Forged => f.write_str(
-                "the machine that answered does not know the code, or somebody changed what it \
-                 sent; no key was taken",
-            ),
-            PairingProblem::OtherVersion { theirs } => write!(
-                f,
-                "the machine that invites speaks protocol {theirs}, this one {PROTOCOL_VERSION}: \
-                 run the same version on both"
-            ),
-        }
+sentences! {
+    PairingProblem {
+        NotFound =>
+            "no invitation with this code was found: run `potluck invite` on a machine that is in, \
+             or name that machine with --peer HOST if multicast does not reach it",
+        Unreachable { at } =>
+            "the machine that invites cannot be reached at {at}: open TCP ports 47474 to 47489 in \
+             its firewall",
+        Refused =>
+            "the code was not accepted: it is wrong, or the invitation has ended. Three wrong \
+             codes end it; `potluck invite` makes a new one",
+        Forged =>
+            "the machine that answered does not know the code, or somebody changed what it sent; \
+             no key was taken",
+        OtherVersion { theirs } =>
+            "the machine that invites speaks protocol {theirs}, this one {PROTOCOL_VERSION}: run \
+             the same version on both",
     }
 }
 

@@ -14,9 +14,10 @@ use super::message::{Kept, Receipt, Welcome};
 use super::window::{Verdict, Window};
 use crate::identity::{Name, PairingCode};
 use crate::link::{Preamble, Stream};
+use crate::sentences::sentences;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use std::{fmt, io};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 use zeroize::Zeroizing;
@@ -235,15 +236,13 @@ impl From<io::Error> for Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Trouble::NotInvited => f.write_str("the peer did not ask for this invitation"),
-            Trouble::Over => f.write_str("the invitation has ended"),
-            Trouble::TooSlow => f.write_str("the exchange took too long"),
-            Trouble::Closed => f.write_str("the peer closed the connection"),
-            Trouble::System(kind) => write!(f, "the connection failed: {kind}"),
-            Trouble::Fault(fault) => write!(f, "{fault}"),
-        }
+sentences! {
+    Trouble {
+        NotInvited => "the peer did not ask for this invitation",
+        Over => "the invitation has ended",
+        TooSlow => "the exchange took too long",
+        Closed => "the peer closed the connection",
+        System(kind) => "the connection failed: {kind}",
+        Fault(fault) => "{fault}",
     }
 }

@@ -1,7 +1,7 @@
 //! How long an invitation lasts: until its time is over, enough machines have the key, or the code
 //! was wrong too often.
 
-use std::fmt;
+use crate::sentences::sentences;
 
 /// The counters of one invitation. Times are milliseconds on the caller's clock.
 #[derive(Debug)]
@@ -96,14 +96,12 @@ impl Window {
     }
 }
 
-impl fmt::Display for InvitationEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvitationEnd::Used => "all invited machines are in",
-            InvitationEnd::Expired => "its time is over",
-            InvitationEnd::WrongCodes => "the code was wrong three times",
-            InvitationEnd::PortLost => "its port takes no connections any more",
-        })
+sentences! {
+    InvitationEnd {
+        Used => "all invited machines are in",
+        Expired => "its time is over",
+        WrongCodes => "the code was wrong three times",
+        PortLost => "its port takes no connections any more",
     }
 }
 

@@ -1,7 +1,7 @@
 //! The identifiers of codecs on the wire.
 
+use crate::sentences::sentences;
 use crate::wire::{Decode, Encode, Malformed, Reader};
-use std::fmt;
 
 /// The encoding of elements on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,17 +59,15 @@ impl Coarsest {
     }
 }
 
-impl fmt::Display for CodecId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CodecId::None => "no codec",
-            CodecId::Bf16 => "bf16",
-            CodecId::F16 => "f16",
-            CodecId::Int8 => "int8",
-            CodecId::Int4 => "int4",
-            CodecId::TopK { kept } => return write!(f, "the top {kept} of 256"),
-            CodecId::Auto(coarsest) => return write!(f, "auto up to {}", coarsest.id()),
-        })
+sentences! {
+    CodecId {
+        None => "no codec",
+        Bf16 => "bf16",
+        F16 => "f16",
+        Int8 => "int8",
+        Int4 => "int4",
+        TopK { kept } => "the top {kept} of 256",
+        Auto(coarsest) => ("auto up to {}", coarsest.id()),
     }
 }
 

@@ -1,9 +1,9 @@
 //! The engines, a node's offer of them, and the choice for a View.
 
 use super::rank::{MEMBERS_MAX, Rank};
+use crate::sentences::sentences;
 use crate::wire::layout::layout;
 use crate::wire::{Decode, Encode, Malformed, Reader};
-use std::fmt;
 
 /// The engine that transfers and reduces a View's bulk data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -173,12 +173,10 @@ impl EngineReason {
     }
 }
 
-impl fmt::Display for EngineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            EngineKind::Native => "native",
-            EngineKind::Gloo => "gloo",
-        })
+sentences! {
+    EngineKind {
+        Native => "native",
+        Gloo => "gloo",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::rank::Rank;
 use crate::memory::OutOfMemory;
-use std::fmt;
+use crate::sentences::sentences;
 
 /// Why an engine could not finish a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,29 +53,22 @@ impl From<OutOfMemory> for EngineFault {
     }
 }
 
-impl fmt::Display for EngineFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EngineFault::Closed => f.write_str("the engine was closed because its view ended"),
-            EngineFault::Cancelled => f.write_str("the operation was cancelled"),
-            EngineFault::LinkLost(rank) => write!(f, "the data link to rank {rank} broke"),
-            EngineFault::Protocol(rank) => {
-                write!(f, "rank {rank} sent data that the schedule does not foresee")
-            }
-            EngineFault::Stalled => f.write_str("no data of the operation has moved for too long"),
-            EngineFault::Gloo => f.write_str("Gloo reported an error, which the log tells"),
-            EngineFault::Memory { bytes } => write!(
-                f,
-                "{bytes} bytes of memory could not be allocated: free memory, raise the limit of \
-                 the process, or use smaller buffers"
-            ),
-            EngineFault::Unfit => f.write_str(
-                "the operation does not fit its plan or its input: report this as a bug",
-            ),
-            EngineFault::DigestMismatch { odd } => {
-                f.write_str("the ranks hold different results: suspect memory or a bug")?;
-                odd.map_or(Ok(()), |rank| write!(f, " on rank {rank}, whose result is the odd one"))
-            }
-        }
+sentences! {
+    EngineFault {
+        Closed => "the engine was closed because its view ended",
+        Cancelled => "the operation was cancelled",
+        LinkLost(rank) => "the data link to rank {rank} broke",
+        Protocol(rank) => "rank {rank} sent data that the schedule does not foresee",
+        Stalled => "no data of the operation has moved for too long",
+        Gloo => "Gloo reported an error, which the log tells",
+        Memory { bytes } =>
+            "{bytes} bytes of memory could not be allocated: free memory, raise the limit of the \
+             process, or use smaller buffers",
+        Unfit => "the operation does not fit its plan or its input: report this as a bug",
+        DigestMismatch { odd: None } =>
+            "the ranks hold different results: suspect memory or a bug",
+        DigestMismatch { odd: Some(rank) } =>
+            "the ranks hold different results: suspect memory or a bug on rank {rank}, whose \
+             result is the odd one",
     }
 }

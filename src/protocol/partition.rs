@@ -2,9 +2,9 @@
 
 use super::rank::MEMBERS_MAX;
 use crate::identity::{MemberId, NodeId};
+use crate::sentences::sentences;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
-use std::fmt;
 use std::str::FromStr;
 
 /// The rule for groups that may go on when the network is partitioned or machines are lost.
@@ -134,21 +134,13 @@ impl FromStr for Partition {
     }
 }
 
-impl fmt::Display for RosterProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RosterProblem::Empty => f.write_str("it names nobody"),
-            RosterProblem::TooLong(n) => {
-                write!(f, "it names {n} nodes, and a group has at most {MEMBERS_MAX}")
-            }
-            RosterProblem::Twice(node) => write!(f, "it names {node} twice"),
-            RosterProblem::WithoutThisNode(me) => {
-                write!(
-                    f,
-                    "it does not name this node, {me}; `potluck identity` prints its public key"
-                )
-            }
-        }
+sentences! {
+    RosterProblem {
+        Empty => "it names nobody",
+        TooLong(n) => "it names {n} nodes, and a group has at most {MEMBERS_MAX}",
+        Twice(node) => "it names {node} twice",
+        WithoutThisNode(me) =>
+            "it does not name this node, {me}; `potluck identity` prints its public key",
     }
 }
 

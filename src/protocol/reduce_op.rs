@@ -1,7 +1,7 @@
 //! The operations of a reduction.
 
+use crate::sentences::sentences;
 use crate::wire::layout::layout;
-use std::fmt;
 
 /// The reduction operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,14 +21,12 @@ pub enum ReduceOp {
 
 layout!(tags ReduceOp { 1 => Sum, 2 => Mean, 3 => Min, 4 => Max, 5 => Prod });
 
-impl fmt::Display for ReduceOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ReduceOp::Sum => "sum",
-            ReduceOp::Mean => "mean",
-            ReduceOp::Min => "min",
-            ReduceOp::Max => "max",
-            ReduceOp::Prod => "prod",
-        })
+sentences! {
+    ReduceOp {
+        Sum => "sum",
+        Mean => "mean",
+        Min => "min",
+        Max => "max",
+        Prod => "prod",
     }
 }

@@ -3,7 +3,7 @@
 use super::rank::Rank;
 use super::reduce_op::ReduceOp;
 use crate::memory::DType;
-use std::fmt;
+use crate::sentences::sentences;
 
 /// Why a call is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,87 +109,52 @@ pub enum FeedbackProblem {
     NoSum(ReduceOp),
 }
 
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Rejection::MeanOfIntegers(dtype) => {
-                write!(f, "there is no mean of {dtype}; take the sum and divide it as you need it")
-            }
-            Rejection::NoDirectLink { from, to } => write!(
-                f,
-                "no message goes from rank {from} to rank {to}: they have no direct link, and messages are not passed on; send it by way of \
-                 a rank that both have one to, or use a broadcast"
-            ),
-            Rejection::NoRoot { root, size } => {
-                write!(
-                    f,
-                    "the root is rank {root}, and the {size} members have the ranks 0 to {}",
-                    size.saturating_sub(1)
-                )
-            }
-            Rejection::NoPeer { size } => {
-                write!(f, "a message goes to another of the {size} members, by its rank")
-            }
-            Rejection::StepTooLong => {
-                f.write_str("a step has at most 64 calls; commit it, and begin another")
-            }
-            Rejection::Output { given, wanted } => {
-                write!(f, "the output has {given} elements where {wanted} come")
-            }
-            Rejection::Uneven { count, size } => {
-                write!(
-                    f,
-                    "{count} elements are not one equal part for each of {size} members; pad the buffer"
-                )
-            }
-            Rejection::ScatterInput { given, part, size } => {
-                write!(f, "the root gave {given} elements where {size} members take {part} each")
-            }
-            Rejection::TopK(op) => {
-                write!(
-                    f,
-                    "what is left out counts as 0, which is for sums and means; take another codec for a {op}"
-                )
-            }
-            Rejection::Feedback(problem) => problem.fmt(f),
-            Rejection::Gradient { parameter, problem } => {
-                write!(f, "the gradient of parameter {parameter} {problem}")
-            }
-            Rejection::Layout { rank } => {
-                write!(
-                    f,
-                    "rank {rank} has registered other parameters or buckets; register the same on every member"
-                )
-            }
-        }
+sentences! {
+    Rejection {
+        MeanOfIntegers(dtype) =>
+            "there is no mean of {dtype}; take the sum and divide it as you need it",
+        NoDirectLink { from, to } =>
+            "no message goes from rank {from} to rank {to}: they have no direct link, and messages \
+             are not passed on; send it by way of a rank that both have one to, or use a broadcast",
+        NoRoot { root, size } => (
+            "the root is rank {root}, and the {size} members have the ranks 0 to {}",
+            size.saturating_sub(1),
+        ),
+        NoPeer { size } => "a message goes to another of the {size} members, by its rank",
+        StepTooLong => "a step has at most 64 calls; commit it, and begin another",
+        Output { given, wanted } => "the output has {given} elements where {wanted} come",
+        Uneven { count, size } =>
+            "{count} elements are not one equal part for each of {size} members; pad the buffer",
+        ScatterInput { given, part, size } =>
+            "the root gave {given} elements where {size} members take {part} each",
+        TopK(op) =>
+            "what is left out counts as 0, which is for sums and means; take another codec for a \
+             {op}",
+        Feedback(problem) => "{problem}",
+        Gradient { parameter, problem } => "the gradient of parameter {parameter} {problem}",
+        Layout { rank } =>
+            "rank {rank} has registered other parameters or buckets; register the same on every \
+             member",
     }
 }
 
-impl fmt::Display for FeedbackProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FeedbackProblem::InUse => {
-                f.write_str("another call uses this codec, whose feedback is for one at a time; take one for each buffer")
-            }
-            FeedbackProblem::Length { given, owed } => {
-                write!(f, "the buffer has {given} elements where this codec owes to {owed}; take one for each buffer")
-            }
-            FeedbackProblem::NoSum(op) => write!(f, "error feedback is for sums and means, and this is a {op}"),
-        }
+sentences! {
+    FeedbackProblem {
+        InUse =>
+            "another call uses this codec, whose feedback is for one at a time; take one for each \
+             buffer",
+        Length { given, owed } =>
+            "the buffer has {given} elements where this codec owes to {owed}; take one for each \
+             buffer",
+        NoSum(op) => "error feedback is for sums and means, and this is a {op}",
     }
 }
 
-impl fmt::Display for GradientProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GradientProblem::Unknown => f.write_str("is of none that was registered"),
-            GradientProblem::Twice => f.write_str("was pushed twice in a step"),
-            GradientProblem::Missing => {
-                f.write_str("was not pushed; push zeros where there is none")
-            }
-            GradientProblem::Length { given, wanted } => {
-                write!(f, "has {given} elements where {wanted} were registered")
-            }
-        }
+sentences! {
+    GradientProblem {
+        Unknown => "is of none that was registered",
+        Twice => "was pushed twice in a step",
+        Missing => "was not pushed; push zeros where there is none",
+        Length { given, wanted } => "has {given} elements where {wanted} were registered",
     }
 }

@@ -3,6 +3,7 @@
 use crate::identity::{IdentityProblem, Name, NodeId};
 use crate::pairing::PairingProblem;
 use crate::protocol::{Call, EngineFault, OpId, Rank, Rejection, RosterProblem};
+use crate::sentences::sentences;
 use std::fmt;
 use std::time::Duration;
 
@@ -206,52 +207,33 @@ impl Cause {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Aborted { cause } => {
-                write!(f, "the operation was given up, {cause}; the buffer is untouched")
-            }
-            Error::ViewChanged => f.write_str(
-                "the group has changed before this call; take ctx.renewed() and call again",
-            ),
-            Error::Indeterminate => f.write_str(
-                "this node was cut off during the operation and cannot know its outcome; renew the \
-                 context and sync",
-            ),
-            Error::NeedsSync => f.write_str(
-                "the members do not hold the same state yet; call ctx.sync(version, &mut state) \
-                 first",
-            ),
-            Error::LostResult { op } => {
-                write!(
-                    f,
-                    "the result of operation {op} was decided after its call was dropped; take or \
-                     discard it first"
-                )
-            }
-            Error::Mismatch(calls) => calls.fmt(f),
-            Error::Rejected(rejection) => write!(f, "the call cannot be carried out: {rejection}"),
-            Error::TooManyInFlight => f.write_str(
-                "64 operations are under way, or 32 messages; wait for some of them first",
-            ),
-            Error::NotEnoughPeers { present, wanted, waited } => {
-                let seconds = waited.as_secs_f64();
-                write!(
-                    f,
-                    "{present} of {wanted} members came within {seconds:.1} s; see `potluck \
-                     status` for who is seen"
-                )
-            }
-            Error::Config(problem) => problem.fmt(f),
-            Error::Identity(problem) => problem.fmt(f),
-            Error::Pairing(problem) => problem.fmt(f),
-            Error::Engine(fault @ EngineFault::Memory { .. }) => {
-                write!(f, "{fault}; the buffer is untouched")
-            }
-            Error::Engine(fault) => write!(f, "the engine failed: {fault}"),
-            Error::Closed => f.write_str("this node has left the group"),
-        }
+sentences! {
+    Error {
+        Aborted { cause } => "the operation was given up, {cause}; the buffer is untouched",
+        ViewChanged => "the group has changed before this call; take ctx.renewed() and call again",
+        Indeterminate =>
+            "this node was cut off during the operation and cannot know its outcome; renew the \
+             context and sync",
+        NeedsSync =>
+            "the members do not hold the same state yet; call ctx.sync(version, &mut state) first",
+        LostResult { op } =>
+            "the result of operation {op} was decided after its call was dropped; take or discard \
+             it first",
+        Mismatch(calls) => "{calls}",
+        Rejected(rejection) => "the call cannot be carried out: {rejection}",
+        TooManyInFlight =>
+            "64 operations are under way, or 32 messages; wait for some of them first",
+        NotEnoughPeers { present, wanted, waited } => (
+            "{present} of {wanted} members came within {:.1} s; see `potluck status` for who is \
+             seen",
+            waited.as_secs_f64()
+        ),
+        Config(problem) => "{problem}",
+        Identity(problem) => "{problem}",
+        Pairing(problem) => "{problem}",
+        Engine(fault @ EngineFault::Memory { .. }) => "{fault}; the buffer is untouched",
+        Engine(fault) => "the engine failed: {fault}",
+        Closed => "this node has left the group",
     }
 }
 
@@ -313,42 +295,27 @@ impl fmt::Display for Cause {
     }
 }
 
-impl fmt::Display for ConfigProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigProblem::NoClusterKey => f.write_str(
-                "there is no cluster key: run `potluck up` on the first machine to make one, and \
-                 `potluck join` on this one to enter it, with the code that `potluck invite` shows \
-                 there",
-            ),
-            ConfigProblem::BadKey(why) => write!(f, "the cluster key cannot be used: {why}"),
-            ConfigProblem::BadNamespace(why) => write!(f, "the namespace cannot be used: {why}"),
-            ConfigProblem::BadPeer(why) => write!(f, "a peer cannot be used: {why}"),
-            ConfigProblem::BadInterfaces(why) => write!(f, "the interfaces cannot be used: {why}"),
-            ConfigProblem::BadMinMembers(n) => {
-                write!(f, "min_members is {n}; it must be between 1 and 16")
-            }
-            ConfigProblem::BadPartition(why) => write!(
-                f,
-                "POTLUCK_PARTITION cannot be used: {why}; it must be continue:N, \
-                 majority:ID,ID,... or all:ID,ID,... with the public keys of all nodes"
-            ),
-            ConfigProblem::BadRoster(problem) => write!(f, "the roster cannot be used: {problem}"),
-            ConfigProblem::BadEngine(text) => {
-                write!(f, "POTLUCK_ENGINE is {text:?}; it must be auto, native or gloo")
-            }
-            ConfigProblem::NoGloo => f.write_str(
-                "this build of potluck has no Gloo: build it with the feature `gloo`, see \
-                 docs/gloo.md",
-            ),
-            ConfigProblem::NoPort(kind) => {
-                write!(f, "no TCP port could be opened ({kind}); is networking up?")
-            }
-            ConfigProblem::NoDiscovery(why) => write!(f, "discovery cannot start: {why}"),
-            ConfigProblem::NoHome => {
-                f.write_str("there is no place for files: set HOME or POTLUCK_HOME")
-            }
-        }
+sentences! {
+    ConfigProblem {
+        NoClusterKey =>
+            "there is no cluster key: run `potluck up` on the first machine to make one, and \
+             `potluck join` on this one to enter it, with the code that `potluck invite` shows \
+             there",
+        BadKey(why) => "the cluster key cannot be used: {why}",
+        BadNamespace(why) => "the namespace cannot be used: {why}",
+        BadPeer(why) => "a peer cannot be used: {why}",
+        BadInterfaces(why) => "the interfaces cannot be used: {why}",
+        BadMinMembers(n) => "min_members is {n}; it must be between 1 and 16",
+        BadPartition(why) =>
+            "POTLUCK_PARTITION cannot be used: {why}; it must be continue:N, majority:ID,ID,... or \
+             all:ID,ID,... with the public keys of all nodes",
+        BadRoster(problem) => "the roster cannot be used: {problem}",
+        BadEngine(text) => "POTLUCK_ENGINE is {text:?}; it must be auto, native or gloo",
+        NoGloo =>
+            "this build of potluck has no Gloo: build it with the feature `gloo`, see docs/gloo.md",
+        NoPort(kind) => "no TCP port could be opened ({kind}); is networking up?",
+        NoDiscovery(why) => "discovery cannot start: {why}",
+        NoHome => "there is no place for files: set HOME or POTLUCK_HOME",
     }
 }
 

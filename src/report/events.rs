@@ -3,6 +3,7 @@
 use super::error::Peer;
 use crate::identity::{Name, NodeId};
 use crate::protocol::ViewId;
+use crate::sentences::sentences;
 use std::fmt;
 use std::time::Duration;
 
@@ -100,54 +101,40 @@ impl fmt::Display for NodeInfo {
     }
 }
 
-impl fmt::Display for LossReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LossReason::Closed => "its connection ended",
-            LossReason::Silent => "nothing was heard of it",
-            LossReason::Unreached => "not everybody reaches it",
-            LossReason::Withheld => "it is there and does not vote",
-            LossReason::BrokeProtocol => "it broke the protocol again and again",
-        })
+sentences! {
+    LossReason {
+        Closed => "its connection ended",
+        Silent => "nothing was heard of it",
+        Unreached => "not everybody reaches it",
+        Withheld => "it is there and does not vote",
+        BrokeProtocol => "it broke the protocol again and again",
     }
 }
 
-/// The event in one sentence.
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Event::Installed { view, members, in_sync } => {
-                let sync = if *in_sync { "" } else { ", not in sync" };
-                write!(f, "view {view} of {} members{sync}", members.len())
-            }
-            Event::Joined(who) => write!(f, "{who} joined"),
-            Event::Merged(whose) => {
-                let names: Vec<String> = whose.iter().map(NodeInfo::to_string).collect();
-                write!(f, "another group came in: {}", names.join(", "))
-            }
-            Event::Left(who) => write!(f, "{who} left"),
-            Event::Lost { peer, why } => write!(f, "{peer} was lost: {why}"),
-            Event::Quarantined { peer, lasts } => {
-                write!(f, "{peer} is kept out for {} s", lasts.as_secs())
-            }
-            Event::Woke => {
-                f.write_str("this machine has slept, or this process was stopped; it joins anew")
-            }
-            Event::FirstMet { peer, namesake: None } => {
-                write!(f, "{peer} was met for the first time")
-            }
-            Event::FirstMet { peer, namesake: Some(other) } => write!(
-                f,
-                "{peer} was met for the first time; another node, {other}, has had that name"
-            ),
-            Event::Duplicate(who) => {
-                write!(f, "two processes use the identity of {who}; give each its own")
-            }
-            Event::OneWay(who) => write!(f, "{who} is heard and does not hear this node"),
-            Event::PathChanged { peer, interface } => {
-                write!(f, "the links with {peer} take another path, by {interface}")
-            }
-            Event::Lagged(n) => write!(f, "{n} events were not taken in time"),
-        }
+sentences! {
+    /// The event in one sentence.
+    Event {
+        Installed { view, members, in_sync: true } =>
+            ("view {view} of {} members", members.len()),
+        Installed { view, members, in_sync: false } =>
+            ("view {view} of {} members, not in sync", members.len()),
+        Joined(who) => "{who} joined",
+        Merged(whose) => ("another group came in: {}", listed(whose)),
+        Left(who) => "{who} left",
+        Lost { peer, why } => "{peer} was lost: {why}",
+        Quarantined { peer, lasts } => ("{peer} is kept out for {} s", lasts.as_secs()),
+        Woke => "this machine has slept, or this process was stopped; it joins anew",
+        FirstMet { peer, namesake: None } => "{peer} was met for the first time",
+        FirstMet { peer, namesake: Some(other) } =>
+            "{peer} was met for the first time; another node, {other}, has had that name",
+        Duplicate(who) => "two processes use the identity of {who}; give each its own",
+        OneWay(who) => "{who} is heard and does not hear this node",
+        PathChanged { peer, interface } =>
+            "the links with {peer} take another path, by {interface}",
+        Lagged(n) => "{n} events were not taken in time",
     }
+}
+
+fn listed(nodes: &[NodeInfo]) -> String {
+    nodes.iter().map(NodeInfo::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -6,6 +6,7 @@ use crate::discovery::{Activity, InterfaceReport, SkipReason};
 use crate::identity::{Name, NodeId};
 use crate::os::InterfaceKind;
 use crate::protocol::{EngineKind, OpId, Rank, ViewId};
+use crate::sentences::sentences;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -145,21 +146,14 @@ impl InterfaceFinding {
     }
 }
 
-impl fmt::Display for NoLinkReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NoLinkReason::Skipped(skip) => write!(f, "not used: {skip}"),
-            NoLinkReason::NothingHeard => f.write_str(
-                "nobody is heard: nobody else runs there, or multicast does not get through",
-            ),
-            NoLinkReason::OnlyOthers => {
-                f.write_str("only nodes of other clusters or versions are heard")
-            }
-            NoLinkReason::NotConnected => f.write_str(
-                "nodes of this cluster are heard and not reached: a firewall, or they refuse this \
-                 one",
-            ),
-        }
+sentences! {
+    NoLinkReason {
+        Skipped(skip) => "not used: {skip}",
+        NothingHeard =>
+            "nobody is heard: nobody else runs there, or multicast does not get through",
+        OnlyOthers => "only nodes of other clusters or versions are heard",
+        NotConnected =>
+            "nodes of this cluster are heard and not reached: a firewall, or they refuse this one",
     }
 }
 
@@ -386,24 +380,18 @@ impl Status {
     }
 }
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            State::Alone { .. } => f.write_str("alone"),
-            State::Forming => f.write_str("forming"),
-            State::In => f.write_str("in"),
-            State::NotEnoughPeers { present, wanted } => {
-                write!(f, "waiting for peers ({present} of {wanted})")
-            }
-            State::NeedsSync => f.write_str("in, not in sync"),
-            State::Full => f.write_str("full"),
-            State::OneWay { peer } => write!(f, "not heard by {peer}"),
-            State::KeptOut { by, left } => {
-                write!(f, "kept out by {by} for {} s", left.as_secs())
-            }
-            State::Duplicate => f.write_str("duplicate identity"),
-            State::Closed => f.write_str("closed"),
-        }
+sentences! {
+    State {
+        Alone { .. } => "alone",
+        Forming => "forming",
+        In => "in",
+        NotEnoughPeers { present, wanted } => "waiting for peers ({present} of {wanted})",
+        NeedsSync => "in, not in sync",
+        Full => "full",
+        OneWay { peer } => "not heard by {peer}",
+        KeptOut { by, left } => ("kept out by {by} for {} s", left.as_secs()),
+        Duplicate => "duplicate identity",
+        Closed => "closed",
     }
 }
 
@@ -414,13 +402,11 @@ impl fmt::Display for Quarantined {
     }
 }
 
-impl fmt::Display for QuarantineReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            QuarantineReason::LostOften => "was lost three times within a minute",
-            QuarantineReason::WithheldVote => "answered and did not vote",
-            QuarantineReason::BrokeProtocol => "broke the protocol again and again",
-        })
+sentences! {
+    QuarantineReason {
+        LostOften => "was lost three times within a minute",
+        WithheldVote => "answered and did not vote",
+        BrokeProtocol => "broke the protocol again and again",
     }
 }
 
