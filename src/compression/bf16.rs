@@ -3,7 +3,7 @@
 //! the canonical one.
 
 use super::codec::Codec;
-use super::wide::{Work, widely};
+use super::wide::widely;
 use crate::wire::Malformed;
 
 /// The bfloat16 codec; wire ratio 0.5.
@@ -16,44 +16,33 @@ impl Codec for Bf16 {
     }
 
     fn write(&self, elements: &[f32], out: &mut [u8]) {
-        widely(Encoding(elements, out));
+        widely(
+            #[inline(always)]
+            || encode(elements, out),
+        );
     }
 
     fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
-        if bytes.len() != self.encoded_len(out.len()) {
-            return Err(Malformed::Inconsistent);
-        }
-        widely(Decoding(bytes, out))
+        widely(
+            #[inline(always)]
+            || decode(bytes, out),
+        )
     }
 }
 
-/// The elements, and the buffer for their encoding.
-pub(super) struct Encoding<'a>(pub &'a [f32], pub &'a mut [u8]);
-
-impl Work for Encoding<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        for (x, half) in self.0.iter().zip(self.1.as_chunks_mut::<2>().0) {
-            *half = encoded(x.to_bits()).to_le_bytes();
-        }
+#[inline(always)]
+pub(super) fn encode(elements: &[f32], out: &mut [u8]) {
+    for (x, half) in elements.iter().zip(out.as_chunks_mut::<2>().0) {
+        *half = encoded(x.to_bits()).to_le_bytes();
     }
 }
 
-/// The encoded bytes, of the right length, and the buffer for the elements.
-pub(super) struct Decoding<'a>(pub &'a [u8], pub &'a mut [f32]);
-
-impl Work for Decoding<'_> {
-    type Output = Result<(), Malformed>;
-
-    #[inline(always)]
-    fn run(self) -> Result<(), Malformed> {
-        for (half, x) in self.0.as_chunks::<2>().0.iter().zip(self.1) {
-            *x = f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16);
-        }
-        Ok(())
+#[inline(always)]
+pub(super) fn decode(bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
+    for (half, x) in bytes.as_chunks::<2>().0.iter().zip(out) {
+        *x = f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16);
     }
+    Ok(())
 }
 
 /// Integer arithmetic only, so that the loop vectorises. Adding just under half a unit of the last

@@ -20,12 +20,16 @@ pub trait Codec: Send + Sync {
     /// `Malformed` if `bytes` has the wrong length for this number of elements, or if no encoder
     /// writes these bytes; `out` is unspecified then.
     fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
+        if bytes.len() != self.encoded_len(out.len()) {
+            return Err(Malformed::Inconsistent);
+        }
         in_default_environment(|| self.read(bytes, out))
     }
 
     /// The work of [`encode`](Codec::encode), in the default floating-point environment.
     fn write(&self, elements: &[f32], out: &mut [u8]);
 
-    /// The work of [`decode`](Codec::decode), in the default floating-point environment.
+    /// The work of [`decode`](Codec::decode), in the default floating-point environment. `bytes` has
+    /// the right length.
     fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed>;
 }

@@ -6,7 +6,6 @@ use super::codec::Codec;
 use super::feedback::Feedback;
 #[cfg(target_arch = "x86_64")]
 use super::top_k::TopK;
-use super::wide::{Work, widely};
 use crate::protocol::CodecId;
 use crate::wire::Malformed;
 use proptest::prelude::*;
@@ -94,18 +93,17 @@ proptest! {
 /// Asserts that a loop gives the same bits with and without wide instructions.
 macro_rules! alike {
     ($codec:ident, $id:expr, $elements:expr) => {{
-        use super::$codec::{Decoding, Encoding};
+        use super::$codec::{decode, encode};
         let (elements, codec) = ($elements, codec($id).expect("a codec"));
         let mut bytes = [
             vec![0xa5; codec.encoded_len(elements.len())],
             vec![0x5a; codec.encoded_len(elements.len())],
         ];
-        Encoding(elements, &mut bytes[0]).run();
-        widely(Encoding(elements, &mut bytes[1]));
+        encode(elements, &mut bytes[0]);
+        codec.encode(elements, &mut bytes[1]);
         prop_assert_eq!(&bytes[0], &bytes[1], "{} encodes", $id);
         let mut back = [vec![7.0; elements.len()], vec![9.0; elements.len()]];
-        let read =
-            [Decoding(&bytes[0], &mut back[0]).run(), widely(Decoding(&bytes[0], &mut back[1]))];
+        let read = [decode(&bytes[0], &mut back[0]), codec.decode(&bytes[0], &mut back[1])];
         prop_assert_eq!(read, [Ok(()); 2]);
         let bits = |back: &[f32]| back.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         prop_assert_eq!(bits(&back[0]), bits(&back[1]), "{} decodes", $id);

@@ -116,9 +116,6 @@ impl Codec for TopK {
     }
 
     fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
-        if bytes.len() != self.encoded_len(out.len()) {
-            return Err(Malformed::Inconsistent);
-        }
         let mut blocks = out.chunks_mut(BLOCK).zip(bytes.chunks(self.block_bytes(BLOCK)));
         blocks.try_for_each(|(block, bytes)| self.decode_block(bytes, block))
     }
