@@ -2,7 +2,7 @@
 
 use super::engine::EngineKind;
 use super::rank::{MEMBERS_MAX, Rank};
-use super::tree::{Tree, ranks};
+use super::tree::Tree;
 use crate::wire::layout::{List, layout};
 
 /// A collective algorithm with its parameters: which rank sends what to which other rank.
@@ -62,6 +62,11 @@ impl Algorithm {
     /// The maximum number of trees.
     pub const TREES_MAX: usize = MEMBERS_MAX;
 
+    /// One tree for all of a buffer.
+    pub fn tree(tree: Tree) -> Algorithm {
+        Algorithm::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] }
+    }
+
     /// The engine that executes this schedule.
     pub(super) fn engine(&self) -> EngineKind {
         match self {
@@ -82,9 +87,6 @@ impl Algorithm {
             _ => return None,
         };
         let around = around.iter().zip(around.iter().cycle().skip(1)).map(|(a, b)| (*a, *b));
-        let up =
-            |tree: &'_ TreeShare| ranks(tree.tree.parents.len()).zip(tree.tree.parents.clone());
-        let up = trees.iter().flat_map(up).filter_map(|(child, parent)| Some((child, parent?)));
-        Some(around.chain(up))
+        Some(around.chain(trees.iter().flat_map(|share| share.tree.edges())))
     }
 }

@@ -66,17 +66,16 @@ impl Decode for AutoCodecs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Plan;
-    use crate::protocol::Call;
-    use crate::protocol::CodecId;
-
-    use super::super::call::{CallKind, CallMode};
+    use super::super::plan::{Plan, PlanClass};
     use super::*;
     use crate::memory::DType;
-    use crate::protocol::rank::Rank;
-    use crate::protocol::reduce_op::ReduceOp;
+    use crate::protocol::{Call, CallKind, CodecId, Rank, ReduceOp, Tree};
     use crate::wire::assert_codec;
     use proptest::prelude::*;
+
+    fn sum(codec: CodecId, count: u64) -> Call {
+        Call { codec, ..Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, count) }
+    }
 
     #[test]
     fn only_what_is_allowed_is_taken() {
@@ -108,17 +107,10 @@ mod tests {
     #[test]
     fn a_call_that_leaves_it_to_the_plan_is_coded_by_its_size() {
         let mut plan = Plan::mesh(2);
-        let small = super::super::plan::PlanClass { bytes_max: 4000, ..plan.classes[0].clone() };
+        let small = PlanClass { bytes_max: 4000, ..plan.classes[0].clone() };
         plan.classes.insert(0, small);
         plan.classes[1].auto = AutoCodecs::new(Coarsest::id);
-        let call = |codec, count| Call {
-            kind: CallKind::AllReduce(ReduceOp::Sum),
-            dtype: DType::F32,
-            count,
-            codec,
-            mode: CallMode::PerOp,
-        };
-        let coded = |codec, count| plan.coding(&call(codec, count)).codec();
+        let coded = |codec, count| plan.coding(&sum(codec, count)).codec();
         for coarsest in Coarsest::ALL {
             assert_eq!(coded(CodecId::Auto(coarsest), 1000), CodecId::None);
             assert_eq!(coded(CodecId::Auto(coarsest), 1001), coarsest.id());
@@ -129,11 +121,7 @@ mod tests {
     /// A plan with one star of three ranks, in which these ranks skip the codec.
     fn trees(plain: &[u8]) -> Plan {
         let mut plan = Plan::mesh(3);
-        let tree = super::super::algorithm::TreeShare {
-            tree: super::super::tree::Tree::star(Rank(1), 3),
-            ppm: 1_000_000,
-        };
-        plan.classes[0].algorithm = Algorithm::Trees { trees: vec![tree] };
+        plan.classes[0].algorithm = Algorithm::tree(Tree::star(Rank(1), 3));
         plan.classes[0].auto = AutoCodecs::new(|coarsest| {
             Coding::but_for(coarsest.id(), plain.iter().copied().map(Rank).collect())
         });
@@ -145,14 +133,8 @@ mod tests {
         let plan = trees(&[0, 1]);
         assert_codec(&plan);
         assert!(plan.fits(3));
-        let call = |codec| Call {
-            kind: CallKind::AllReduce(ReduceOp::Sum),
-            dtype: DType::F32,
-            count: 9,
-            codec,
-            mode: CallMode::PerOp,
-        };
-        let of = |codec| [0, 1, 2].map(|rank| plan.coding(&call(codec)).of(Rank(rank)));
+        let coding = |codec| plan.coding(&sum(codec, 9));
+        let of = |codec| [0, 1, 2].map(|rank| coding(codec).of(Rank(rank)));
         assert_eq!(
             of(CodecId::Auto(Coarsest::Int8)),
             [CodecId::None, CodecId::None, CodecId::Int8]
@@ -160,10 +142,7 @@ mod tests {
         assert_eq!(of(CodecId::Int8), [CodecId::Int8; 3], "who names a codec gets it everywhere");
         // Without a codec no rank can skip it.
         assert_eq!(
-            Coding::but_for(
-                CodecId::None,
-                plan.coding(&call(CodecId::Auto(Coarsest::Int8))).plain()
-            ),
+            Coding::but_for(CodecId::None, coding(CodecId::Auto(Coarsest::Int8)).plain()),
             Coding::NONE
         );
     }

@@ -154,6 +154,12 @@ impl CallKind {
 }
 
 impl Call {
+    /// A call without a codec, in the default mode.
+    #[cfg(test)]
+    pub(crate) fn new(kind: CallKind, dtype: DType, count: u64) -> Call {
+        Call { kind, dtype, count, codec: CodecId::None, mode: CallMode::PerOp }
+    }
+
     /// Uncompressed bytes of an all-reduce without a codec, for which plans predict the duration;
     /// `None` for any other call.
     pub(crate) fn reduced_by_all(&self) -> Option<u64> {
@@ -371,13 +377,7 @@ mod tests {
 
     #[test]
     fn a_step_of_too_many_calls_is_refused() {
-        let call = Call {
-            kind: CallKind::Step { parts: 65 },
-            dtype: DType::U8,
-            count: 0,
-            codec: CodecId::None,
-            mode: CallMode::PerOp,
-        };
+        let call = Call::new(CallKind::Step { parts: 65 }, DType::U8, 0);
         assert_eq!(Call::from_bytes(&call.to_bytes()), Err(Malformed::TooLong));
     }
 
@@ -385,8 +385,7 @@ mod tests {
     fn a_message_goes_to_another_member() {
         let message = |from, to| {
             let kind = CallKind::Message { from: Rank(from), to: Rank(to), tag: 0 };
-            Call { kind, dtype: DType::U8, count: 1, codec: CodecId::None, mode: CallMode::PerOp }
-                .rejection(3)
+            Call::new(kind, DType::U8, 1).rejection(3)
         };
         assert_eq!(message(0, 2), None);
         for (from, to) in [(1, 1), (0, 3), (3, 0)] {
@@ -396,21 +395,9 @@ mod tests {
 
     #[test]
     fn only_a_sync_may_differ_in_version_and_count() {
-        let sync = Call {
-            kind: CallKind::Sync { version: 1 },
-            dtype: DType::U8,
-            count: 5,
-            codec: CodecId::None,
-            mode: CallMode::PerOp,
-        };
+        let sync = Call::new(CallKind::Sync { version: 1 }, DType::U8, 5);
         assert!(sync.agrees(&Call { kind: CallKind::Sync { version: 2 }, count: 0, ..sync }));
-        let sum = Call {
-            kind: CallKind::AllReduce(ReduceOp::Sum),
-            dtype: DType::F32,
-            count: 5,
-            codec: CodecId::None,
-            mode: CallMode::PerOp,
-        };
+        let sum = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 5);
         assert!(!sum.agrees(&Call { count: 6, ..sum }));
         assert!(!sum.agrees(&sync));
     }

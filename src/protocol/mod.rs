@@ -78,7 +78,7 @@ pub use relay_frame::{Circuit, FRAME_COST, RelayBody, RelayFrame, STATIONS_MAX, 
 pub use revision::{LANES_TOLD_MAX, PlanMessage, PlanStep, REVISION_UNKNOWN, Switch};
 #[cfg(test)]
 pub use tree::any_tree;
-pub use tree::{Tree, ranks};
+pub use tree::{Tree, rank_pairs, ranks};
 pub use view::MESSAGES_IN_FLIGHT_MAX;
 pub use view::Member;
 pub use view::OPS_DECIDED_MAX;

@@ -56,16 +56,15 @@ impl Plan {
     /// A plan that exchanges whole buffers for every size.
     #[cfg(any(test, fuzzing))]
     pub fn mesh(size: usize) -> Plan {
-        Plan {
-            revision: 0,
-            reason: format!("{size} members exchange whole buffers"),
-            classes: vec![PlanClass {
-                bytes_max: u64::MAX,
-                chunk_bytes: 256 * 1024,
-                algorithm: Algorithm::OneShot,
-                auto: AutoCodecs::NONE,
-            }],
-        }
+        let reason = format!("{size} members exchange whole buffers");
+        Plan { reason, ..Plan::of_one(256 * 1024, Algorithm::OneShot) }
+    }
+
+    /// A plan with one schedule for every size.
+    #[cfg(any(test, fuzzing))]
+    pub fn of_one(chunk_bytes: u32, algorithm: Algorithm) -> Plan {
+        let class = PlanClass::new(u64::MAX, chunk_bytes, algorithm);
+        Plan { revision: 0, reason: String::new(), classes: vec![class] }
     }
 
     /// The class of a buffer of `bytes`.
@@ -228,6 +227,11 @@ fn ring_fold(order: &[Rank], place: usize, count: usize) -> FoldSegment {
 }
 
 impl PlanClass {
+    /// A class without codecs for calls that leave the choice to the plan.
+    pub fn new(bytes_max: u64, chunk_bytes: u32, algorithm: Algorithm) -> PlanClass {
+        PlanClass { bytes_max, chunk_bytes, algorithm, auto: AutoCodecs::NONE }
+    }
+
     fn fits(&self, size: usize) -> bool {
         let mib = if self.algorithm == Algorithm::GlooRing { 4 } else { 1 };
         let chunk = (1024..=mib * 1024 * 1024).contains(&self.chunk_bytes)
@@ -291,26 +295,13 @@ mod tests {
             [([Some(1), None, Some(1), Some(2)], true), ([Some(1), None, Some(0), Some(2)], false)]
         {
             let tree = Tree { parents: parents.map(|parent| parent.map(Rank)).into() };
-            let algorithm = Algorithm::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
-            let class = PlanClass {
-                bytes_max: u64::MAX,
-                chunk_bytes: 4096,
-                algorithm,
-                auto: AutoCodecs::NONE,
-            };
-            let plan = Plan { revision: 0, reason: String::new(), classes: vec![class] };
+            let plan = Plan::of_one(4096, Algorithm::tree(tree));
             assert_eq!(plan.avoids(&no_direct_link), kept, "{plan:?}");
         }
     }
 
     fn ring_of(order: Vec<Rank>) -> Plan {
-        let class = PlanClass {
-            bytes_max: u64::MAX,
-            chunk_bytes: 4096,
-            algorithm: Algorithm::Ring { order },
-            auto: AutoCodecs::NONE,
-        };
-        Plan { revision: 0, reason: String::new(), classes: vec![class] }
+        Plan::of_one(4096, Algorithm::Ring { order })
     }
 
     /// Asserts that the segments cover every element once and that each adds every rank once.
@@ -329,25 +320,13 @@ mod tests {
     fn ring(order: &[u8]) -> Plan {
         let order = order.iter().copied().map(Rank).collect();
         let mut plan = Plan::mesh(3);
-        plan.classes.insert(
-            0,
-            PlanClass {
-                bytes_max: 99,
-                chunk_bytes: 4096,
-                algorithm: Algorithm::Ring { order },
-                auto: AutoCodecs::NONE,
-            },
-        );
+        plan.classes.insert(0, PlanClass::new(99, 4096, Algorithm::Ring { order }));
         plan
     }
 
     #[test]
     fn chunks_have_bounds_and_those_of_gloos_ring_wider_ones() {
-        let fits = |algorithm: Algorithm, chunk_bytes| {
-            let class =
-                PlanClass { bytes_max: u64::MAX, chunk_bytes, algorithm, auto: AutoCodecs::NONE };
-            Plan { revision: 0, reason: String::new(), classes: vec![class] }.fits(3)
-        };
+        let fits = |algorithm, chunk_bytes| Plan::of_one(chunk_bytes, algorithm).fits(3);
         const MIB: u32 = 1 << 20;
         for (algorithm, most) in
             [(Algorithm::GlooRing, 4 * MIB), (Algorithm::GlooBcube, MIB), (Algorithm::OneShot, MIB)]
@@ -382,13 +361,7 @@ mod tests {
             .iter()
             .map(|(parents, ppm)| TreeShare { tree: tree(parents), ppm: *ppm })
             .collect();
-        let class = PlanClass {
-            bytes_max: u64::MAX,
-            chunk_bytes: 4096,
-            algorithm: Algorithm::Trees { trees },
-            auto: AutoCodecs::NONE,
-        };
-        Plan { revision: 0, reason: String::new(), classes: vec![class] }
+        Plan::of_one(4096, Algorithm::Trees { trees })
     }
 
     #[test]

@@ -33,6 +33,48 @@ impl Tree {
         Tree { parents }
     }
 
+    /// The lowest of the breadth-first trees over these links, one from each rank; of equally low
+    /// ones that with the lower root. `None` if the links do not connect all ranks.
+    pub fn lowest<N: Iterator<Item = Rank>>(
+        size: usize,
+        neighbours: impl Fn(Rank) -> N,
+    ) -> Option<Tree> {
+        let trees = ranks(size).map(|root| Tree::breadth_first(size, root, &neighbours));
+        trees
+            .filter_map(|tree| Some((tree.height(tree.root(size)?), tree)))
+            .min_by_key(|(height, _)| *height)
+            .map(|(_, tree)| tree)
+    }
+
+    /// Ranks that are not reached have no parent.
+    fn breadth_first<N: Iterator<Item = Rank>>(
+        size: usize,
+        root: Rank,
+        neighbours: impl Fn(Rank) -> N,
+    ) -> Tree {
+        let (mut tree, mut reached, mut next) = (Tree::empty(size), vec![root], 0);
+        while let Some(at) = reached.get(next).copied() {
+            next += 1;
+            for other in neighbours(at) {
+                if !reached.contains(&other) {
+                    tree.parents[other.index()] = Some(at);
+                    reached.push(other);
+                }
+            }
+        }
+        tree
+    }
+
+    /// The parent of a rank; `None` for the root and for ranks outside the tree.
+    pub fn parent(&self, rank: Rank) -> Option<Rank> {
+        self.parents.get(rank.index()).copied().flatten()
+    }
+
+    /// The edges, each from a child to its parent.
+    pub fn edges(&self) -> impl Iterator<Item = (Rank, Rank)> + '_ {
+        ranks(self.parents.len()).filter_map(|rank| Some((rank, self.parent(rank)?)))
+    }
+
     /// The ranks whose parent is `rank`, ascending.
     pub fn children(&self, rank: Rank) -> Vec<Rank> {
         ranks(self.parents.len())
@@ -74,13 +116,18 @@ impl Tree {
 
     /// The ranks from `from` to the root, including both. Infinite if the parents form a cycle.
     fn upwards(&self, from: Rank) -> impl Iterator<Item = Rank> + '_ {
-        std::iter::successors(Some(from), |rank| self.parents.get(rank.index()).copied().flatten())
+        std::iter::successors(Some(from), |rank| self.parent(*rank))
     }
 }
 
 /// The first `size` ranks.
 pub fn ranks(size: usize) -> impl Iterator<Item = Rank> {
     (0..MEMBERS_MAX as u8).map(Rank).take(size)
+}
+
+/// All pairs of two of the first `size` ranks, in both directions.
+pub fn rank_pairs(size: usize) -> impl Iterator<Item = (Rank, Rank)> {
+    ranks(size).flat_map(move |a| ranks(size).map(move |b| (a, b))).filter(|(a, b)| a != b)
 }
 
 /// The byte for no parent.

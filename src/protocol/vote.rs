@@ -257,12 +257,14 @@ impl OpBody {
 
 #[cfg(test)]
 mod tests {
-    use super::super::call::CallMode;
-    use super::super::codec_id::CodecId;
     use super::*;
     use crate::memory::DType;
     use crate::protocol::reduce_op::ReduceOp;
     use crate::wire::{Decode, Encode, Malformed, assert_codec};
+
+    fn message(body: OpBody) -> OpMessage {
+        OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![], enclosed: None }
+    }
 
     fn enclosed() -> Arc<Enclosed> {
         Arc::new(Enclosed { flow: 0, chunk: 0, is_result: false, bytes: [1, 2, 3].into() })
@@ -270,13 +272,7 @@ mod tests {
 
     #[test]
     fn every_vote_survives_the_wire() {
-        let call = Call {
-            kind: CallKind::AllReduce(ReduceOp::Sum),
-            dtype: DType::F32,
-            count: 5,
-            codec: CodecId::None,
-            mode: CallMode::PerOp,
-        };
+        let call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 5);
         let mismatch =
             Mismatch { lower: (Rank(0), call), higher: (Rank(2), Call { count: 6, ..call }) };
         let op = OpId { lane: Lane::MAIN, number: 3 };
@@ -291,18 +287,11 @@ mod tests {
         ];
         let aborts = reasons.map(|reason| Vote::Abort(AbortCause { reason, by: Rank(1) }));
         for vote in aborts.into_iter().chain([Vote::Done { digest: u128::MAX }]) {
-            assert_codec(&OpMessage {
-                view: ViewDigest([3; 32]),
-                body: OpBody::Vote(op, vote),
-                resolved: vec![op],
-                enclosed: None,
-            });
+            assert_codec(&OpMessage { resolved: vec![op], ..message(OpBody::Vote(op, vote)) });
         }
         for body in [OpBody::Resolved, OpBody::Ready(op), OpBody::Settled(op)] {
-            let message =
-                OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![], enclosed: None };
-            assert_codec(&message);
-            let with = OpMessage { enclosed: Some(enclosed()), ..message };
+            assert_codec(&message(body));
+            let with = OpMessage { enclosed: Some(enclosed()), ..message(body) };
             assert_eq!(
                 OpMessage::from_bytes(&with.to_bytes()),
                 Err(Malformed::Inconsistent),
@@ -311,12 +300,8 @@ mod tests {
         }
         let descriptor = Descriptor { op, call, plan_revision: 1 };
         for enclosed in [None, Some(enclosed())] {
-            assert_codec(&OpMessage {
-                view: ViewDigest([3; 32]),
-                body: OpBody::Describe(descriptor),
-                resolved: vec![op, op],
-                enclosed,
-            });
+            let bare = message(OpBody::Describe(descriptor));
+            assert_codec(&OpMessage { resolved: vec![op, op], enclosed, ..bare });
         }
         for kind in [CallKind::Barrier, CallKind::Sync { version: 1 }, CallKind::Step { parts: 1 }]
         {
@@ -324,10 +309,8 @@ mod tests {
                 call: Call { kind, dtype: DType::U8, count: 0, ..call },
                 ..descriptor
             });
-            let bare =
-                OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![], enclosed: None };
-            assert_codec(&bare);
-            let with = OpMessage { enclosed: Some(enclosed()), ..bare };
+            assert_codec(&message(body));
+            let with = OpMessage { enclosed: Some(enclosed()), ..message(body) };
             assert_eq!(
                 OpMessage::from_bytes(&with.to_bytes()),
                 Err(Malformed::Inconsistent),
@@ -346,13 +329,7 @@ mod tests {
 
     #[test]
     fn a_mismatch_of_equal_calls_is_refused() {
-        let call = Call {
-            kind: CallKind::Barrier,
-            dtype: DType::U8,
-            count: 0,
-            codec: CodecId::None,
-            mode: CallMode::PerOp,
-        };
+        let call = Call::new(CallKind::Barrier, DType::U8, 0);
         let bad = Mismatch { lower: (Rank(0), call), higher: (Rank(2), call) };
         assert_eq!(Mismatch::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));
     }

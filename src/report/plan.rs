@@ -116,17 +116,10 @@ mod tests {
 
     #[test]
     fn a_plan_is_told_as_it_is() {
-        let tree = crate::protocol::TreeShare {
-            tree: crate::protocol::Tree::star(Rank(1), 3),
-            ppm: 1_000_000,
-        };
         let mut plan = Plan::mesh(3);
-        let first = PlanClass {
-            bytes_max: 9,
-            algorithm: PlannedAlgorithm::Trees { trees: vec![tree] },
-            ..plan.classes[0].clone()
-        };
-        plan.classes.insert(0, first);
+        let star = PlannedAlgorithm::tree(crate::protocol::Tree::star(Rank(1), 3));
+        plan.classes
+            .insert(0, PlanClass { algorithm: star, bytes_max: 9, ..plan.classes[0].clone() });
         let told = ViewPlan::new(Arc::new(plan));
         let classes = told.classes();
         let parents = vec![Some(Rank(1)), None, Some(Rank(1))];

@@ -107,10 +107,8 @@ impl<'a> CodecChoice<'a> {
     /// all members is left out.
     fn plain_sets(&self, algorithm: &Algorithm) -> Option<Vec<RankSet>> {
         let Algorithm::Trees { trees } = algorithm else { return Some(vec![RankSet::EMPTY]) };
-        let parent =
-            |share: &TreeShare, rank: Rank| share.tree.parents.get(rank.index()).copied().flatten();
         let kbps = |rank: Rank| {
-            let ways = trees.iter().filter_map(|share| parent(share, rank));
+            let ways = trees.iter().filter_map(|share| share.tree.parent(rank));
             ways.map(|parent| self.network.kbps(rank, parent))
                 .try_fold(u32::MAX, |least, kbps| Some(least.min(kbps?)))
         };
@@ -222,9 +220,7 @@ impl<'a> CodecChoice<'a> {
 /// The part of a reason that names the uplinks with unencoded data; empty if there are none.
 fn but_as_it_is(algorithm: &Algorithm, plain: RankSet) -> String {
     let Algorithm::Trees { trees } = algorithm else { return String::new() };
-    let up = |share: &TreeShare, rank: Rank| {
-        share.tree.parents.get(rank.index()).copied().flatten().map(|parent| (rank, parent))
-    };
+    let up = |share: &TreeShare, rank: Rank| Some((rank, share.tree.parent(rank)?));
     let ways: BTreeSet<(Rank, Rank)> =
         trees.iter().flat_map(|share| plain.iter().filter_map(|rank| up(share, rank))).collect();
     let named: Vec<String> =
@@ -274,13 +270,8 @@ fn in_tree(tree: &Tree, rank: Rank, coding: Coding) -> usize {
     let above = match (is_coded(&rank), is_root) {
         (false, _) => 0,
         (true, true) => 2,
-        (true, false) => {
-            if children.is_empty() {
-                1
-            } else {
-                3
-            }
-        }
+        (true, false) if children.is_empty() => 1,
+        (true, false) => 3,
     };
     // Every rank decodes the result; the root encodes it first.
     below + above + if is_root { 2 } else { 1 }
@@ -462,11 +453,8 @@ mod tests {
         assert_eq!(coding, Coding::but_for(CodecId::Int8, set(&[0, 1, 2])), "{}", plan.reason);
         // One star of equal links: only the root, which has no uplink, skips the codec at no cost.
         let (members, links) = links_of(&[94; 4], 5000);
-        let star = Algorithm::Trees {
-            trees: vec![TreeShare { tree: Tree::star(Rank(2), 4), ppm: 1_000_000 }],
-        };
         let mut plan = Plan::mesh(4);
-        plan.classes[0].algorithm = star;
+        plan.classes[0].algorithm = Algorithm::tree(Tree::star(Rank(2), 4));
         let coded = with_codecs(&members, &links, plan);
         assert_eq!(
             coded.classes[0].auto.up_to(Coarsest::Int8),

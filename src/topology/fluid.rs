@@ -5,19 +5,13 @@
 use super::homes::{Home, HomeWay};
 use crate::collective::{Schedule, Then};
 use crate::memory::DType;
-use crate::protocol::{Call, CallKind, CallMode, CodecId, Plan, Rank, ReduceOp, ranks};
+use crate::protocol::{Call, CallKind, Plan, Rank, ReduceOp, rank_pairs, ranks};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The simulated duration of an all-reduce of `count` f32 under this plan, chunk by chunk, in
 /// seconds.
 pub(super) fn simulated_s(home: &Home, plan: &Plan, count: u64) -> f64 {
-    let call = Call {
-        kind: CallKind::AllReduce(ReduceOp::Sum),
-        dtype: DType::F32,
-        count,
-        codec: CodecId::None,
-        mode: CallMode::PerOp,
-    };
+    let call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, count);
     let schedule = Schedule::of(&call, None, plan, home.size()).expect("a plan that fits");
     let mut model = Fluid::new(home, &schedule);
     for rank in ranks(home.size()) {
@@ -65,15 +59,12 @@ struct Fluid<'a> {
 
 impl<'a> Fluid<'a> {
     fn new(home: &Home, schedule: &'a Schedule) -> Fluid<'a> {
-        let pairs = ranks(home.size())
-            .flat_map(|a| ranks(home.size()).map(move |b| (a, b)))
-            .filter(|(a, b)| a != b);
         let connection =
             |way| Connection { way, queue: VecDeque::new(), bits_left: 0.0, bits_per_s: 0.0 };
         Fluid {
             schedule,
             resources: home.resources(),
-            connections: pairs
+            connections: rank_pairs(home.size())
                 .filter_map(|pair| Some((pair, connection(home.way(pair.0.0, pair.1.0)?))))
                 .collect(),
             in_flight: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! The predicted duration of a schedule on a network.
 
 use super::network::{Network, Resource};
-use crate::protocol::{Algorithm, Rank, TreeShare, ranks};
+use crate::protocol::{Algorithm, Rank, TreeShare, rank_pairs, ranks};
 use std::collections::BTreeSet;
 
 /// The predicted duration of an all-reduce of `bytes` bytes in microseconds. `None` if two ranks
@@ -32,10 +32,8 @@ pub(super) fn forecast_longer_us(
     let part = |share: f64| (bytes as f64 * share).min(f64::from(chunk_bytes));
     match algorithm {
         Algorithm::OneShot => {
-            let pairs = ranks(network.size)
-                .flat_map(|a| ranks(network.size).filter(move |b| a != *b).map(move |b| (a, b)));
-            let hops: Vec<Hop> =
-                pairs.map(|(from, to)| Hop { from, to, times: 1.0, longer: 1.0 }).collect();
+            let hop = |(from, to)| Hop { from, to, times: 1.0, longer: 1.0 };
+            let hops: Vec<Hop> = rank_pairs(network.size).map(hop).collect();
             Some(
                 longest(hops.iter().map(|hop| one_way_us(network, hop.from, hop.to)))?
                     + busiest_us(network, &hops, bytes)?,
@@ -89,14 +87,11 @@ struct Hop {
 
 fn tree_hops(share: &TreeShare, longer_up: &impl Fn(Rank) -> f64) -> Vec<Hop> {
     let times = f64::from(share.ppm) / 1e6;
-    let edges = ranks(share.tree.parents.len())
-        .zip(&share.tree.parents)
-        .filter_map(|(rank, parent)| Some((rank, (*parent)?)));
     let both = |(child, parent)| {
         let up = Hop { from: child, to: parent, times, longer: longer_up(child) };
         [up, Hop { from: parent, to: child, times, longer: 1.0 }]
     };
-    edges.flat_map(both).collect()
+    share.tree.edges().flat_map(both).collect()
 }
 
 /// The time to fill a tree: the latency of the longest path to the root and back, and one chunk for

@@ -11,7 +11,7 @@ use super::packing::Packing;
 use super::planner::{gloo_plan, plan};
 use super::rings::Rings;
 use crate::identity::MemberId;
-use crate::protocol::{Algorithm, AutoCodecs, Plan, PlanClass, Rank, Tree, TreeShare, ranks};
+use crate::protocol::{Algorithm, Plan, PlanClass, Rank, Tree, TreeShare, ranks};
 
 /// A plan for heterogeneous links, and its predicted duration.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,9 +110,7 @@ struct Candidates<'a> {
 
 impl<'a> Candidates<'a> {
     fn of(network: &'a Network, ring: Option<Vec<Rank>>, packing: &Packing) -> Candidates<'a> {
-        let hub = |rank| Algorithm::Trees {
-            trees: vec![TreeShare { tree: Tree::star(rank, network.size), ppm: 1_000_000 }],
-        };
+        let hub = |rank| Algorithm::tree(Tree::star(rank, network.size));
         Candidates {
             network,
             ring: ring.map(|order| Algorithm::Ring { order }),
@@ -178,12 +176,7 @@ impl<'a> Candidates<'a> {
 }
 
 fn class(bytes_max: u64, chunk_kib: u32, algorithm: &Algorithm) -> PlanClass {
-    PlanClass {
-        bytes_max,
-        chunk_bytes: chunk_kib * 1024,
-        algorithm: algorithm.clone(),
-        auto: AutoCodecs::NONE,
-    }
+    PlanClass::new(bytes_max, chunk_kib * 1024, algorithm.clone())
 }
 
 fn over(trees: &[TreeShare], size: usize) -> String {
@@ -224,7 +217,9 @@ mod tests {
     use super::super::homes::{Home, Lan};
     use super::super::link_map::links_of;
     use super::*;
-    use crate::protocol::{Coarsest, CodecId, Coding, CodingSpeed, EngineKind, Engines};
+    use crate::protocol::{
+        Coarsest, CodecId, Coding, CodingSpeed, EngineKind, Engines, rank_pairs,
+    };
     use crate::wire::Encode;
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
@@ -415,10 +410,8 @@ mod tests {
         for case in cases() {
             let (plan, pairs) = (plan_for(&case.home), case.home.size() * (case.home.size() - 1));
             let direct = |from: Rank, to: Rank| case.home.way(from.0, to.0).is_some();
-            let ways = ranks(case.home.size())
-                .flat_map(|a| ranks(case.home.size()).map(move |b| (a, b)))
-                .filter(|(a, b)| a != b);
-            let is_mesh = ways.filter(|(a, b)| direct(*a, *b)).count() == pairs;
+            let is_mesh =
+                rank_pairs(case.home.size()).filter(|(a, b)| direct(*a, *b)).count() == pairs;
             assert_eq!(
                 plan.classes.iter().any(|class| class.algorithm == Algorithm::OneShot),
                 is_mesh,
@@ -427,13 +420,8 @@ mod tests {
             );
             for class in &plan.classes {
                 let Algorithm::Trees { trees } = &class.algorithm else { continue };
-                let edges =
-                    trees.iter().flat_map(|share| ranks(case.home.size()).zip(&share.tree.parents));
-                assert!(
-                    edges.filter_map(|(a, b)| Some((a, (*b)?))).all(|(a, b)| direct(a, b)),
-                    "{}",
-                    case.name
-                );
+                let mut edges = trees.iter().flat_map(|share| share.tree.edges());
+                assert!(edges.all(|(a, b)| direct(a, b)), "{}", case.name);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The traffic that a schedule sends between each pair of ranks.
 
-use crate::protocol::{Algorithm, Rank, ranks};
+use crate::protocol::{Algorithm, Rank, rank_pairs, ranks};
 use std::collections::BTreeMap;
 
 /// For each pair of sender and receiver, the traffic of an all-reduce in millionths of the buffer,
@@ -12,18 +12,13 @@ pub fn loads_ppm(algorithm: &Algorithm, size: usize) -> BTreeMap<(Rank, Rank), u
     let mut loads = BTreeMap::new();
     match algorithm {
         Algorithm::OneShot | Algorithm::GlooExchange => {
-            let pairs =
-                ranks(size).flat_map(|a| ranks(size).map(move |b| (a, b))).filter(|(a, b)| a != b);
-            loads.extend(pairs.map(|pair| (pair, WHOLE)));
+            loads.extend(rank_pairs(size).map(|pair| (pair, WHOLE)));
         }
         Algorithm::Ring { order } => round(order, &mut loads),
         Algorithm::GlooRing => round(&ranks(size).collect::<Vec<_>>(), &mut loads),
         Algorithm::Trees { trees } => {
             for share in trees {
-                let edges = ranks(size)
-                    .zip(&share.tree.parents)
-                    .filter_map(|(rank, parent)| Some((rank, (*parent)?)));
-                for way in edges.flat_map(|(a, b)| [(a, b), (b, a)]) {
+                for way in share.tree.edges().flat_map(|(a, b)| [(a, b), (b, a)]) {
                     // The shares of all trees add up to a million, so this cannot overflow.
                     *loads.entry(way).or_default() += share.ppm;
                 }

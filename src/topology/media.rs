@@ -273,6 +273,7 @@ const SHARED_KBPS_MAX: u32 = 4_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::rank_pairs;
     use Port::{Air, Wire};
 
     /// The time that a machine occupies its medium for one megabit, in microseconds.
@@ -288,10 +289,7 @@ mod tests {
             (Air(a, here), Air(b, there)) if here == there => a + b,
             (Wire(a) | Air(a, _), Wire(b) | Air(b, _)) => a.max(b),
         };
-        let pairs = ranks(ports.len())
-            .flat_map(|a| ranks(ports.len()).map(move |b| (a, b)))
-            .filter(|(a, b)| a != b);
-        pairs
+        rank_pairs(ports.len())
             .map(|(a, b)| ((a, b), (1_000_000_000 / us(ports[a.index()], ports[b.index()])) as u32))
             .collect()
     }

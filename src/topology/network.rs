@@ -138,26 +138,9 @@ impl Network {
     /// The tree of these edges, rooted where its height is smallest; `None` if these edges are no
     /// spanning tree of all ranks.
     pub(super) fn tree(&self, edges: &[usize]) -> Option<Tree> {
-        let trees = ranks(self.size)
-            .map(|root| self.hung_up(edges, root))
-            .filter(|tree| tree.root(self.size).is_some());
-        trees.min_by_key(|tree| tree.root(self.size).map(|root| tree.height(root)))
-    }
-
-    /// A breadth-first tree below `root` over these edges. Ranks that are not reached have no
-    /// parent.
-    fn hung_up(&self, edges: &[usize], root: Rank) -> Tree {
-        let (mut tree, mut reached, mut next) = (Tree::empty(self.size), vec![root], 0);
-        while let Some(node) = reached.get(next).copied() {
-            next += 1;
-            for other in edges.iter().filter_map(|edge| self.edges[*edge].other_end(node)) {
-                if !reached.contains(&other) {
-                    tree.parents[other.index()] = Some(node);
-                    reached.push(other);
-                }
-            }
-        }
-        tree
+        Tree::lowest(self.size, |rank| {
+            edges.iter().filter_map(move |edge| self.edges[*edge].other_end(rank))
+        })
     }
 }
 
@@ -320,7 +303,7 @@ mod tests {
     use super::super::homes::Lan::{No, Radio, Wired};
     use super::super::link_map::links_of;
     use super::*;
-    use crate::protocol::{Algorithm, TreeShare, member_id};
+    use crate::protocol::{Algorithm, member_id};
 
     fn network(home: &Home) -> Network {
         Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates are known")
@@ -422,8 +405,7 @@ mod tests {
         assert_eq!(kbps(&network, 0, 1), [600_000, 600_000]);
         let forecast_s = |network: &Network, root| {
             let tree = Tree::star(Rank(root), 3);
-            let algorithm = Algorithm::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
-            forecast_us(network, &algorithm, 75_000_000, 1 << 18).expect("links") / 1e6
+            forecast_us(network, &Algorithm::tree(tree), 75_000_000, 1 << 18).expect("links") / 1e6
         };
         // 600 Mbit in each direction: over rank 0 they use the air twice at 600 and twice at 300
         // Mbit/s.

@@ -7,7 +7,7 @@
 use super::link_map::LinkMap;
 use super::rings::Rings;
 use crate::identity::MemberId;
-use crate::protocol::{Algorithm, AutoCodecs, Plan, PlanClass, Rank, Tree, TreeShare, ranks};
+use crate::protocol::{Algorithm, Plan, PlanClass, Rank, Tree, ranks};
 use std::collections::BTreeSet;
 
 /// The plan for the members of a View, given in rank order; at most `MEMBERS_MAX`.
@@ -34,7 +34,7 @@ pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
             )
         }
         (None, Some(tree)) => {
-            (tree_reason(members.len(), &tree), chunked(&tree_schedule(tree)).into())
+            (tree_reason(members.len(), &tree), chunked(&Algorithm::tree(tree)).into())
         }
         (None, None) => (exchange_reason(members.len(), direct), exchange_classes()),
     };
@@ -85,31 +85,13 @@ pub fn rank_order(current: &[MemberId], members: &BTreeSet<MemberId>) -> Vec<Mem
     staying.iter().copied().chain(joiners).collect()
 }
 
-/// The lowest of the breadth-first trees over direct links, one from each rank; of equally low ones
-/// that with the lower root. `None` if the links do not connect all members.
+/// The lowest tree of direct links; `None` if these do not connect all members.
 fn lowest_tree(members: &[MemberId], links: &LinkMap) -> Option<Tree> {
-    let size = members.len();
-    let from = |root: Rank| {
-        let (mut tree, mut reached, mut next) = (Tree::empty(size), vec![root], 0);
-        while let Some(at) = reached.get(next).copied() {
-            next += 1;
-            for other in ranks(size)
-                .filter(|other| links.direct_both_ways(members[at.index()], members[other.index()]))
-            {
-                if !reached.contains(&other) {
-                    tree.parents[other.index()] = Some(at);
-                    reached.push(other);
-                }
-            }
-        }
-        tree
-    };
-    let whole = ranks(size).map(from).filter(|tree| tree.root(size).is_some());
-    whole.min_by_key(|tree| tree.root(size).map(|root| tree.height(root)))
-}
-
-fn tree_schedule(tree: Tree) -> Algorithm {
-    Algorithm::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] }
+    let is_direct =
+        |a: Rank, b: Rank| links.direct_both_ways(members[a.index()], members[b.index()]);
+    Tree::lowest(members.len(), |at| {
+        ranks(members.len()).filter(move |other| is_direct(at, *other))
+    })
 }
 
 fn ring_classes(order: &[Rank]) -> [PlanClass; 3] {
@@ -129,7 +111,7 @@ fn exchange_classes() -> Vec<PlanClass> {
 }
 
 fn class(bytes_max: u64, chunk_kib: u32, algorithm: Algorithm) -> PlanClass {
-    PlanClass { bytes_max, chunk_bytes: chunk_kib * 1024, algorithm, auto: AutoCodecs::NONE }
+    PlanClass::new(bytes_max, chunk_kib * 1024, algorithm)
 }
 
 fn exchange_reason(size: usize, direct: bool) -> String {
@@ -303,7 +285,7 @@ mod tests {
             let connected = expected.root(size).is_some();
             for class in &found.classes {
                 assert_eq!(
-                    class.algorithm == tree_schedule(expected.clone()),
+                    class.algorithm == Algorithm::tree(expected.clone()),
                     connected,
                     "{found:?}"
                 );

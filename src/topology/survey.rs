@@ -24,7 +24,7 @@ mod tests;
 use super::media::{Alone, Media};
 use super::pair::Pair;
 use super::tries::{Tries, is_less};
-use crate::protocol::{Rank, ranks};
+use crate::protocol::{Rank, rank_pairs, ranks};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The next measurement.
@@ -70,7 +70,7 @@ pub struct Survey {
 impl Survey {
     /// A survey for `size` members; `known` returns the rates that are known already, in kbit/s.
     pub fn new(size: usize, known: impl Fn(Pair) -> Option<u32>) -> Survey {
-        let rates = pairs(size).filter_map(|pair| Some((pair, known(pair)?))).collect();
+        let rates = rank_pairs(size).filter_map(|pair| Some((pair, known(pair)?))).collect();
         let (tries, radios) = (BTreeMap::new(), BTreeSet::new());
         Survey {
             size,
@@ -253,7 +253,7 @@ impl Survey {
     /// path: it is the one through which the first rank sends to the second. Empty until the survey
     /// has finished all exchanges.
     pub fn stations(&self) -> Vec<(Pair, u32)> {
-        if pairs(self.size).all(|pair| self.is_done(pair)) && self.shared().is_none() {
+        if rank_pairs(self.size).all(|pair| self.is_done(pair)) && self.shared().is_none() {
             self.media.stations(self.alone())
         } else {
             Vec::new()
@@ -294,7 +294,7 @@ impl Survey {
     /// Whether every port has been measured against one that is no slower, as far as possible.
     /// Without a full mesh, all paths must have been measured.
     pub fn knows_the_ports(&self) -> bool {
-        let all = || self.is_mesh || pairs(self.size).all(|pair| self.is_done(pair));
+        let all = || self.is_mesh || rank_pairs(self.size).all(|pair| self.is_done(pair));
         self.of_the_ports().all(|pair| self.is_done(pair)) && all()
     }
 
@@ -324,7 +324,7 @@ impl Survey {
         // An exchange is compared with the single bursts of the same pair, so these come first, and
         // doubtful ones are repeated before it.
         ports
-            .or_else(|| pairs(self.size).find(open))
+            .or_else(|| rank_pairs(self.size).find(open))
             .map(Probe::Alone)
             .or_else(|| self.shared_or_unsure())
     }
@@ -401,10 +401,6 @@ impl Survey {
         let tries = self.tries(pair);
         tries.are_sure() || self.is_by_radio(pair) && tries.are_some()
     }
-}
-
-fn pairs(size: usize) -> impl Iterator<Item = Pair> {
-    ranks(size).flat_map(move |a| ranks(size).map(move |b| (a, b))).filter(|(a, b)| a != b)
 }
 
 /// A burst takes a tenth of a second, on a slow path half a second. After this time the peer is

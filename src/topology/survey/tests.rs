@@ -148,7 +148,7 @@ fn what_is_known_is_not_measured_again_and_what_is_odd_is() {
     let odd = order.iter().filter(|(pair, _)| *pair == (Rank(1), Rank(2))).count();
     assert_eq!(odd, 3, "{order:?}");
     let times = |pair: Pair| order.iter().filter(|(other, _)| *other == pair).count();
-    assert!(pairs(4).all(|pair| times(pair) <= 3), "{order:?}");
+    assert!(rank_pairs(4).all(|pair| times(pair) <= 3), "{order:?}");
 }
 
 #[test]
@@ -317,11 +317,13 @@ fn a_path_that_has_become_faster_has_those_beside_it_measured_again() {
         walk(&mut survey, slower_of(&after)).into_iter().map(|(pair, _)| pair).collect();
     let beside = |pair: &Pair| pair.0 == Rank(1) || pair.1 == Rank(1);
     assert!(
-        pairs(4).filter(|pair| beside(pair) && *pair != risen).all(|pair| again.contains(&pair)),
+        rank_pairs(4)
+            .filter(|pair| beside(pair) && *pair != risen)
+            .all(|pair| again.contains(&pair)),
         "{again:?}"
     );
-    let known: Vec<u32> = pairs(4).map(|pair| survey.rates[&pair]).collect();
-    assert_eq!(known, pairs(4).map(slower_of(&after)).collect::<Vec<u32>>());
+    let known: Vec<u32> = rank_pairs(4).map(|pair| survey.rates[&pair]).collect();
+    assert_eq!(known, rank_pairs(4).map(slower_of(&after)).collect::<Vec<u32>>());
     assert!(survey.is_good_for_a_plan() && survey.stations().is_empty());
 }
 
