@@ -4,8 +4,8 @@
 use crate::graph_document::GraphDocument;
 use potluck::keys::StoredKey;
 use potluck::report::{
-    Activity, InterfaceFinding, InterfaceReport, Membership, Neighbour, NoLinkReason, Quarantined,
-    State, ViewStatus,
+    Activity, Counters, InterfaceFinding, InterfaceReport, Membership, Neighbour, NoLinkReason,
+    Quarantined, State, ViewStatus,
 };
 use potluck::{NodeId, Peer, Status};
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub struct StatusDocument {
     /// The View as a graph of members and links; null while there is no View.
     #[serde(default)]
     pub topology: Option<GraphDocument>,
-    pub counters: CountersDocument,
+    pub counters: Counters,
     /// The version of Gloo in this build; null without Gloo.
     pub gloo: Option<String>,
 }
@@ -119,17 +119,6 @@ pub struct InterfaceDocument {
     pub text: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CountersDocument {
-    pub views: u64,
-    pub links: u64,
-    pub strangers: u64,
-    pub other_versions: u64,
-    pub overloads: u64,
-    pub misbehaviours: u64,
-    pub committed: u64,
-}
-
 /// A node of which announcements were received.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NeighbourDocument {
@@ -141,7 +130,6 @@ pub struct NeighbourDocument {
 
 impl From<&Status> for StatusDocument {
     fn from(status: &Status) -> StatusDocument {
-        let c = &status.counters;
         StatusDocument {
             ok: true,
             running: true,
@@ -160,15 +148,7 @@ impl From<&Status> for StatusDocument {
             duplicates: status.duplicates.iter().copied().map(hex).collect(),
             quarantined: status.quarantined.iter().map(QuarantinedDocument::from).collect(),
             topology: status.topology().as_ref().map(GraphDocument::from),
-            counters: CountersDocument {
-                views: c.views,
-                links: c.links,
-                strangers: c.strangers,
-                other_versions: c.other_versions,
-                overloads: c.overloads,
-                misbehaviours: c.misbehaviours,
-                committed: c.committed,
-            },
+            counters: status.counters,
             gloo: potluck::gloo_version(),
         }
     }

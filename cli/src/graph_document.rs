@@ -42,37 +42,11 @@ pub struct GraphLink {
     /// The higher rank.
     pub b: usize,
     /// From `a` to `b`.
-    pub there: GraphDirection,
+    pub there: LinkDirection,
     /// From `b` to `a`.
-    pub back: GraphDirection,
+    pub back: LinkDirection,
     /// Addresses and interface of the link; null if this node is at neither end.
-    pub path: Option<GraphPath>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct GraphDirection {
-    /// The kind of the sender's interface: ethernet, wifi, thunderbolt, bridge, vpn, container,
-    /// loopback or other; null until reported.
-    pub kind: Option<String>,
-    /// The number of the shared medium. Only one end with this number sends at a time, as with
-    /// radio. Null for a wire, or if unknown.
-    #[serde(default)]
-    pub medium: Option<u32>,
-    /// Round-trip time in microseconds as measured by the sender; null until reported.
-    pub rtt_us: Option<u32>,
-    /// In bit/s of payload; null until measured. Links inside one machine are never measured.
-    pub rate_bps: Option<u64>,
-    /// The share of a 64 MiB buffer that is sent in this direction while it is reduced, in
-    /// millionths; null if nothing or unknown.
-    pub share_ppm: Option<u32>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GraphPath {
-    /// This machine's interface; null if none has the local address.
-    pub interface: Option<String>,
-    pub local: Option<String>,
-    pub remote: String,
+    pub path: Option<LinkPath>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,37 +85,19 @@ impl From<&Topology> for GraphDocument {
 
 impl From<&TopologyLink> for GraphLink {
     fn from(link: &TopologyLink) -> GraphLink {
-        let path = |path: &LinkPath| GraphPath {
-            interface: path.interface.clone(),
-            local: path.local.map(|address| address.to_string()),
-            remote: path.remote.to_string(),
-        };
         GraphLink {
             a: link.a.index(),
             b: link.b.index(),
-            there: GraphDirection::from(&link.there),
-            back: GraphDirection::from(&link.back),
-            path: link.path.as_ref().map(path),
-        }
-    }
-}
-
-impl From<&LinkDirection> for GraphDirection {
-    fn from(way: &LinkDirection) -> GraphDirection {
-        let kind = way.kind.map(|kind| kind.to_string());
-        GraphDirection {
-            kind,
-            medium: way.medium,
-            rtt_us: way.rtt_us,
-            rate_bps: way.rate_bps,
-            share_ppm: way.share_ppm,
+            there: link.there,
+            back: link.back,
+            path: link.path.clone(),
         }
     }
 }
 
 impl GraphLink {
     /// Both directions, `there` first.
-    pub fn ways(&self) -> [&GraphDirection; 2] {
+    pub fn ways(&self) -> [&LinkDirection; 2] {
         [&self.there, &self.back]
     }
 

@@ -1,6 +1,7 @@
 //! A network interface of this machine, its kind, and whether a home cluster should use it.
 
 use crate::sentences::sentences;
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// One network interface that is up and has an address.
@@ -30,7 +31,8 @@ pub struct InterfaceAddress {
 }
 
 /// The kind of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum InterfaceKind {
     /// A wire. On macOS possibly Wi-Fi, whose interfaces have the same names there.
@@ -48,6 +50,7 @@ pub enum InterfaceKind {
     /// The loopback interface.
     Loopback,
     /// Any other kind, such as the radio between phones.
+    #[serde(other)]
     Other,
 }
 

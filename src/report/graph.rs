@@ -5,6 +5,7 @@ use super::error::Peer;
 use super::status::{Forecast, PathStatus, PeerStatus, Status, ViewStatus};
 use crate::os::InterfaceKind;
 use crate::protocol::{EngineKind, Rank, ViewId};
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// The group of one View as this node knows it. A snapshot, see
@@ -48,13 +49,14 @@ pub struct TopologyLink {
 }
 
 /// One direction of a link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LinkDirection {
     /// The kind of the sender's interface; `None` until the sender has reported it.
     pub kind: Option<InterfaceKind>,
     /// The number of the shared medium of this link. Ends with the same number share it: only one
     /// of them sends at a time, as with radio. `None` for a wire, or if unknown.
+    #[serde(default)]
     pub medium: Option<u32>,
     /// Round-trip time in microseconds as measured by the sender; `None` until the sender has
     /// reported it.
@@ -69,7 +71,7 @@ pub struct LinkDirection {
 }
 
 /// The local end of a link of this node. The data link uses the same interface as the control link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LinkPath {
     /// The name of the local interface; `None` if no interface has the local address, as inside one

@@ -7,6 +7,7 @@ use crate::identity::{Name, NodeId};
 use crate::os::InterfaceKind;
 use crate::protocol::{EngineKind, OpId, Rank, ViewId};
 use crate::sentences::sentences;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -293,7 +294,7 @@ pub struct Waiting {
 }
 
 /// Counts since the node started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Counters {
     /// Views installed.

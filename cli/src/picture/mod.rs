@@ -47,25 +47,25 @@ const MANY: usize = 7;
 
 #[cfg(test)]
 mod testing {
-    use crate::graph_document::{
-        GraphDirection, GraphDocument, GraphForecast, GraphLink, GraphMember, GraphPath,
-    };
+    use crate::graph_document::{GraphDocument, GraphForecast, GraphLink, GraphMember};
+    use serde_json::json;
 
     /// A full mesh. Member `k` has a port of `mbps[k]` Mbit/s, 0 for an unmeasured one. The plan is
     /// a tree with root 0.
     pub fn graph(names: &[&str], mbps: &[u64]) -> GraphDocument {
         let bps = |rank: usize| (mbps[rank] > 0).then_some(mbps[rank] * 1_000_000);
-        let way = |a: usize, b: usize| GraphDirection {
-            kind: Some("ethernet".to_owned()),
-            medium: (a == 3).then_some(0),
-            rtt_us: (a == 0).then_some(210),
-            rate_bps: bps(a).zip(bps(b)).map(|(a, b)| a.min(b)),
-            share_ppm: (a == 0 || b == 0).then_some(1_000_000),
+        let way = |a: usize, b: usize| {
+            read(json!({
+                "kind": "ethernet",
+                "medium": (a == 3).then_some(0),
+                "rtt_us": (a == 0).then_some(210),
+                "rate_bps": bps(a).zip(bps(b)).map(|(a, b)| a.min(b)),
+                "share_ppm": (a == 0 || b == 0).then_some(1_000_000),
+            }))
         };
-        let path = |b: usize| GraphPath {
-            interface: Some("eth0".to_owned()),
-            local: Some("10.77.0.1:40000".to_owned()),
-            remote: format!("10.77.0.{}:47474", b + 1),
+        let path = |b: usize| {
+            let remote = format!("10.77.0.{}:47474", b + 1);
+            read(json!({"interface": "eth0", "local": "10.77.0.1:40000", "remote": remote}))
         };
         let ranks = 0..names.len();
         let pairs =
@@ -102,5 +102,8 @@ mod testing {
             links: pairs.map(link).collect(),
             forecasts: vec![GraphForecast { bytes: 64 << 20, us: 5_700_000 }],
         }
+    }
+    fn read<T: serde::de::DeserializeOwned>(document: serde_json::Value) -> T {
+        serde_json::from_value(document).expect("a part of the document")
     }
 }

@@ -203,7 +203,7 @@ fn link_line(graph: &GraphDocument, link: &GraphLink, paper: Paper) -> String {
     let interface =
         link.path.as_ref().and_then(|path| Some(format!(" ({})", plain(path.interface.as_ref()?))));
     let kinds = kinds(link).map(|kinds| kinds + &interface.unwrap_or_default());
-    let path = link.path.as_ref().map(|path| format!("to {}", plain(&path.remote)));
+    let path = link.path.as_ref().map(|path| format!("to {}", path.remote));
     let rtt = link.rtt_us().map(|us| time(u64::from(us)));
     let share = share(link).unwrap_or_else(|| "not used by the plan".to_owned());
     let facts = [rates(link), rtt, kinds, Some(share), path].map(|fact| (fact, Style::new()));

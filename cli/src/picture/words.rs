@@ -3,7 +3,8 @@
 //! A member chooses its own name. The library admits only letters, digits and ASCII punctuation,
 //! but a picture may be drawn from the answer of any process on the socket.
 
-use crate::graph_document::{GraphDirection, GraphDocument, GraphLink, GraphMember};
+use crate::graph_document::{GraphDocument, GraphLink, GraphMember};
+use potluck::report::LinkDirection;
 
 /// For a terminal: replaces every character that is not plain text by U+FFFD.
 pub fn plain(text: &str) -> String {
@@ -84,8 +85,8 @@ pub fn time(us: u64) -> String {
 
 /// The interface kinds of both ends; `?` for an unknown one.
 pub fn kinds(link: &GraphLink) -> Option<String> {
-    let kind = |way: &GraphDirection| {
-        let kind = plain(way.kind.as_deref()?);
+    let kind = |way: &LinkDirection| {
+        let kind = way.kind?.to_string();
         // Radio is always shared, so it is not mentioned.
         let is_news = way.medium.is_some() && kind != "wifi";
         Some(if is_news { format!("shared {kind}") } else { kind })
