@@ -15,7 +15,6 @@ mod mdns;
 mod memory;
 mod origin;
 mod paths;
-mod rate;
 mod report;
 mod roster;
 mod sighting;

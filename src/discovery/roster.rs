@@ -11,9 +11,9 @@ mod tests;
 use super::candidate::Candidate;
 use super::dial_outcome::DialOutcome;
 use super::origin::Origin;
-use super::rate::DialRate;
 use super::sighting::{Advert, Sighting, Tag};
 use crate::identity::{Boot, MemberId};
+use crate::link::{Rate, TokenBucket};
 use crate::os::{AddressPolicy, is_dialable};
 use crate::wire::PROTOCOL_VERSION;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,7 +96,8 @@ pub struct Roster {
     policy: AddressPolicy,
     me: Boot,
     knows: Box<dyn Fn(Boot, Tag) -> bool + Send>,
-    rate: DialRate,
+    /// For dials to unverified addresses.
+    rate: TokenBucket,
     candidates: BTreeMap<SocketAddr, Candidate>,
     /// Adverts of our namespace, by instance.
     adverts: BTreeMap<String, Seen>,
@@ -124,8 +125,10 @@ impl Roster {
         me: Boot,
         knows: impl Fn(Boot, Tag) -> bool + Send + 'static,
     ) -> Roster {
+        let per_second = u64::from(limits.dials_per_second.max(1));
+        let rate = Rate { per_second, burst: u64::from(limits.dial_burst) };
         Roster {
-            rate: DialRate::new(limits.dials_per_second, limits.dial_burst),
+            rate: TokenBucket::full(rate, 0),
             limits,
             policy,
             me,
@@ -292,7 +295,7 @@ impl Roster {
             let Some(candidate) = self.candidates.get_mut(&to) else { continue };
             let slots =
                 if candidate.is_trusted() { &mut free.trusted } else { &mut free.strangers };
-            if *slots == 0 || !candidate.is_trusted() && self.rate.take(now_ms).is_none() {
+            if *slots == 0 || !candidate.is_trusted() && !self.rate.take(now_ms, 1) {
                 continue;
             }
             *slots -= 1;

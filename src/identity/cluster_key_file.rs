@@ -228,23 +228,11 @@ mod tests {
     fn a_bad_source_is_an_error_and_not_passed_over() {
         let (_scratch, home, name) = scratch_home();
         create_cluster_key(&name, &home).expect("created");
-        let bad_variable = find(&name, &home, Some("secret")).expect_err("not a key");
-        assert_eq!(
-            bad_variable,
-            IdentityProblem::NotAKeyVariable {
-                variable: "POTLUCK_KEY",
-                reason: KeyTextError::Prefix
-            }
-        );
-        let not_text = find_cluster_keys(&name, &home, |_| Some(OsString::from_vec(vec![0xff])))
-            .expect_err("not text");
-        assert_eq!(
-            not_text,
-            IdentityProblem::NotAKeyVariable {
-                variable: "POTLUCK_KEY",
-                reason: KeyTextError::NotText
-            }
-        );
+        let bad =
+            |reason| Err(IdentityProblem::NotAKeyVariable { variable: "POTLUCK_KEY", reason });
+        assert_eq!(find(&name, &home, Some("secret")), bad(KeyTextError::Prefix));
+        let not_text = find_cluster_keys(&name, &home, |_| Some(OsString::from_vec(vec![0xff])));
+        assert_eq!(not_text.map(drop), bad(KeyTextError::NotText).map(drop));
 
         let path = home.cluster_key_path(&name);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");

@@ -118,22 +118,13 @@ fn load(path: &Path) -> Result<Option<Identity>, IdentityProblem> {
     let Some(text) = private_file::read(path, FileContent::Identity, FILE_BYTES_MAX)? else {
         return Ok(None);
     };
-    let path = || path.to_owned();
-    match decode_identity(&text) {
-        Ok(identity) => Ok(Some(identity)),
-        Err(IdentityTextError::Truncated) => {
-            Err(IdentityProblem::Truncated { path: path(), content: FileContent::Identity })
-        }
-        Err(IdentityTextError::TooLong) => {
-            Err(IdentityProblem::TooLong { path: path(), content: FileContent::Identity })
-        }
-        Err(IdentityTextError::Damaged) => {
-            Err(IdentityProblem::Damaged { path: path(), content: FileContent::Identity })
-        }
-        Err(IdentityTextError::UnknownVersion) => {
-            Err(IdentityProblem::UnknownVersion { path: path() })
-        }
-    }
+    let (path, content) = (path.to_owned(), FileContent::Identity);
+    decode_identity(&text).map(Some).map_err(|fault| match fault {
+        IdentityTextError::Truncated => IdentityProblem::Truncated { path, content },
+        IdentityTextError::TooLong => IdentityProblem::TooLong { path, content },
+        IdentityTextError::Damaged => IdentityProblem::Damaged { path, content },
+        IdentityTextError::UnknownVersion => IdentityProblem::UnknownVersion { path },
+    })
 }
 
 // More processes on one machine are a mistake, because a View has at most 16 members.
@@ -219,22 +210,22 @@ mod tests {
         let content = FileContent::Identity;
         let (_scratch, home, path) = used_home();
         let good = fs::read(&path).expect("readable");
-
-        rewrite(&path, |bytes| bytes.truncate(40));
-        assert_eq!(
-            problem(&home, &path),
-            IdentityProblem::Truncated { path: path.clone(), content }
-        );
-        rewrite(&path, |bytes| bytes.clone_from(&good));
-        rewrite(&path, |bytes| bytes[30] ^= 1);
-        assert_eq!(problem(&home, &path), IdentityProblem::Damaged { path: path.clone(), content });
-        rewrite(&path, Vec::clear);
-        assert_eq!(problem(&home, &path), IdentityProblem::Empty { path: path.clone(), content });
-        rewrite(&path, |bytes| bytes.resize(4097, b'x'));
-        assert_eq!(problem(&home, &path), IdentityProblem::TooLong { path: path.clone(), content });
-        rewrite(&path, |bytes| bytes.clone_from(&[good.clone(), good.clone()].concat()));
-        assert_eq!(problem(&home, &path), IdentityProblem::TooLong { path: path.clone(), content });
-        rewrite(&path, |bytes| bytes.clone_from(&good));
+        let truncated = IdentityProblem::Truncated { path: path.clone(), content };
+        let damaged = IdentityProblem::Damaged { path: path.clone(), content };
+        let empty = IdentityProblem::Empty { path: path.clone(), content };
+        let too_long = IdentityProblem::TooLong { path: path.clone(), content };
+        let damages: [(fn(&mut Vec<u8>), _); 5] = [
+            (|bytes| bytes.truncate(40), &truncated),
+            (|bytes| bytes[30] ^= 1, &damaged),
+            (Vec::clear, &empty),
+            (|bytes| bytes.resize(4097, b'x'), &too_long),
+            (|bytes| bytes.extend_from_within(..), &too_long),
+        ];
+        for (damage, expected) in damages {
+            rewrite(&path, damage);
+            assert_eq!(problem(&home, &path), *expected);
+            rewrite(&path, |bytes| bytes.clone_from(&good));
+        }
         assert!(load_or_create_identity(&home).is_ok());
     }
 

@@ -275,40 +275,27 @@ mod tests {
     fn each_unsafe_file_is_refused_by_name() {
         let scratch = Scratch::new();
         let at = |name: &str| scratch.path().join(name);
+        let assert_refused = |name: &str, problem: &dyn Fn(PathBuf) -> IdentityProblem| {
+            assert_eq!(read_state(&at(name)), Err(problem(at(name))));
+        };
+        let content = FileContent::State;
         create(&at("good"), b"good").expect("created");
         std::os::unix::fs::symlink(at("good"), at("link")).expect("linked");
-        assert_eq!(read_state(&at("link")), Err(IdentityProblem::Symlink { path: at("link") }));
+        assert_refused("link", &|path| IdentityProblem::Symlink { path });
         fs::create_dir(at("dir")).expect("made");
-        assert_eq!(read_state(&at("dir")), Err(IdentityProblem::NotAFile { path: at("dir") }));
-        assert!(
-            std::process::Command::new("mkfifo")
-                .arg(at("fifo"))
-                .status()
-                .expect("mkfifo runs")
-                .success()
-        );
-        assert_eq!(read_state(&at("fifo")), Err(IdentityProblem::NotAFile { path: at("fifo") }));
+        let made = std::process::Command::new("mkfifo").arg(at("fifo")).status();
+        assert!(made.expect("mkfifo runs").success());
         let _socket = UnixListener::bind(at("socket")).expect("bound");
-        assert_eq!(
-            read_state(&at("socket")),
-            Err(IdentityProblem::NotAFile { path: at("socket") })
-        );
+        for name in ["dir", "fifo", "socket"] {
+            assert_refused(name, &|path| IdentityProblem::NotAFile { path });
+        }
         create(&at("long"), b"123456789").expect("created");
-        assert_eq!(
-            read_state(&at("long")),
-            Err(IdentityProblem::TooLong { path: at("long"), content: FileContent::State })
-        );
+        assert_refused("long", &|path| IdentityProblem::TooLong { path, content });
         create(&at("empty"), b"").expect("created");
-        assert_eq!(
-            read_state(&at("empty")),
-            Err(IdentityProblem::Empty { path: at("empty"), content: FileContent::State })
-        );
+        assert_refused("empty", &|path| IdentityProblem::Empty { path, content });
         for mode in [0o640, 0o604, 0o620, 0o601] {
             fs::set_permissions(at("good"), fs::Permissions::from_mode(mode)).expect("changed");
-            assert_eq!(
-                read_state(&at("good")),
-                Err(IdentityProblem::LoosePermissions { path: at("good"), mode })
-            );
+            assert_refused("good", &|path| IdentityProblem::LoosePermissions { path, mode });
         }
     }
 

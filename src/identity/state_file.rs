@@ -42,20 +42,13 @@ impl StateFile {
         let Some(bytes) = private_file::read(&self.path, FileContent::State, bytes_max)? else {
             return Ok(None);
         };
-        let path = || self.path.clone();
-        match decode_state(&bytes) {
-            Ok(state) => Ok(Some(state)),
-            Err(Malformed::Truncated) => {
-                Err(IdentityProblem::Truncated { path: path(), content: FileContent::State })
-            }
-            Err(Malformed::Trailing | Malformed::TooLong) => {
-                Err(IdentityProblem::TooLong { path: path(), content: FileContent::State })
-            }
-            Err(Malformed::UnknownTag) => Err(IdentityProblem::UnknownVersion { path: path() }),
-            Err(Malformed::Inconsistent) => {
-                Err(IdentityProblem::Damaged { path: path(), content: FileContent::State })
-            }
-        }
+        let (path, content) = (self.path.clone(), FileContent::State);
+        decode_state(&bytes).map(Some).map_err(|fault| match fault {
+            Malformed::Truncated => IdentityProblem::Truncated { path, content },
+            Malformed::Trailing | Malformed::TooLong => IdentityProblem::TooLong { path, content },
+            Malformed::UnknownTag => IdentityProblem::UnknownVersion { path },
+            Malformed::Inconsistent => IdentityProblem::Damaged { path, content },
+        })
     }
 
     /// Replaces the state. After `Ok` the new state survives a power failure. After an error, or a
@@ -152,35 +145,26 @@ mod tests {
         file.save(b"promised 17").expect("saved");
         let path = file.path().to_owned();
         let good = fs::read(&path).expect("readable");
-        let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let truncated = IdentityProblem::Truncated { path: path.clone(), content };
+        let too_long = IdentityProblem::TooLong { path: path.clone(), content };
+        let damaged = IdentityProblem::Damaged { path: path.clone(), content };
+        let unknown = IdentityProblem::UnknownVersion { path: path.clone() };
+        let empty = IdentityProblem::Empty { path: path.clone(), content };
+        let changes: [(fn(&mut Vec<u8>), _); 6] = [
+            (|bytes| bytes.truncate(20), &truncated),
+            (|bytes| bytes.push(0), &too_long),
+            (|bytes| bytes[30] ^= 1, &damaged),
+            (|bytes| bytes[7] = VERSION + 1, &unknown),
+            (Vec::clear, &empty),
+            (|bytes| bytes.resize(70_000, 0), &too_long),
+        ];
+        for (change, problem) in changes {
             let mut bytes = good.clone();
             change(&mut bytes);
             fs::write(&path, &bytes).expect("written");
-            let problem = file.load().expect_err("damaged");
-            assert_eq!(fs::read(&path).ok(), Some(bytes), "the file was touched");
-            problem
-        };
-        assert_eq!(
-            changed(&|b| b.truncate(20)),
-            IdentityProblem::Truncated { path: path.clone(), content }
-        );
-        assert_eq!(
-            changed(&|b| b.push(0)),
-            IdentityProblem::TooLong { path: path.clone(), content }
-        );
-        assert_eq!(
-            changed(&|b| b[30] ^= 1),
-            IdentityProblem::Damaged { path: path.clone(), content }
-        );
-        assert_eq!(
-            changed(&|b| b[7] = VERSION + 1),
-            IdentityProblem::UnknownVersion { path: path.clone() }
-        );
-        assert_eq!(changed(&Vec::clear), IdentityProblem::Empty { path: path.clone(), content });
-        assert_eq!(
-            changed(&|b| b.resize(70_000, 0)),
-            IdentityProblem::TooLong { path: path.clone(), content }
-        );
+            assert_eq!(file.load().as_ref(), Err(problem));
+            assert_eq!(fs::read(&path).ok(), Some(bytes), "the file was touched: {problem}");
+        }
     }
 
     #[test]

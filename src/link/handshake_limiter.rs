@@ -5,6 +5,7 @@
 //! last hour has reserved slots, a higher rate of its own, and skips the common rate, so a flood of
 //! strangers does not keep members out. Loopback sources skip the common rate, too.
 
+use super::token_bucket::{Rate, TokenBucket};
 use crate::sentences::sentences;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -13,7 +14,7 @@ use std::net::IpAddr;
 #[derive(Debug)]
 pub struct HandshakeLimiter {
     sources: BTreeMap<Source, Record>,
-    everybody: Bucket,
+    everybody: TokenBucket,
     pub(crate) open: [usize; 2],
 }
 
@@ -66,7 +67,7 @@ impl HandshakeLimiter {
     pub fn new() -> HandshakeLimiter {
         HandshakeLimiter {
             sources: BTreeMap::new(),
-            everybody: Bucket::full(EVERYBODY, 0),
+            everybody: TokenBucket::full(EVERYBODY, 0),
             open: [0; 2],
         }
     }
@@ -82,7 +83,7 @@ impl HandshakeLimiter {
         // The common rate comes after the source's own rate, so that one source cannot use up the
         // common one; and before the source gets a record, so that strangers above the common rate
         // do not push other sources out of the table.
-        if !known && !source.is_loopback() && !self.everybody.take(now_ms) {
+        if !known && !source.is_loopback() && !self.everybody.take(now_ms, 1) {
             return Err(Overload::Rate);
         }
         let slot = self.free_slot(known).ok_or(Overload::HalfOpen)?;
@@ -188,24 +189,10 @@ enum Slot {
 
 #[derive(Debug)]
 struct Record {
-    bucket: Bucket,
+    bucket: TokenBucket,
     half_open: usize,
     seen_ms: u64,
     authenticated_ms: Option<u64>,
-}
-
-/// A token bucket counted in thousandths of a token.
-#[derive(Debug)]
-struct Bucket {
-    rate: Rate,
-    millitokens: u64,
-    filled_ms: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    per_second: u64,
-    burst: u64,
 }
 
 const SOURCE: Rate = Rate { per_second: 5, burst: 10 };
@@ -230,8 +217,8 @@ impl Source {
 impl Record {
     fn new(now_ms: u64, source: Source) -> Record {
         let rate = if source.is_loopback() { TRUSTED } else { SOURCE };
-        let mut bucket = Bucket::full(rate, now_ms);
-        bucket.take(now_ms);
+        let mut bucket = TokenBucket::full(rate, now_ms);
+        bucket.take(now_ms, 1);
         Record { bucket, half_open: 0, seen_ms: now_ms, authenticated_ms: None }
     }
 
@@ -243,7 +230,7 @@ impl Record {
         if !is_trusted {
             self.bucket.set_rate(SOURCE);
         }
-        if !self.bucket.take(now_ms) {
+        if !self.bucket.take(now_ms, 1) {
             return Err(Overload::SourceRate);
         }
         let half_open_max = if is_trusted {
@@ -260,31 +247,6 @@ impl Record {
     fn is_privileged(&self, now_ms: u64) -> bool {
         self.authenticated_ms
             .is_some_and(|at| now_ms.saturating_sub(at) < HandshakeLimiter::AUTHENTICATED_MS)
-    }
-}
-
-impl Bucket {
-    fn full(rate: Rate, now_ms: u64) -> Bucket {
-        Bucket { rate, millitokens: rate.burst * 1000, filled_ms: now_ms }
-    }
-
-    /// Changes the rate. A higher one begins with a full bucket.
-    fn set_rate(&mut self, rate: Rate) {
-        if rate.burst > self.rate.burst {
-            self.millitokens = rate.burst * 1000;
-        }
-        self.rate = rate;
-    }
-
-    fn take(&mut self, now_ms: u64) -> bool {
-        let gained = now_ms.saturating_sub(self.filled_ms).saturating_mul(self.rate.per_second);
-        self.millitokens = self.millitokens.saturating_add(gained).min(self.rate.burst * 1000);
-        self.filled_ms = self.filled_ms.max(now_ms);
-        let enough = self.millitokens >= 1000;
-        if enough {
-            self.millitokens -= 1000;
-        }
-        enough
     }
 }
 

@@ -27,6 +27,7 @@ mod tcp;
 mod terms;
 #[cfg(test)]
 mod testing;
+mod token_bucket;
 mod transport;
 
 pub use control::{ControlReceiver, ControlSender, into_control};
@@ -68,6 +69,7 @@ pub use terms::Terms;
 pub use testing::control_link_of;
 #[cfg(test)]
 pub use testing::{Ends, control_link, held, memory, narrow, sealed_tcp, streams, tcp};
+pub use token_bucket::{Rate, TokenBucket};
 pub use transport::{
     DataHeader, DataLink, DataReceiver, DataSender, Listener, Net, Phase, Shutdown, Stream,
 };

@@ -11,6 +11,7 @@
 mod tests;
 
 use crate::identity::MemberId;
+use crate::link::{Rate, TokenBucket};
 use crate::protocol::{Circuit, FRAME_COST, RelayBody, RelayFrame, WINDOW, cost};
 use std::collections::BTreeMap;
 
@@ -77,16 +78,10 @@ enum Slot {
 }
 
 /// The remaining budget of a neighbour for circuits to be opened and bytes to be relayed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Used {
-    opens: Bucket,
-    bytes: Bucket,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    left: u64,
-    filled: u64,
+    opens: TokenBucket,
+    bytes: TokenBucket,
 }
 
 impl Switch {
@@ -188,9 +183,7 @@ impl Switch {
             .filter(|known| known.neighbour == key.neighbour && !known.by_me)
             .count();
         let is_full = self.slots.len() + 2 > SLOTS_MAX - OWN_MIN;
-        if is_full
-            || theirs >= CIRCUITS_MAX
-            || !self.used_by(key.neighbour, now).opens.take(now, 1, OPENS)
+        if is_full || theirs >= CIRCUITS_MAX || !self.used_by(key.neighbour, now).opens.take(now, 1)
         {
             return Ok(vec![key.send(RelayBody::Close)]);
         }
@@ -225,8 +218,7 @@ impl Switch {
         match *slot {
             Slot::Here { end, .. } => Ok(vec![Act::Bytes(end, bytes)]),
             Slot::On { to, .. } => {
-                let within =
-                    self.used_by(key.neighbour, now).bytes.take(now, u64::from(more), BYTES);
+                let within = self.used_by(key.neighbour, now).bytes.take(now, u64::from(more));
                 if within && takes(to.neighbour) {
                     Ok(vec![to.send(RelayBody::Bytes(bytes))])
                 } else {
@@ -304,7 +296,7 @@ impl Switch {
     }
 
     fn used_by(&mut self, neighbour: MemberId, now: u64) -> &mut Used {
-        let full = |rate: Rate| Bucket { left: rate.burst, filled: now };
+        let full = |rate| TokenBucket::full(rate, now);
         self.used
             .entry(neighbour)
             .or_insert_with(|| Used { opens: full(OPENS), bytes: full(BYTES) })
@@ -317,26 +309,6 @@ impl Key {
             self.neighbour,
             RelayFrame { circuit: Circuit { by_sender: self.by_me, number: self.number }, body },
         )
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    /// Units per second.
-    per_second: u64,
-    burst: u64,
-}
-
-impl Bucket {
-    fn take(&mut self, now: u64, wanted: u64, rate: Rate) -> bool {
-        let grown = now.saturating_sub(self.filled).saturating_mul(rate.per_second) / 1000;
-        if grown > 0 {
-            self.left = self.left.saturating_add(grown).min(rate.burst);
-            self.filled = now;
-        }
-        let enough = self.left >= wanted;
-        self.left -= if enough { wanted } else { 0 };
-        enough
     }
 }
 
