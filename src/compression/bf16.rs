@@ -3,7 +3,6 @@
 //! the canonical one.
 
 use super::codec::Codec;
-use super::wide::widely;
 use crate::wire::Malformed;
 
 /// The bfloat16 codec; wire ratio 0.5.
@@ -15,34 +14,20 @@ impl Codec for Bf16 {
         elements * 2
     }
 
+    #[inline(always)]
     fn write(&self, elements: &[f32], out: &mut [u8]) {
-        widely(
-            #[inline(always)]
-            || encode(elements, out),
-        );
+        for (x, half) in elements.iter().zip(out.as_chunks_mut::<2>().0) {
+            *half = encoded(x.to_bits()).to_le_bytes();
+        }
     }
 
+    #[inline(always)]
     fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
-        widely(
-            #[inline(always)]
-            || decode(bytes, out),
-        )
+        for (half, x) in bytes.as_chunks::<2>().0.iter().zip(out) {
+            *x = f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16);
+        }
+        Ok(())
     }
-}
-
-#[inline(always)]
-pub(super) fn encode(elements: &[f32], out: &mut [u8]) {
-    for (x, half) in elements.iter().zip(out.as_chunks_mut::<2>().0) {
-        *half = encoded(x.to_bits()).to_le_bytes();
-    }
-}
-
-#[inline(always)]
-pub(super) fn decode(bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
-    for (half, x) in bytes.as_chunks::<2>().0.iter().zip(out) {
-        *x = f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16);
-    }
-    Ok(())
 }
 
 /// Integer arithmetic only, so that the loop vectorises. Adding just under half a unit of the last

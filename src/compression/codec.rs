@@ -1,7 +1,12 @@
-//! The interface of a codec.
+//! The interface of a codec, which runs its loops with the widest vector instructions of this
+//! processor.
+//!
+//! The compiler vectorises a loop that is `#[inline(always)]` once per instruction set, and the set
+//! is chosen at run time. No operations are fused or reordered, so all versions give the same bits.
 
 use crate::os::in_default_environment;
 use crate::wire::Malformed;
+use pulp::Arch;
 
 /// An encoding of `f32` elements. Pure: equal inputs give equal bytes on every machine.
 pub trait Codec: Send + Sync {
@@ -11,7 +16,12 @@ pub trait Codec: Send + Sync {
     /// Encodes `elements` into `out`, which must have [`encoded_len`](Codec::encoded_len) bytes.
     /// With another length the output is incomplete, or the call panics.
     fn encode(&self, elements: &[f32], out: &mut [u8]) {
-        in_default_environment(|| self.write(elements, out));
+        in_default_environment(|| {
+            Arch::new().dispatch(
+                #[inline(always)]
+                || self.write(elements, out),
+            );
+        });
     }
 
     /// Decodes as many elements as `out` has.
@@ -23,13 +33,18 @@ pub trait Codec: Send + Sync {
         if bytes.len() != self.encoded_len(out.len()) {
             return Err(Malformed::Inconsistent);
         }
-        in_default_environment(|| self.read(bytes, out))
+        in_default_environment(|| {
+            Arch::new().dispatch(
+                #[inline(always)]
+                || self.read(bytes, out),
+            )
+        })
     }
 
-    /// The work of [`encode`](Codec::encode), in the default floating-point environment.
+    /// The loop of [`encode`](Codec::encode), in the default floating-point environment.
     fn write(&self, elements: &[f32], out: &mut [u8]);
 
-    /// The work of [`decode`](Codec::decode), in the default floating-point environment. `bytes` has
-    /// the right length.
+    /// The loop of [`decode`](Codec::decode), in the default floating-point environment. `bytes`
+    /// has the right length.
     fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed>;
 }

@@ -4,7 +4,6 @@
 
 use super::blocks::{BLOCK, STEP_BYTES, Step, read_step};
 use super::codec::Codec;
-use super::wide::widely;
 use crate::wire::Malformed;
 
 /// The 4-bit codec; wire ratio 0.129. Its rounding error is a considerable part of the signal.
@@ -23,67 +22,54 @@ impl Codec for Int4 {
             + (elements % BLOCK).div_ceil(2)
     }
 
+    #[inline(always)]
     fn write(&self, elements: &[f32], out: &mut [u8]) {
-        widely(
-            #[inline(always)]
-            || encode(elements, out),
-        );
+        for (block, out) in elements.chunks(BLOCK).zip(out.chunks_mut(STEP_BYTES + BLOCK / 2)) {
+            let step = Step::of(block, MOST);
+            let Some((head, numbers)) = out.split_first_chunk_mut::<STEP_BYTES>() else { return };
+            *head = step.to_bytes();
+            if step.is_flat() {
+                numbers.fill(0);
+                continue;
+            }
+            let (pairs, odd) = block.as_chunks::<2>();
+            for ([low, high], byte) in pairs.iter().zip(numbers.iter_mut()) {
+                *byte = step.steps(*low) as u8 & 0xf | (step.steps(*high) as u8) << 4;
+            }
+            if let ([low], Some(byte)) = (odd, numbers.last_mut()) {
+                *byte = step.steps(*low) as u8 & 0xf;
+            }
+        }
     }
 
+    #[inline(always)]
     fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
-        widely(
-            #[inline(always)]
-            || decode(bytes, out),
-        )
+        for (block, bytes) in out.chunks_mut(BLOCK).zip(bytes.chunks(STEP_BYTES + BLOCK / 2)) {
+            let (head, numbers) =
+                bytes.split_first_chunk::<STEP_BYTES>().ok_or(Malformed::Inconsistent)?;
+            let (step, is_flat) = read_step(*head, MOST)?;
+            let never = |byte: &u8| {
+                if is_flat { *byte != 0 } else { byte & 0xf == NEVER || byte >> 4 == NEVER }
+            };
+            let is_padded =
+                block.len() % 2 == 0 || numbers.last().is_some_and(|byte| byte >> 4 == 0);
+            if !is_padded || numbers.iter().fold(false, |any, byte| any | never(byte)) {
+                return Err(Malformed::Inconsistent);
+            }
+            if is_flat {
+                block.fill(step);
+                continue;
+            }
+            let (pairs, odd) = block.as_chunks_mut::<2>();
+            for ([low, high], byte) in pairs.iter_mut().zip(numbers) {
+                (*low, *high) = (lower(*byte) * step, lower(byte >> 4) * step);
+            }
+            if let ([low], Some(byte)) = (odd, numbers.last()) {
+                *low = lower(*byte) * step;
+            }
+        }
+        Ok(())
     }
-}
-
-#[inline(always)]
-pub(super) fn encode(elements: &[f32], out: &mut [u8]) {
-    for (block, out) in elements.chunks(BLOCK).zip(out.chunks_mut(STEP_BYTES + BLOCK / 2)) {
-        let step = Step::of(block, MOST);
-        let Some((head, numbers)) = out.split_first_chunk_mut::<STEP_BYTES>() else { return };
-        *head = step.to_bytes();
-        if step.is_flat() {
-            numbers.fill(0);
-            continue;
-        }
-        let (pairs, odd) = block.as_chunks::<2>();
-        for ([low, high], byte) in pairs.iter().zip(numbers.iter_mut()) {
-            *byte = step.steps(*low) as u8 & 0xf | (step.steps(*high) as u8) << 4;
-        }
-        if let ([low], Some(byte)) = (odd, numbers.last_mut()) {
-            *byte = step.steps(*low) as u8 & 0xf;
-        }
-    }
-}
-
-#[inline(always)]
-pub(super) fn decode(bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
-    for (block, bytes) in out.chunks_mut(BLOCK).zip(bytes.chunks(STEP_BYTES + BLOCK / 2)) {
-        let (head, numbers) =
-            bytes.split_first_chunk::<STEP_BYTES>().ok_or(Malformed::Inconsistent)?;
-        let (step, is_flat) = read_step(*head, MOST)?;
-        let never = |byte: &u8| {
-            if is_flat { *byte != 0 } else { byte & 0xf == NEVER || byte >> 4 == NEVER }
-        };
-        let is_padded = block.len() % 2 == 0 || numbers.last().is_some_and(|byte| byte >> 4 == 0);
-        if !is_padded || numbers.iter().fold(false, |any, byte| any | never(byte)) {
-            return Err(Malformed::Inconsistent);
-        }
-        if is_flat {
-            block.fill(step);
-            continue;
-        }
-        let (pairs, odd) = block.as_chunks_mut::<2>();
-        for ([low, high], byte) in pairs.iter_mut().zip(numbers) {
-            (*low, *high) = (lower(*byte) * step, lower(byte >> 4) * step);
-        }
-        if let ([low], Some(byte)) = (odd, numbers.last()) {
-            *low = lower(*byte) * step;
-        }
-    }
-    Ok(())
 }
 
 /// The integer in the lower half.

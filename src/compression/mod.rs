@@ -25,7 +25,6 @@ mod int8;
 #[cfg(test)]
 mod tests;
 mod top_k;
-mod wide;
 
 pub use blocks::{BLOCK, in_whole_blocks};
 pub use by_id::codec;

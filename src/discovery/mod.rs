@@ -30,6 +30,8 @@ use report::DiscoveryProblem;
 pub use report::{Activity, InterfaceReport, SkipReason};
 pub use roster::Limits;
 pub use roster::Roster;
+#[cfg(test)]
+pub(crate) use sighting::advert;
 pub use sighting::{Advert, Sighting};
 
 /// Announces this node and finds others.

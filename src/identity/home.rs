@@ -108,13 +108,8 @@ impl Slot {
 /// Creates `directory` and missing parents, accessible by the owner only (0700). Does not change
 /// existing ones, but [judges](private_file::judge_directory) `directory`.
 pub(super) fn make_private_dir(directory: &Path) -> Result<(), IdentityProblem> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
-        IdentityProblem::Refused {
-            path: directory.to_owned(),
-            action: FileAction::MakeDirectory,
-            reason: error.kind(),
-        }
-    })?;
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|error| private_file::refused(directory, FileAction::MakeDirectory, &error))?;
     private_file::judge_directory(directory)
 }
 

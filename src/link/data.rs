@@ -258,12 +258,12 @@ mod contract {
     use super::super::handshake::{channel_pair_of, channel_pair_over, control};
     use super::super::memory_data_link::data_pair;
     use super::super::suite::Suite;
+    use super::super::testing::sockets;
     use super::super::transport::{PAYLOAD_BYTES_MAX, Phase};
     use super::*;
     use crate::memory::Pool;
     use crate::protocol::{Lane, OpId};
     use rustix::time::{ClockId, clock_gettime};
-    use std::net::TcpListener;
     use std::thread;
     use std::time::Duration;
 
@@ -282,9 +282,7 @@ mod contract {
         (a, b): (SecureChannel, SecureChannel),
         made: fn(TcpData) -> TcpData,
     ) -> (Halves, Halves) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
-        let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
-        let (far, _) = listener.accept().expect("accepted");
+        let (near, far) = sockets();
         let link = |socket, channel| {
             Box::new(made(TcpData::new(socket, channel).expect("a link"))).split()
         };

@@ -306,14 +306,7 @@ mod tests {
             assert_eq!((to_a.purpose, to_a.wire, to_b.wire), (DATA, wire, wire));
             let (_to, mut from, _) = into_data_link(near, to_b).expect("tcp").split();
             let (mut to, _from, _) = into_data_link(far, to_a).expect("tcp").split();
-            let op = crate::protocol::OpId { lane: crate::protocol::Lane::MAIN, number: 0 };
-            let header = super::super::transport::DataHeader {
-                op,
-                flow: 0,
-                chunk: 0,
-                phase: super::super::transport::Phase::Reduce,
-                len: 4,
-            };
+            let header = super::super::testing::header(4);
             to.send(&header, b"data").expect("sent");
             let (got, block) = from.recv(&crate::memory::Pool::new()).expect("received");
             assert_eq!((got, block.bytes()), (header, b"data".as_slice()));

@@ -375,16 +375,10 @@ impl<B: AsRef<[u8]>> Source for io::Cursor<B> {
 #[cfg(test)]
 mod tests {
     use super::super::handshake::channel_pair;
-    use super::super::transport::Phase;
+    use super::super::testing::header;
     use super::*;
     use crate::memory::Pool;
-    use crate::protocol::{Lane, OpId};
     use std::io::Cursor;
-
-    fn header(len: usize) -> DataHeader {
-        let op = OpId { lane: Lane::MAIN, number: 9 };
-        DataHeader { op, flow: 1, chunk: 2, phase: Phase::Reduce, len: len as u32 }
-    }
 
     fn halves() -> (Sealer, Opener) {
         let (a, b) = channel_pair();

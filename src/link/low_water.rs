@@ -106,16 +106,15 @@ fn mark_of(socket: &TcpStream, mark: usize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::sockets;
     use super::*;
     use std::io::Write as _;
-    use std::net::TcpListener;
     use std::thread;
 
     fn connected() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
-        let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let (near, far) = sockets();
         near.set_nodelay(true).expect("connected");
-        (near, listener.accept().expect("accepted").0)
+        (near, far)
     }
 
     /// Reads until `wanted` bytes are here, as a frame reader does.

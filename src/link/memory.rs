@@ -354,10 +354,9 @@ pub(in crate::link) mod testing {
 mod tests {
     use super::super::data::into_data_link;
     use super::super::handshake::channel_pair;
-    use super::super::transport::{DataHeader, Phase};
+    use super::super::testing::header;
     use super::*;
     use crate::memory::Pool;
-    use crate::protocol::{Lane, OpId};
     use std::time::Duration;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::timeout;
@@ -424,8 +423,7 @@ mod tests {
         let (a, b) = channel_pair();
         let (mut to, _from, _) = into_data_link(near, a).expect("a twin").split();
         let (_to, mut from, _) = into_data_link(far, b).expect("a twin").split();
-        let op = OpId { lane: Lane::MAIN, number: 0 };
-        let header = DataHeader { op, flow: 0, chunk: 0, phase: Phase::Reduce, len: 3 };
+        let header = header(3);
         world.cut(ip(1), ip(2));
         to.send(&header, b"abc").expect("sent");
         let receiving = std::thread::spawn(move || {

@@ -40,13 +40,13 @@ pub struct SecureChannel {
 }
 
 /// Encrypts one direction. The sealer and the opener of a session may be used by two threads.
-pub struct Sealer {
-    keys: Keys,
-    next: u64,
-}
+pub struct Sealer(Direction);
 
 /// Decrypts the other direction.
-pub struct Opener {
+pub struct Opener(Direction);
+
+/// The keys of a direction, and the number of its next record.
+struct Direction {
     keys: Keys,
     next: u64,
 }
@@ -80,8 +80,8 @@ impl SecureChannel {
             .take(8)
             .fold(0, |number, byte| number << 8 | u64::from(*byte));
         let keys = BothWays::of(&mut noise, suite);
-        let (sealer, opener) =
-            (Sealer { keys: keys.outgoing, next: 0 }, Opener { keys: keys.incoming, next: 0 });
+        let direction = |keys| Direction { keys, next: 0 };
+        let (sealer, opener) = (Sealer(direction(keys.outgoing)), Opener(direction(keys.incoming)));
         Ok(SecureChannel { peer, purpose, wire, suite, path, psk, number, sealer, opener })
     }
 
@@ -98,11 +98,8 @@ impl Sealer {
         if plain.len() > RECORD_BYTES_MAX || out.len() < plain.len() + TAG_BYTES {
             return Err(Broken::Size);
         }
-        let number = take_number(&mut self.next)?;
-        if rekey_is_due(number) {
-            self.keys.renew();
-        }
-        self.keys.seal(number, plain, out)
+        let number = self.0.take_number()?;
+        self.0.keys.seal(number, plain, out)
     }
 }
 
@@ -123,27 +120,23 @@ impl Opener {
         if text.len() > RECORD_BYTES_MAX {
             return Err(Broken::Size);
         }
-        let number = take_number(&mut self.next)?;
-        if rekey_is_due(number) {
+        let number = self.0.take_number()?;
+        self.0.keys.open(number, text, tag)
+    }
+}
+
+impl Direction {
+    /// The number of the next record, under its keys. Advances even if the record then fails, so
+    /// that no number is used twice.
+    fn take_number(&mut self) -> Result<u64, Broken> {
+        let number = self.next;
+        // The last number stays unused, so that `next` never overflows.
+        self.next = number.checked_add(1).ok_or(Broken::Exhausted)?;
+        if number != 0 && number.is_multiple_of(REKEY_RECORDS) {
             self.keys.renew();
         }
-        self.keys.open(number, text, tag)
+        Ok(number)
     }
-}
-
-/// Advances even if the record then fails, so that no number is used twice.
-fn take_number(next: &mut u64) -> Result<u64, Broken> {
-    let number = *next;
-    // The last number stays unused, so that `next` never overflows.
-    if number == u64::MAX {
-        return Err(Broken::Exhausted);
-    }
-    *next += 1;
-    Ok(number)
-}
-
-fn rekey_is_due(number: u64) -> bool {
-    number != 0 && number.is_multiple_of(REKEY_RECORDS)
 }
 
 impl fmt::Debug for SecureChannel {
@@ -224,7 +217,7 @@ mod tests {
     fn both_ends_change_keys_at_the_same_record() {
         for suite in SUITES {
             let (mut seal, mut open) = halves(suite);
-            (seal.next, open.next) = (REKEY_RECORDS - 1, REKEY_RECORDS - 1);
+            (seal.0.next, open.0.next) = (REKEY_RECORDS - 1, REKEY_RECORDS - 1);
             let (mut sealed, mut out) = ([0; 64], [0; 64]);
             for _ in 0..3 {
                 let n = seal.seal(b"go on", &mut sealed).expect("room enough");
@@ -233,7 +226,7 @@ mod tests {
             // An opener that skipped the key change does not open the records behind it.
             let (a, b) = channel_pair_of(suite);
             let ((mut seal, _), (_, mut open)) = (a.into_halves(), b.into_halves());
-            (seal.next, open.next) = (REKEY_RECORDS, REKEY_RECORDS + 1);
+            (seal.0.next, open.0.next) = (REKEY_RECORDS, REKEY_RECORDS + 1);
             seal.seal(b"changed", &mut sealed).expect("room enough");
             let n = seal.seal(b"go on", &mut sealed).expect("room enough");
             assert_eq!(open.open(&sealed[..n], &mut out), Err(Broken::Forged));
@@ -244,7 +237,7 @@ mod tests {
     fn numbers_run_out_instead_of_round() {
         for suite in SUITES {
             let (mut seal, mut open) = halves(suite);
-            (seal.next, open.next) = (u64::MAX, u64::MAX);
+            (seal.0.next, open.0.next) = (u64::MAX, u64::MAX);
             assert_eq!(seal.seal(b"x", &mut [0; 64]), Err(Broken::Exhausted));
             assert_eq!(open.open(&[0; 17], &mut [0; 64]), Err(Broken::Exhausted));
         }

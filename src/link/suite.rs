@@ -75,12 +75,11 @@ mod tests {
     use super::super::refusal::Refusal;
     use super::super::secure_channel::SecureChannel;
     use super::super::tcp::{Bind, TcpNet};
-    use super::super::transport::{
-        DataHeader, DataReceiver, DataSender, Net, PAYLOAD_BYTES_MAX, Phase, Stream,
-    };
+    use super::super::testing::header;
+    use super::super::transport::{DataReceiver, DataSender, Net, PAYLOAD_BYTES_MAX, Stream};
     use super::*;
     use crate::memory::Pool;
-    use crate::protocol::{Lane, OpId, Rank, ViewDigest};
+    use crate::protocol::{Rank, ViewDigest};
     use crate::wire::Encode;
     use std::io;
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -158,11 +157,6 @@ mod tests {
             });
             here
         }
-    }
-
-    fn header(len: usize) -> DataHeader {
-        let op = OpId { lane: Lane::MAIN, number: 3 };
-        DataHeader { op, flow: 1, chunk: 2, phase: Phase::Reduce, len: len as u32 }
     }
 
     fn payload(len: usize) -> Vec<u8> {

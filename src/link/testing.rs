@@ -9,9 +9,23 @@ use super::memory::pipe;
 use super::memory::pipe_of;
 use super::memory_data_link::{Cable, Passage, data_pair};
 use super::terms::Terms;
-use super::transport::{DataLink, Stream};
+use super::transport::{DataHeader, DataLink, Phase, Stream};
+use crate::protocol::{Lane, OpId};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+
+/// The header of a frame with a payload of `len` bytes.
+pub(super) fn header(len: usize) -> DataHeader {
+    let op = OpId { lane: Lane::MAIN, number: 9 };
+    DataHeader { op, flow: 1, chunk: 2, phase: Phase::Reduce, len: len as u32 }
+}
+
+/// The two ends of a connection over loopback.
+pub(super) fn sockets() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
+    let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+    (near, listener.accept().expect("accepted").0)
+}
 
 /// The two ends of a link.
 pub type Ends = (Box<dyn DataLink>, Box<dyn DataLink>);
@@ -65,9 +79,7 @@ pub fn sealed_tcp() -> Ends {
 }
 
 fn tcp_over(wire: Wire) -> Ends {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
-    let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
-    let (far, _) = listener.accept().expect("accepted");
+    let (near, far) = sockets();
     let (a, b) = channel_pair_over(Terms { wire, ..control() });
     let link = |socket, channel| TcpData::new(socket, channel).expect("a link");
     // One end as on any machine, the other one with a writer thread.

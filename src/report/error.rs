@@ -256,42 +256,30 @@ impl fmt::Display for Peer {
     }
 }
 
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cause::MemberLost { lost } => match &lost[..] {
-                [] => f.write_str("because the links of the group broke while it ran"),
-                [one] => write!(f, "because {one} was lost while it ran"),
-                [one, others @ ..] => {
-                    write!(f, "because {one} and {} others were lost while it ran", others.len())
-                }
-            },
-            Cause::Deadline { of: None } => f.write_str("because its deadline passed"),
-            Cause::Deadline { of: Some(peer) } => {
-                write!(f, "because the deadline of {peer} passed")
-            }
-            Cause::NonFinite { on: None } => f.write_str(
-                "because there is a NaN or an infinity in this rank's numbers or in the result",
-            ),
-            Cause::NonFinite { on: Some(peer) } => {
-                write!(
-                    f,
-                    "because there is a NaN or an infinity in the numbers of {peer} or in the \
-                     result"
-                )
-            }
-            Cause::Dropped { by: None } => f.write_str("because the call was dropped"),
-            Cause::Dropped { by: Some(peer) } => write!(f, "because {peer} dropped its call"),
-            Cause::Engine { on, fault: None } => {
-                write!(f, "because the engine of {on} could not finish it")
-            }
-            Cause::Engine { on, fault: Some(EngineFault::Memory { bytes }) } => write!(
-                f,
-                "because {on} could not allocate {bytes} bytes of memory: free memory there, raise \
-                 the limit of its process, or use smaller buffers on all ranks"
-            ),
-            Cause::Engine { on, fault: Some(fault) } => write!(f, "because {fault} (seen by {on})"),
-        }
+sentences! {
+    Cause {
+        MemberLost { lost } => ("because {} while it ran", what_was_lost(lost)),
+        Deadline { of: None } => "because its deadline passed",
+        Deadline { of: Some(peer) } => "because the deadline of {peer} passed",
+        NonFinite { on: None } =>
+            "because there is a NaN or an infinity in this rank's numbers or in the result",
+        NonFinite { on: Some(peer) } =>
+            "because there is a NaN or an infinity in the numbers of {peer} or in the result",
+        Dropped { by: None } => "because the call was dropped",
+        Dropped { by: Some(peer) } => "because {peer} dropped its call",
+        Engine { on, fault: None } => "because the engine of {on} could not finish it",
+        Engine { on, fault: Some(EngineFault::Memory { bytes }) } =>
+            "because {on} could not allocate {bytes} bytes of memory: free memory there, raise the \
+             limit of its process, or use smaller buffers on all ranks",
+        Engine { on, fault: Some(fault) } => "because {fault} (seen by {on})",
+    }
+}
+
+fn what_was_lost(lost: &[Peer]) -> String {
+    match lost {
+        [] => "the links of the group broke".to_owned(),
+        [one] => format!("{one} was lost"),
+        [one, others @ ..] => format!("{one} and {} others were lost", others.len()),
     }
 }
 

@@ -103,6 +103,8 @@ mod testing {
             forecasts: vec![GraphForecast { bytes: 64 << 20, us: 5_700_000 }],
         }
     }
+
+    /// A part of a status document, of the JSON its socket would print.
     fn read<T: serde::de::DeserializeOwned>(document: serde_json::Value) -> T {
         serde_json::from_value(document).expect("a part of the document")
     }

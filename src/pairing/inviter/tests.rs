@@ -5,10 +5,9 @@ use super::super::talk::{Stage, Trouble, ask};
 use super::super::testing::{CODE, LASTS_MS, WRONG, code, receipt, terms, welcome};
 use super::*;
 use crate::discovery::{Medium, Sighting};
-use crate::identity::{Boot, Selector};
+use crate::identity::Selector;
 use crate::link::{MemoryWorld, Net};
 use crate::os::{FixedInterfaces, Interface, InterfaceAddress, InterfaceKind};
-use crate::wire::PROTOCOL_VERSION;
 use std::task::Poll;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot};
@@ -26,16 +25,9 @@ fn at() -> SocketAddr {
 }
 
 fn advert() -> Advert {
-    Advert {
-        instance: "invitation".to_owned(),
-        boot: Boot(9),
-        tag: None,
-        version: PROTOCOL_VERSION,
-        suites: 1,
-        pairing: Selector::of(42),
-        port: PORT,
-        addresses: vec![at()],
-    }
+    let (instance, pairing) = ("invitation".to_owned(), Selector::of(42));
+    let any = crate::discovery::advert(9, None);
+    Advert { instance, pairing, port: PORT, addresses: vec![at()], ..any }
 }
 
 /// An invitation of host 1 on a network in memory.

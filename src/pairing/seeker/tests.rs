@@ -7,7 +7,6 @@ use super::super::talk::{Terms, Visit, receive};
 use super::super::testing::{CODE, WRONG, code, receipt, terms, welcome};
 use super::*;
 use crate::discovery::Medium;
-use crate::identity::Boot;
 use crate::link::{Listener, MemoryWorld, Preamble};
 use crate::os::Subnet;
 use std::net::IpAddr;
@@ -22,16 +21,9 @@ fn at(host: u8) -> SocketAddr {
 }
 
 fn advert(host: u8, selector: Option<u8>) -> Advert {
-    Advert {
-        instance: format!("host{host}"),
-        boot: Boot(u64::from(host)),
-        tag: None,
-        version: PROTOCOL_VERSION,
-        suites: 1,
-        pairing: selector.and_then(Selector::of),
-        port: PORT,
-        addresses: vec![at(host)],
-    }
+    let pairing = selector.and_then(Selector::of);
+    let any = crate::discovery::advert(host.into(), None);
+    Advert { pairing, port: PORT, addresses: vec![at(host)], ..any }
 }
 
 /// A network in memory; host 9 is the joiner's.
