@@ -136,6 +136,8 @@ pub struct Election {
     duplicates: Duplicates,
     quarantine: Quarantine,
     notices: Vec<Notice>,
+    /// The effects of the present step so far, in order.
+    effects: Vec<Effect>,
     one_way_told: Option<MemberId>,
     /// Peers to which this machine's end of the link is a radio.
     over_radio: BTreeSet<MemberId>,
@@ -207,6 +209,7 @@ impl Election {
             duplicates: Duplicates::default(),
             quarantine: Quarantine::default(),
             notices: Vec::new(),
+            effects: Vec::new(),
             one_way_told: None,
             over_radio: BTreeSet::new(),
             members: None,
@@ -224,33 +227,31 @@ impl Election {
 
     /// One step. `now` is monotonic, in milliseconds. The effects must be carried out in order.
     pub fn step(&mut self, now: u64, input: Input, ops: &mut dyn Operations) -> Vec<Effect> {
-        let mut effects = Vec::new();
         // `Heard` comes with all traffic; the proposer logic can wait for the next tick.
         let routine = matches!(input, Input::Heard(_));
         self.ops_in_flight = ops.in_flight();
         let was_frozen = self.is_frozen();
         if self.was_away(now) && input != Input::Woke {
-            self.on_woke(now, ops, &mut effects);
+            self.on_woke(now, ops);
         }
-        self.take(now, input, ops, &mut effects);
+        self.take(now, input, ops);
         if self.draining.is_some() && (self.ops_in_flight == 0 || self.drains_in_vain()) {
-            self.finish_drain(ops, &mut effects);
+            self.finish_drain(ops);
         }
         if self.is_frozen() && !was_frozen {
             // Ends the drains of the other members.
-            self.announce(now, &mut effects);
+            self.announce(now);
         }
         let persisting = self.agreement.is_persisting();
         self.persisting_since = persisting.then(|| self.persisting_since.unwrap_or(now));
         // First its own answers, so that it does not give up waiting for one that is just there.
-        let mut effects = self.loop_back(now, ops, effects);
+        let mut effects = self.loop_back(now, ops);
         // The state of the old View says nothing about a new one; the next step looks at that.
         let installs = effects.iter().any(|effect| matches!(effect, Effect::Install(..)));
         if !routine && !installs {
-            let mut more = Vec::new();
-            self.pursue(now, &mut more);
-            self.give_up_when_stranded(now, ops, &mut more);
-            effects.extend(self.loop_back(now, ops, more));
+            self.pursue(now);
+            self.give_up_when_stranded(now, ops);
+            effects.extend(self.loop_back(now, ops));
         }
         effects
     }
@@ -313,54 +314,44 @@ impl Election {
         if busy || unsettled { 20 } else { 50 }
     }
 
-    fn take(
-        &mut self,
-        now: u64,
-        input: Input,
-        ops: &mut dyn Operations,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn take(&mut self, now: u64, input: Input, ops: &mut dyn Operations) {
         match input {
-            Input::Tick => self.on_tick(now, ops, effects),
-            Input::LinkUp(peer) => self.on_link_up(now, peer, Vec::new(), effects),
-            Input::RelayUp(peer, over) => self.on_link_up(now, peer, over, effects),
-            Input::LinkDown(peer) => self.on_link_down(now, peer, effects),
-            Input::Unreachable(peer) => self.on_lost(now, peer, LossReason::Closed, effects),
+            Input::Tick => self.on_tick(now, ops),
+            Input::LinkUp(peer) => self.on_link_up(now, peer, Vec::new()),
+            Input::RelayUp(peer, over) => self.on_link_up(now, peer, over),
+            Input::LinkDown(peer) => self.on_link_down(now, peer),
+            Input::Unreachable(peer) => self.on_lost(now, peer, LossReason::Closed),
             Input::Heard(peer) => self.on_heard(now, peer),
-            Input::Message(from, message) => self.on_message(now, from, message, ops, effects),
-            Input::DataLink(digest) => self.agree(Event::DataLink(digest), ops, effects),
+            Input::Message(from, message) => self.on_message(now, from, message, ops),
+            Input::DataLink(digest) => self.agree(Event::DataLink(digest), ops),
             Input::DataLinkLost(digest) | Input::MustEnd(digest) => {
-                self.on_broken(now, digest, effects);
+                self.on_broken(now, digest);
             }
-            Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
-            Input::Withheld(peer) => self.on_withheld(now, peer, effects),
-            Input::Breach(peer) => self.on_breach(now, peer, effects),
-            Input::Persisted(ticket) => self.agree(Event::Persisted(ticket), ops, effects),
-            Input::Woke => self.on_woke(now, ops, effects),
+            Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest),
+            Input::Withheld(peer) => self.on_withheld(now, peer),
+            Input::Breach(peer) => self.on_breach(now, peer),
+            Input::Persisted(ticket) => self.agree(Event::Persisted(ticket), ops),
+            Input::Woke => self.on_woke(now, ops),
             Input::Duplicate => self.on_own_duplicate(now),
-            Input::Leave => self.on_leave(effects),
+            Input::Leave => self.on_leave(),
         }
     }
 
-    /// Delivers messages that this node sends to itself at once: the proposer is an acceptor too.
-    fn loop_back(
-        &mut self,
-        now: u64,
-        ops: &mut dyn Operations,
-        effects: Vec<Effect>,
-    ) -> Vec<Effect> {
+    /// Takes the effects so far. Delivers messages that this node sends to itself at once: the
+    /// proposer is an acceptor too.
+    fn loop_back(&mut self, now: u64, ops: &mut dyn Operations) -> Vec<Effect> {
         let mut out = Vec::new();
-        for effect in effects {
+        for effect in std::mem::take(&mut self.effects) {
             match effect {
                 Effect::Send(to, message) if to == self.me => {
-                    let mut more = Vec::new();
-                    self.on_message(now, to, message, ops, &mut more);
-                    out.extend(self.loop_back(now, ops, more));
+                    self.on_message(now, to, message, ops);
+                    out.extend(self.loop_back(now, ops));
                 }
                 Effect::Install(..) => {
                     self.on_installed(now);
                     out.push(effect);
-                    self.announce(now, &mut out);
+                    self.announce(now);
+                    out.append(&mut self.effects);
                 }
                 effect => out.push(effect),
             }
@@ -368,30 +359,23 @@ impl Election {
         out
     }
 
-    fn on_message(
-        &mut self,
-        now: u64,
-        from: MemberId,
-        message: Message,
-        ops: &mut dyn Operations,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn on_message(&mut self, now: u64, from: MemberId, message: Message, ops: &mut dyn Operations) {
         if self.leaving || self.duplicates.are_at_odds(now, from) {
             return;
         }
         self.on_heard(now, from);
         match message {
-            Message::Heartbeat(heartbeat) => self.on_heartbeat(now, from, &heartbeat, effects),
-            Message::Ask(members) => self.on_ask(now, from, &members, effects),
-            Message::Willing => self.on_willing(now, from, effects),
+            Message::Heartbeat(heartbeat) => self.on_heartbeat(now, from, &heartbeat),
+            Message::Ask(members) => self.on_ask(now, from, &members),
+            Message::Willing => self.on_willing(now, from),
             Message::Unwilling => self.on_unwilling(now, from),
             Message::Prepare(ballot, members) => {
-                self.on_prepare(now, from, ballot, members, ops, effects);
+                self.on_prepare(now, from, ballot, members, ops);
             }
             Message::Promise(..) => {
-                let (said, running) = (effects.len(), self.agreement.proposal().is_some());
-                self.agree(Event::Message(from, message), ops, effects);
-                if effects.len() > said {
+                let (said, running) = (self.effects.len(), self.agreement.proposal().is_some());
+                self.agree(Event::Message(from, message), ops);
+                if self.effects.len() > said {
                     self.next_phase(now);
                 }
                 if running && self.agreement.proposal().is_none() {
@@ -401,15 +385,15 @@ impl Election {
             Message::Nack(ballot, promised) => self.on_nack(now, ballot, promised),
             Message::Accept(_) => {
                 self.yield_to_proposer(now, from);
-                self.agree(Event::Message(from, message), ops, effects);
+                self.agree(Event::Message(from, message), ops);
             }
             Message::Accepted(_) | Message::Install(_) => {
-                self.agree(Event::Message(from, message), ops, effects);
+                self.agree(Event::Message(from, message), ops);
             }
-            Message::Leave => self.on_left(now, from, effects),
-            Message::Ping(number) => effects.push(Effect::Send(from, Message::Pong(number))),
-            Message::Pong(number) => self.on_pong(now, from, number, effects),
-            Message::Duplicate(duplicate) => self.on_duplicate(now, from, duplicate, effects),
+            Message::Leave => self.on_left(now, from),
+            Message::Ping(number) => self.effects.push(Effect::Send(from, Message::Pong(number))),
+            Message::Pong(number) => self.on_pong(now, from, number),
+            Message::Duplicate(duplicate) => self.on_duplicate(now, from, duplicate),
             // Not about membership: the control loop handles these.
             Message::Op(_)
             | Message::Post(_)
@@ -422,25 +406,25 @@ impl Election {
     }
 
     /// Passes an event to the agreement rules.
-    fn agree(&mut self, event: Event, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
-        effects
+    fn agree(&mut self, event: Event, ops: &mut dyn Operations) {
+        self.effects
             .extend(self.agreement.step(event, &mut LiveEnvironment { ops, links: &self.links }));
     }
 
-    fn on_tick(&mut self, now: u64, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
+    fn on_tick(&mut self, now: u64, ops: &mut dyn Operations) {
         let elapsed = now.saturating_sub(self.last_tick.replace(now).unwrap_or(now));
         let late = elapsed.saturating_sub(2 * self.rest_ms());
         self.late_ms = late.max(self.late_ms.saturating_sub(elapsed / 2));
-        self.bury_the_silent(now, effects);
-        self.end_contests(now, effects);
+        self.bury_the_silent(now);
+        self.end_contests(now);
         self.watch_for_one_way(now);
         // Announces a disk wait at the first tick; a write that ends before it needs no
         // announcement.
         if now >= self.heartbeat_at || self.agreement.is_persisting() && !self.told_persisting {
-            self.announce(now, effects);
+            self.announce(now);
         }
         if self.draining.as_ref().is_some_and(|d| now >= d.until) {
-            self.finish_drain(ops, effects);
+            self.finish_drain(ops);
         }
     }
 
@@ -451,10 +435,9 @@ impl Election {
         ballot: Ballot,
         members: Vec<MemberId>,
         ops: &mut dyn Operations,
-        effects: &mut Vec<Effect>,
     ) {
         if !self.agreement.would_promise(from, ballot, &members) {
-            self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops, effects);
+            self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops);
             return;
         }
         if let Some(before) = self.draining.as_ref().filter(|d| d.ballot >= ballot) {
@@ -463,7 +446,7 @@ impl Election {
                 return;
             }
             // By the end of the drain the higher ballot will have been promised.
-            effects.push(Effect::Send(from, Message::Nack(ballot, before.ballot)));
+            self.effects.push(Effect::Send(from, Message::Nack(ballot, before.ballot)));
             return;
         }
         self.yield_to_proposer(now, from);
@@ -473,14 +456,14 @@ impl Election {
         let nobody_lost = self.agreement.installed().is_some_and(|v| can_finish(v));
         let lower = self.draining.take();
         if let Some(lower) = &lower {
-            effects.push(Effect::Send(lower.from, Message::Nack(lower.ballot, ballot)));
+            self.effects.push(Effect::Send(lower.from, Message::Nack(lower.ballot, ballot)));
         }
         if nobody_lost && self.ops_in_flight > 0 && !self.is_frozen() {
             let until = lower.map_or(now + self.config.drain_ms, |lower| lower.until);
             self.draining = Some(Drain { from, ballot, members, until });
             return;
         }
-        self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops, effects);
+        self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops);
     }
 
     /// Whether another member of the installed View has promised the next one: it begins and votes
@@ -490,26 +473,26 @@ impl Election {
         self.peers.values().any(|p| p.promised_since.is_some() && p.view == installed)
     }
 
-    fn finish_drain(&mut self, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
+    fn finish_drain(&mut self, ops: &mut dyn Operations) {
         if let Some(Drain { from, ballot, members, .. }) = self.draining.take() {
-            self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops, effects);
+            self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops);
         }
     }
 
     /// This View cannot decide all of its operations: it must be replaced.
-    pub(super) fn on_broken(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
+    pub(super) fn on_broken(&mut self, now: u64, digest: ViewDigest) {
         if !self.broken
             && !self.is_frozen()
             && self.agreement.installed_id().is_some_and(|id| id.digest == digest)
         {
             self.broken = true;
-            self.announce(now, effects);
+            self.announce(now);
         }
     }
 
-    fn on_leave(&mut self, effects: &mut Vec<Effect>) {
+    fn on_leave(&mut self) {
         self.leaving = true;
-        effects.extend(self.peers.keys().map(|id| Effect::Send(*id, Message::Leave)));
+        self.effects.extend(self.peers.keys().map(|id| Effect::Send(*id, Message::Leave)));
     }
 
     fn on_installed(&mut self, now: u64) {

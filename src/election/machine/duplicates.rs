@@ -58,15 +58,9 @@ impl Election {
 
     /// Whether this new link is refused, or must wait until another life of the same node has been
     /// probed.
-    pub(super) fn is_contested(
-        &mut self,
-        now: u64,
-        id: MemberId,
-        over: &[MemberId],
-        effects: &mut Vec<Effect>,
-    ) -> bool {
+    pub(super) fn is_contested(&mut self, now: u64, id: MemberId, over: &[MemberId]) -> bool {
         if self.duplicates.is_aside(now) {
-            effects.extend([Effect::Send(id, Message::Leave), Effect::Drop(id)]);
+            self.effects.extend([Effect::Send(id, Message::Leave), Effect::Drop(id)]);
             return true;
         }
         let other_life = |(other, p): &(&MemberId, &super::peer::Peer)| {
@@ -81,12 +75,12 @@ impl Election {
             return false;
         };
         if !up {
-            self.bury_life(now, holder, effects);
+            self.bury_life(now, holder);
             return false;
         }
         match self.duplicates.contests.get_mut(&holder) {
             Some(contest) if contest.newcomer == id => contest.over = over.to_vec(),
-            Some(_) => effects.push(Effect::Drop(id)),
+            Some(_) => self.effects.push(Effect::Drop(id)),
             None => {
                 self.duplicates.probes += 1;
                 let number = PROBE | self.duplicates.probes;
@@ -94,20 +88,14 @@ impl Election {
                     holder,
                     Contest { newcomer: id, over: over.to_vec(), number, until: now + ANSWER_MS },
                 );
-                effects.push(Effect::Send(holder, Message::Ping(number)));
+                self.effects.push(Effect::Send(holder, Message::Ping(number)));
             }
         }
         true
     }
 
     /// The holder has answered the probe: its newcomer is refused.
-    pub(super) fn on_pong(
-        &mut self,
-        now: u64,
-        from: MemberId,
-        number: u64,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn on_pong(&mut self, now: u64, from: MemberId, number: u64) {
         if self.duplicates.contests.get(&from).is_none_or(|c| c.number != number) {
             return;
         }
@@ -123,13 +111,13 @@ impl Election {
         }
         let settled = self.agreement.installed().is_some_and(|v| v.contains(from));
         let duplicate = Duplicate { boot: from.boot, settled };
-        effects.extend([
+        self.effects.extend([
             Effect::Send(newcomer, Message::Duplicate(duplicate)),
             Effect::Drop(newcomer),
         ]);
     }
 
-    pub(super) fn end_contests(&mut self, now: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn end_contests(&mut self, now: u64) {
         let late = self.late_ms;
         let over = self
             .duplicates
@@ -138,14 +126,14 @@ impl Election {
             .find(|(_, c)| now >= c.until + late)
             .map(|(holder, _)| *holder);
         if let Some(holder) = over {
-            self.bury_life(now, holder, effects);
+            self.bury_life(now, holder);
         }
     }
 
     /// The holder of the link has ended: its newcomer, if there is one, takes its place.
-    pub(super) fn succeed(&mut self, now: u64, holder: MemberId, effects: &mut Vec<Effect>) {
+    pub(super) fn succeed(&mut self, now: u64, holder: MemberId) {
         if let Some(contest) = self.duplicates.contests.remove(&holder) {
-            self.on_link_up(now, contest.newcomer, contest.over, effects);
+            self.on_link_up(now, contest.newcomer, contest.over);
         }
     }
 
@@ -154,21 +142,15 @@ impl Election {
         self.duplicates.contests.retain(|_, contest| contest.newcomer != newcomer);
     }
 
-    pub(super) fn bury_life(&mut self, now: u64, life: MemberId, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Drop(life));
-        self.on_gone(now, life, effects);
+    pub(super) fn bury_life(&mut self, now: u64, life: MemberId) {
+        self.effects.push(Effect::Drop(life));
+        self.on_gone(now, life);
     }
 
     /// `from` has a link to this node's twin. This node stays if it reaches another member of its
     /// View. Otherwise it steps aside if the twin is in the sender's View or has the earlier boot,
     /// so that two twins outside any group do not keep each other out.
-    pub(super) fn on_duplicate(
-        &mut self,
-        now: u64,
-        from: MemberId,
-        duplicate: Duplicate,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn on_duplicate(&mut self, now: u64, from: MemberId, duplicate: Duplicate) {
         self.on_own_duplicate(now);
         let gives_way = duplicate.settled || self.me.boot > duplicate.boot;
         let members = self.agreement.installed().map_or(&[][..], |v| &v.members);
@@ -178,11 +160,11 @@ impl Election {
             self.duplicates.aside_until = now + ASIDE_MS;
             let peers: Vec<MemberId> = self.peers.keys().copied().collect();
             for id in peers {
-                effects.extend([Effect::Send(id, Message::Leave), Effect::Drop(id)]);
-                self.on_gone(now, id, effects);
+                self.effects.extend([Effect::Send(id, Message::Leave), Effect::Drop(id)]);
+                self.on_gone(now, id);
             }
         } else {
-            effects.push(Effect::Drop(from));
+            self.effects.push(Effect::Drop(from));
         }
     }
 }

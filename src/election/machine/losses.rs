@@ -100,15 +100,15 @@ impl Election {
     ///
     /// A member that has promised another View does not vote in this one any more. So a member is
     /// not excluded while it says so, or waits for its disk.
-    pub(super) fn on_withheld(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+    pub(super) fn on_withheld(&mut self, now: u64, id: MemberId) {
         let is_member = self.agreement.installed().is_some_and(|v| v.contains(id));
         let may_not_vote = self.is_frozen() || self.is_persisting(id) || self.promises(now, id);
         if !is_member || may_not_vote || self.quarantine.expels(id.node, now).is_some() {
             return;
         }
         self.exclude(now, id, QuarantineReason::WithheldVote);
-        effects.push(Effect::Drop(id));
-        self.on_lost(now, id, LossReason::Withheld, effects);
+        self.effects.push(Effect::Drop(id));
+        self.on_lost(now, id, LossReason::Withheld);
     }
 
     /// Whether a member says that it has promised another View. Where this View need not be
@@ -169,7 +169,7 @@ impl Election {
     /// Counts that a node broke the protocol. Its link is closed each time, and it may come back at
     /// once; but a member that does it again and again is neither lost nor of use, so it is
     /// excluded.
-    pub(super) fn on_breach(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+    pub(super) fn on_breach(&mut self, now: u64, id: MemberId) {
         if self.quarantine.expels(id.node, now).is_some() {
             return;
         }
@@ -179,7 +179,7 @@ impl Election {
         self.note(Notice::Quarantined(id.node, ms));
         let is_member = self.agreement.installed().is_some_and(|v| v.contains(id));
         if is_member && !self.is_frozen() {
-            self.on_lost(now, id, LossReason::BrokeProtocol, effects);
+            self.on_lost(now, id, LossReason::BrokeProtocol);
         }
     }
 

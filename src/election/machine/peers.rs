@@ -10,7 +10,7 @@ use crate::report::LossReason;
 use std::collections::BTreeSet;
 
 impl Election {
-    pub(super) fn bury_the_silent(&mut self, now: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn bury_the_silent(&mut self, now: u64) {
         let late = self.late_ms;
         let silent = |p: &Peer| {
             matches!(p.link, Link::Up { .. }) && p.detector.verdict(now, late) == Verdict::Dead
@@ -27,8 +27,8 @@ impl Election {
         let gone: Vec<(MemberId, LossReason)> =
             self.peers.iter().filter_map(|(id, p)| Some((*id, loss(p)?))).collect();
         for (id, why) in gone {
-            effects.push(Effect::Drop(id));
-            self.on_lost(now, id, why, effects);
+            self.effects.push(Effect::Drop(id));
+            self.on_lost(now, id, why);
         }
     }
 
@@ -39,14 +39,8 @@ impl Election {
 
     /// A link that replaces another one, or comes back in time, keeps the state of its peer; only
     /// the failure detector starts anew.
-    pub(super) fn on_link_up(
-        &mut self,
-        now: u64,
-        id: MemberId,
-        over: Vec<MemberId>,
-        effects: &mut Vec<Effect>,
-    ) {
-        if self.is_contested(now, id, &over, effects) {
+    pub(super) fn on_link_up(&mut self, now: u64, id: MemberId, over: Vec<MemberId>) {
+        if self.is_contested(now, id, &over) {
             return;
         }
         self.on_contact(now);
@@ -66,7 +60,7 @@ impl Election {
         }
         self.set_limits(id);
         self.clique = None;
-        self.announce(now, effects);
+        self.announce(now);
     }
 
     fn meet(&mut self, now: u64, id: MemberId, detector: Detector) {
@@ -99,28 +93,22 @@ impl Election {
         self.clique = None;
     }
 
-    pub(super) fn on_link_down(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+    pub(super) fn on_link_down(&mut self, now: u64, id: MemberId) {
         self.give_up_contest(id);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.link = Link::Down { since: now };
         }
-        self.succeed(now, id, effects);
+        self.succeed(now, id);
     }
 
-    pub(super) fn on_lost(
-        &mut self,
-        now: u64,
-        id: MemberId,
-        why: LossReason,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn on_lost(&mut self, now: u64, id: MemberId, why: LossReason) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.loss = Some(why);
         }
-        self.on_gone(now, id, effects);
+        self.on_gone(now, id);
     }
 
-    pub(super) fn on_gone(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+    pub(super) fn on_gone(&mut self, now: u64, id: MemberId) {
         self.give_up_contest(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.link = Link::Gone;
@@ -141,8 +129,8 @@ impl Election {
         } else {
             self.forget(id);
         }
-        self.announce(now, effects);
-        self.succeed(now, id, effects);
+        self.announce(now);
+        self.succeed(now, id);
     }
 
     /// Drops all state about a node, including the reports of others about a path to it; their next
@@ -165,13 +153,7 @@ impl Election {
         }
     }
 
-    pub(super) fn on_heartbeat(
-        &mut self,
-        now: u64,
-        from: MemberId,
-        heartbeat: &Heartbeat,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: &Heartbeat) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.detector.heartbeat(now);
         peer.persisting_since = heartbeat.persisting.then(|| peer.persisting_since.unwrap_or(now));
@@ -207,10 +189,10 @@ impl Election {
             (Some((mine, true)), theirs)
                 if !self.is_frozen() && theirs.is_none_or(|v| v.ballot < mine.ballot) =>
             {
-                effects.push(Effect::Send(from, Message::Install(mine)));
+                self.effects.push(Effect::Send(from, Message::Install(mine)));
             }
             // This node may have missed the Install.
-            (_, Some(theirs)) => self.agreement.on_install(theirs, effects),
+            (_, Some(theirs)) => self.agreement.on_install(theirs, &mut self.effects),
             _ => {}
         }
     }
@@ -244,15 +226,15 @@ impl Election {
         }
     }
 
-    pub(super) fn on_left(&mut self, now: u64, from: MemberId, effects: &mut Vec<Effect>) {
+    pub(super) fn on_left(&mut self, now: u64, from: MemberId) {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.left = true;
         }
-        self.on_gone(now, from, effects);
+        self.on_gone(now, from);
     }
 
     /// Sends a heartbeat to every peer with a live link.
-    pub(super) fn announce(&mut self, now: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn announce(&mut self, now: u64) {
         self.heartbeat_at = now + self.config.heartbeat_ms;
         self.told_persisting = self.agreement.is_persisting();
         let reach = self.reach(now);
@@ -273,6 +255,8 @@ impl Election {
             keeps_out_ms: self.keeps_out_ms(now, id),
             ..heartbeat.clone()
         };
-        effects.extend(linked.map(|id| Effect::Send(id, Message::Heartbeat(to(id)))));
+        let told: Vec<Effect> =
+            linked.map(|id| Effect::Send(id, Message::Heartbeat(to(id)))).collect();
+        self.effects.extend(told);
     }
 }

@@ -27,7 +27,7 @@ const LEFT_BEHIND_PHASES: u64 = 3;
 
 impl Election {
     /// Starts or gives up an attempt to change the View, if one is wanted and due.
-    pub(super) fn pursue(&mut self, now: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn pursue(&mut self, now: u64) {
         if self.leaving || self.duplicates.is_aside(now) {
             return;
         }
@@ -55,7 +55,7 @@ impl Election {
             && all_hear
             && !self.agreement.is_persisting()
         {
-            self.ask(now, wanted.members, effects);
+            self.ask(now, wanted.members);
         }
     }
 
@@ -110,16 +110,11 @@ impl Election {
 
     /// The engine failed here: like a lost data link, this forces a new View. This node's next
     /// promise rules Gloo out.
-    pub(super) fn on_engine_unfit(
-        &mut self,
-        now: u64,
-        digest: ViewDigest,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn on_engine_unfit(&mut self, now: u64, digest: ViewDigest) {
         let runs_on_gloo = self.agreement.installed().is_some_and(|v| v.runs(EngineKind::Gloo));
         if runs_on_gloo && self.agreement.installed_id().is_some_and(|id| id.digest == digest) {
             self.agreement.renounce_gloo();
-            self.on_broken(now, digest, effects);
+            self.on_broken(now, digest);
         }
     }
 
@@ -161,18 +156,13 @@ impl Election {
     /// When this node is stranded, or frozen with a stuck disk: ends the open operations as
     /// indeterminate, because others may decide them elsewhere. Without open operations it only
     /// freezes the View.
-    pub(super) fn give_up_when_stranded(
-        &mut self,
-        now: u64,
-        ops: &mut dyn Operations,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn give_up_when_stranded(&mut self, now: u64, ops: &mut dyn Operations) {
         if !(self.is_stranded(now) || self.is_frozen() && self.disk_is_stuck(now)) {
             return;
         }
         let mut environment = LiveEnvironment { ops, links: &self.links };
         if self.ops_in_flight > 0 {
-            self.agreement.cut_off(&mut environment, effects);
+            self.agreement.cut_off(&mut environment, &mut self.effects);
             self.attempt = Attempt::Idle;
         } else {
             self.agreement.leave_off(&mut environment);
@@ -328,25 +318,19 @@ impl Election {
         members.iter().filter(before).count()
     }
 
-    pub(super) fn ask(&mut self, now: u64, members: BTreeSet<MemberId>, effects: &mut Vec<Effect>) {
+    pub(super) fn ask(&mut self, now: u64, members: BTreeSet<MemberId>) {
         let list: Vec<MemberId> = members.iter().copied().collect();
-        effects.extend(
+        self.effects.extend(
             list.iter()
                 .filter(|m| **m != self.me)
                 .map(|m| Effect::Send(*m, Message::Ask(list.clone()))),
         );
         let until = now + self.config.ask_ms;
         self.attempt = Attempt::Asking { members, willing: BTreeSet::new(), until };
-        self.on_willing(now, self.me, effects);
+        self.on_willing(now, self.me);
     }
 
-    pub(super) fn on_ask(
-        &mut self,
-        now: u64,
-        from: MemberId,
-        members: &[MemberId],
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn on_ask(&mut self, now: u64, from: MemberId, members: &[MemberId]) {
         let mine_first =
             self.attempt != Attempt::Idle && self.turn(from, members) > self.turn(self.me, members);
         let hopeless = members.iter().any(|m| self.is_stuck(now, *m))
@@ -362,7 +346,7 @@ impl Election {
             self.agreement.withdraw();
             self.yield_to(now, from, self.config.ask_ms);
         }
-        effects
+        self.effects
             .push(Effect::Send(from, if willing { Message::Willing } else { Message::Unwilling }));
     }
 
@@ -387,7 +371,7 @@ impl Election {
             || view.members.iter().all(|m| members.contains(&m.id)) && self.is_outgrown(view)
     }
 
-    pub(super) fn on_willing(&mut self, now: u64, from: MemberId, effects: &mut Vec<Effect>) {
+    pub(super) fn on_willing(&mut self, now: u64, from: MemberId) {
         let Attempt::Asking { members, willing, .. } = &mut self.attempt else { return };
         if members.contains(&from) {
             willing.insert(from);
@@ -395,7 +379,7 @@ impl Election {
         if willing.len() == members.len() {
             let members = std::mem::take(members);
             self.attempt = Attempt::Proposing { since: now };
-            self.agreement.propose(members, effects);
+            self.agreement.propose(members, &mut self.effects);
         }
     }
 

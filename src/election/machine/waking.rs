@@ -21,12 +21,7 @@ impl Election {
     /// Freezes the old View, drops all links and forgets all peers, so that this node joins anew;
     /// the next View decides its open operations. It proposes nothing for `damping_cap_ms.0`,
     /// because the others may still be in the old View.
-    pub(super) fn on_woke(
-        &mut self,
-        now: u64,
-        ops: &mut dyn Operations,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn on_woke(&mut self, now: u64, ops: &mut dyn Operations) {
         self.note(Notice::Woke);
         self.last_tick = Some(now);
         self.late_ms = 0;
@@ -44,7 +39,7 @@ impl Election {
         self.duplicates.forget_contests();
         let peers: Vec<MemberId> = self.peers.keys().copied().collect();
         for id in peers {
-            effects.push(Effect::Drop(id));
+            self.effects.push(Effect::Drop(id));
             self.forget(id);
         }
     }
