@@ -3,13 +3,14 @@
 use super::calls::{
     AllGather, AllGatherOwned, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Bundle,
     Gather, PendingOp, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync, Step,
+    wrong_parts,
 };
 use super::cluster::Cluster;
-use crate::memory::{DType, Element, bytes_of_mut};
+use crate::memory::{Element, bytes_of_mut};
 use crate::node::{engine_reason, peer_at};
 use crate::protocol::{
-    Call, CallKind, CallMode, CodecId, EngineKind, FoldOrder, Lane, Rank, ReduceOp, Rejection,
-    ViewDigest, ring_segment,
+    Call, CallKind, EngineKind, FoldOrder, Lane, Rank, ReduceOp, Rejection, ViewDigest,
+    ring_segment,
 };
 use crate::report::{Error, Peer, Result, Traffic, ViewPlan};
 use crate::session::{Refused, ViewSession};
@@ -188,8 +189,8 @@ impl Context {
     /// lengths, types or options differ. [`Error::Rejected`] for a mean of integers, or a codec
     /// that does not fit.
     pub fn all_reduce<'buf, T: Element>(&mut self, buffer: &'buf mut [T]) -> AllReduce<'buf, T> {
-        let call = self.call::<T>(CallKind::AllReduce(ReduceOp::Sum), buffer.len());
-        AllReduce { pending: PendingOp::numbered(&self.session, self.lane, call), buffer }
+        let pending = self.numbered::<T>(CallKind::AllReduce(ReduceOp::Sum), buffer.len());
+        AllReduce { pending, buffer }
     }
 
     /// Like [`all_reduce`](Context::all_reduce), but takes ownership of the buffer, so the future
@@ -200,12 +201,8 @@ impl Context {
     /// Those of [`all_reduce`](Context::all_reduce), in an
     /// [`OwnedError`](crate::calls::OwnedError).
     pub fn all_reduce_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllReduceOwned<T> {
-        let call = self.call::<T>(CallKind::AllReduce(ReduceOp::Sum), buffer.len());
-        AllReduceOwned {
-            pending: PendingOp::numbered(&self.session, self.lane, call),
-            buffer: Arc::new(buffer),
-            ended: None,
-        }
+        let pending = self.numbered::<T>(CallKind::AllReduce(ReduceOp::Sum), buffer.len());
+        AllReduceOwned { pending, buffer: Arc::new(buffer), ended: None }
     }
 
     /// Copies the buffer of rank `root` into the buffers of all ranks. All buffers have the same
@@ -220,9 +217,8 @@ impl Context {
         buffer: &'buf mut [T],
     ) -> Broadcast<'buf, T> {
         let root = root.into();
-        let call = self.call::<T>(CallKind::Broadcast { root }, buffer.len());
-        let is_root = root == self.session.me();
-        Broadcast { pending: PendingOp::numbered(&self.session, self.lane, call), buffer, is_root }
+        let pending = self.numbered::<T>(CallKind::Broadcast { root }, buffer.len());
+        Broadcast { pending, buffer, is_root: root == self.rank() }
     }
 
     /// Collects the buffers of all ranks, in rank order: `size * buffer.len()` elements. All
@@ -232,14 +228,12 @@ impl Context {
     /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if lengths
     /// differ.
     pub fn all_gather<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllGather<'buf, T> {
-        let call = self.call::<T>(CallKind::AllGather, buffer.len());
-        let pending = PendingOp::numbered(&self.session, self.lane, call);
+        let pending = self.numbered::<T>(CallKind::AllGather, buffer.len());
         AllGather { pending, buffer, out: Vec::new() }
     }
 
     pub(crate) fn all_gather_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllGatherOwned<T> {
-        let call = self.call::<T>(CallKind::AllGather, buffer.len());
-        let pending = PendingOp::numbered(&self.session, self.lane, call);
+        let pending = self.numbered::<T>(CallKind::AllGather, buffer.len());
         AllGatherOwned { pending, buffer, out: Vec::new() }
     }
 
@@ -260,9 +254,9 @@ impl Context {
         buffer: &'buf mut [T],
     ) -> Reduce<'buf, T> {
         let root = root.into();
-        let call = self.call::<T>(CallKind::Reduce { op: ReduceOp::Sum, root }, buffer.len());
-        let is_root = root == self.session.me();
-        Reduce { pending: PendingOp::numbered(&self.session, self.lane, call), buffer, is_root }
+        let kind = CallKind::Reduce { op: ReduceOp::Sum, root };
+        let pending = self.numbered::<T>(kind, buffer.len());
+        Reduce { pending, buffer, is_root: root == self.rank() }
     }
 
     /// Sums `buffer` over all members and gives each rank its [`shard`](Context::shard) of the sum.
@@ -277,8 +271,7 @@ impl Context {
         &mut self,
         buffer: &'buf [T],
     ) -> ReduceScatter<'buf, T> {
-        let call = self.call::<T>(CallKind::ReduceScatter(ReduceOp::Sum), buffer.len());
-        let pending = PendingOp::numbered(&self.session, self.lane, call);
+        let pending = self.numbered::<T>(CallKind::ReduceScatter(ReduceOp::Sum), buffer.len());
         ReduceScatter { pending, buffer, out: Vec::new() }
     }
 
@@ -294,10 +287,8 @@ impl Context {
         buffer: &'buf [T],
     ) -> Gather<'buf, T> {
         let root = root.into();
-        let call = self.call::<T>(CallKind::Gather { root }, buffer.len());
-        let is_root = root == self.session.me();
-        let pending = PendingOp::numbered(&self.session, self.lane, call);
-        Gather { pending, buffer, out: Vec::new(), is_root }
+        let pending = self.numbered::<T>(CallKind::Gather { root }, buffer.len());
+        Gather { pending, buffer, out: Vec::new(), is_root: root == self.rank() }
     }
 
     /// Distributes the parts of rank `root`: each rank receives its part in `out`, which has the
@@ -316,22 +307,10 @@ impl Context {
         out: &'buf mut [T],
     ) -> Scatter<'buf, T> {
         let root = root.into();
-        let call = self.call::<T>(CallKind::Scatter { root }, out.len());
-        let is_root = root == self.session.me();
-        let parts = is_root.then(|| parts.unwrap_or_default());
-        let wrong = parts
-            .map(<[T]>::len)
-            .filter(|given| Some(*given) != out.len().checked_mul(self.size()));
-        let rejection = wrong.map(|given| Rejection::ScatterInput {
-            given,
-            part: out.len(),
-            size: self.size(),
-        });
-        Scatter {
-            pending: PendingOp::numbered(&self.session, self.lane, call).rejected(rejection),
-            parts,
-            out,
-        }
+        let (size, part) = (self.size(), out.len());
+        let parts = (root == self.rank()).then(|| parts.unwrap_or_default());
+        let pending = self.numbered::<T>(CallKind::Scatter { root }, part);
+        Scatter { pending: pending.rejected(wrong_parts(parts, part, size)), parts, out }
     }
 
     /// Sends one part of `buffer` to each rank, in rank order, and receives one part from each: the
@@ -342,8 +321,7 @@ impl Context {
     /// [Those of every call](Context#errors-of-calls). [`Error::Rejected`] on a rank whose length
     /// is no multiple of `size`. [`Error::Mismatch`] on every rank if lengths differ.
     pub fn all_to_all<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllToAll<'buf, T> {
-        let call = self.call::<T>(CallKind::AllToAll, buffer.len());
-        let pending = PendingOp::numbered(&self.session, self.lane, call);
+        let pending = self.numbered::<T>(CallKind::AllToAll, buffer.len());
         AllToAll { pending, buffer, out: Vec::new() }
     }
 
@@ -368,10 +346,7 @@ impl Context {
         tag: u32,
         buffer: &'buf [T],
     ) -> Sending<'buf, T> {
-        Sending {
-            pending: self.message::<T>(self.session.me(), to.into(), tag, buffer.len()),
-            buffer,
-        }
+        Sending { pending: self.message::<T>(self.rank(), to.into(), tag, buffer.len()), buffer }
     }
 
     /// Receives into `buffer` a message that rank `from` [sends](Context::send); the same rules
@@ -386,7 +361,7 @@ impl Context {
         buffer: &'buf mut [T],
     ) -> Receiving<'buf, T> {
         Receiving {
-            pending: self.message::<T>(from.into(), self.session.me(), tag, buffer.len()),
+            pending: self.message::<T>(from.into(), self.rank(), tag, buffer.len()),
             buffer,
         }
     }
@@ -409,14 +384,7 @@ impl Context {
 
     /// Takes a number in the lane for several calls under one vote.
     pub(crate) fn bundle(&mut self) -> Bundle {
-        let call = Call {
-            kind: CallKind::Step { parts: 0 },
-            dtype: DType::U8,
-            count: 0,
-            codec: CodecId::None,
-            mode: CallMode::PerOp,
-        };
-        Bundle::new(PendingOp::numbered(&self.session, self.lane, call))
+        Bundle::new(self.numbered::<u8>(CallKind::Step { parts: 0 }, 0))
     }
 
     pub(crate) fn view_digest(&self) -> ViewDigest {
@@ -428,14 +396,7 @@ impl Context {
     /// # Errors
     /// [Those of every call](Context#errors-of-calls).
     pub fn barrier(&mut self) -> Barrier {
-        let call = Call {
-            kind: CallKind::Barrier,
-            dtype: DType::U8,
-            count: 0,
-            codec: CodecId::None,
-            mode: CallMode::PerOp,
-        };
-        Barrier { pending: PendingOp::numbered(&self.session, self.lane, call) }
+        Barrier { pending: self.numbered::<u8>(CallKind::Barrier, 0) }
     }
 
     /// Brings all members to one state: that of the member that is furthest along the group's
@@ -490,12 +451,9 @@ impl Context {
     }
 
     fn message<T: Element>(&self, from: Rank, to: Rank, tag: u32, count: usize) -> PendingOp {
-        let call = self.call::<T>(CallKind::Message { from, to, tag }, count);
-        let apart = self
-            .session
-            .view()
-            .lack_direct_link(from, to)
-            .then_some(Rejection::NoDirectLink { from, to });
+        let call = Call::new(CallKind::Message { from, to, tag }, T::DTYPE, count as u64);
+        let is_apart = self.session.view().lack_direct_link(from, to);
+        let apart = is_apart.then_some(Rejection::NoDirectLink { from, to });
         match call.rejection(self.size()).or(apart) {
             None => PendingOp::numbered(&self.session, self.lane.messages(from, to), call),
             Some(rejection) => {
@@ -504,14 +462,10 @@ impl Context {
         }
     }
 
-    fn call<T: Element>(&self, kind: CallKind, count: usize) -> Call {
-        Call {
-            kind,
-            dtype: T::DTYPE,
-            count: count as u64,
-            codec: CodecId::None,
-            mode: CallMode::PerOp,
-        }
+    /// Takes the lane's next number for a call on `count` elements of `T`.
+    fn numbered<T: Element>(&self, kind: CallKind, count: usize) -> PendingOp {
+        let call = Call::new(kind, T::DTYPE, count as u64);
+        PendingOp::numbered(&self.session, self.lane, call)
     }
 }
 

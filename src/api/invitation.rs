@@ -4,10 +4,11 @@ use super::admissions::cluster_keys;
 use super::config::{Config, Network};
 use super::environment::namespace_of;
 use super::machine_interfaces::MachineInterfaces;
-use super::start::{choose, discover, home_of, name_of};
+use super::start::{choose, discover, home_of, name_of, network_of, random};
 use crate::discovery::{Advert, Discovery, Medium};
-use crate::identity::{ClusterKey, IdentityProblem, Name, PairingCode, new_boot};
-use crate::link::{Bind, Net, TcpNet};
+use crate::identity::{ClusterKey, Name, PairingCode, new_boot};
+use crate::link::Net;
+use crate::node::{no_port, own_thread};
 use crate::os::{Interface, InterfaceSource, inventory};
 use crate::pairing::{Doors, InvitationEnd, Terms, Visit, Welcome, Window, invite};
 use crate::report::{ConfigProblem, Error, Result};
@@ -19,7 +20,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use zeroize::Zeroizing;
 
 /// An open invitation: other machines that are told its [code](Invitation::code) get the cluster
 /// key by [`join_by_code`](super::joining::join_by_code).
@@ -88,11 +88,10 @@ impl Invitation {
     /// ([`ConfigProblem::NoClusterKey`]), or there is no port. [`Error::Identity`] if the cluster
     /// key cannot be used.
     pub async fn open(config: Config, machines: usize, lasts: Duration) -> Result<Invitation> {
-        let (opened, open) = oneshot::channel();
-        let inviter = std::thread::Builder::new().name("potluck-invite".to_owned());
-        let runs = inviter.spawn(move || run(&config, machines, lasts, opened));
-        runs.map_err(|error| Error::Config(ConfigProblem::NoPort(error.kind())))?;
-        open.await.unwrap_or(Err(Error::Closed))
+        let open = own_thread("potluck-invite", no_port, async move |opened| {
+            run(&config, machines, lasts, opened).await;
+        });
+        open?.await.unwrap_or(Err(Error::Closed))
     }
 
     /// The code, for the people at the other machines.
@@ -121,33 +120,25 @@ impl Invitation {
 }
 
 /// The invitation's thread.
-fn run(
+async fn run(
     config: &Config,
     machines: usize,
     lasts: Duration,
     opened: oneshot::Sender<Result<Invitation>>,
 ) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return drop(opened.send(Err(Error::Config(ConfigProblem::NoPort(error.kind())))));
-        }
-    };
-    runtime.block_on(async {
-        let (tell, events) = mpsc::channel(EVENTS_MAX);
-        let (_open, closed) = oneshot::channel();
-        match prepare(config, machines, lasts).await {
-            Ok(Prepared { doors, advert, terms, addresses }) => {
-                let code = terms.code.clone();
-                let invitation = Invitation { code, addresses, events, closed };
-                if opened.send(Ok(invitation)).is_ok() {
-                    stand(doors, advert, terms, &tell).await;
-                }
+    let (tell, events) = mpsc::channel(EVENTS_MAX);
+    let (_open, closed) = oneshot::channel();
+    match prepare(config, machines, lasts).await {
+        Ok(Prepared { doors, advert, terms, addresses }) => {
+            let code = terms.code.clone();
+            let invitation = Invitation { code, addresses, events, closed };
+            if opened.send(Ok(invitation)).is_ok() {
+                stand(doors, advert, terms, &tell).await;
             }
-            // An error means that the caller has dropped the future.
-            Err(error) => drop(opened.send(Err(error))),
         }
-    });
+        // An error means that the caller has dropped the future.
+        Err(error) => drop(opened.send(Err(error))),
+    }
 }
 
 async fn stand(doors: Doors, advert: Advert, terms: Terms, tell: &mpsc::Sender<InvitationEvent>) {
@@ -190,14 +181,8 @@ async fn prepare(config: &Config, machines: usize, lasts: Duration) -> Result<Pr
     }
     let chosen = choose(config, &inventory().unwrap_or_default())?;
     let mut interface_source = MachineInterfaces::of(config)?;
-    let bind = match config.network {
-        Network::Loopback => Bind::At(Ipv4Addr::LOCALHOST.into()),
-        _ => Bind::Everywhere,
-    };
-    let listener = TcpNet::new(bind)
-        .listen(&config.ports)
-        .await
-        .map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let listener =
+        network_of(config).listen(&config.ports).await.map_err(|error| no_port(&error))?;
     let port = listener.port();
     let addresses = match config.network {
         Network::Loopback => vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))],
@@ -264,12 +249,6 @@ fn is_link_local(ip: IpAddr) -> bool {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.segments()[0] & 0xffc0 == 0xfe80,
     }
-}
-
-fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>> {
-    let mut bytes = Zeroizing::new([0; N]);
-    getrandom::fill(&mut *bytes).map_err(|_| Error::Identity(IdentityProblem::NoRandomness))?;
-    Ok(bytes)
 }
 
 impl fmt::Display for InvitationEvent {

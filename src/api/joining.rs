@@ -3,13 +3,13 @@
 use super::config::{Config, Network};
 use super::environment::{lookup, namespace_of};
 use super::machine_interfaces::MachineInterfaces;
-use super::start::{choose, discover, home_of, name_of};
+use super::start::{choose, discover, home_of, name_of, network_of};
 use crate::discovery::FixedPeer;
 use crate::identity::{
     ClusterKey, Home, IdentityProblem, NAMESPACE_VARIABLE, Name, NamespaceName, PairingCode,
     Stored, store_cluster_key, store_next_key,
 };
-use crate::link::{Bind, TcpNet};
+use crate::node::own_thread;
 use crate::os::{AddressPolicy, InterfaceSource, inventory};
 use crate::pairing::{Found, Hints, Kept, Receipt, seek};
 use crate::report::{ConfigProblem, Error, Result};
@@ -17,7 +17,6 @@ use crate::trace;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
 /// The action if this machine has another cluster key under the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,32 +76,25 @@ pub enum KeyBefore {
 /// machine is told so, and its invitation still stands. [`Error::Config`] if the configuration is
 /// invalid, or discovery cannot start.
 pub async fn join_by_code(config: Config, code: PairingCode, other: OtherKey) -> Result<Paired> {
-    let (mut done, paired) = oneshot::channel();
-    let joiner = std::thread::Builder::new().name("potluck-join".to_owned());
-    let runs = joiner.spawn(move || {
-        let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let Ok(runtime) = built else { return drop(done.send(Err(unavailable()))) };
-        runtime.block_on(async {
+    let paired = own_thread(
+        "potluck-join",
+        |_| unavailable(),
+        async move |mut done| {
             tokio::select! {
                 // An error means that the caller has dropped the future in this moment.
                 joined = join(&config, code, other) => drop(done.send(joined)),
                 () = done.closed() => {}
             }
-        });
-    });
-    runs.map_err(|_| unavailable())?;
-    paired.await.unwrap_or_else(|_| Err(unavailable()))
+        },
+    );
+    paired?.await.unwrap_or_else(|_| Err(unavailable()))
 }
 
 async fn join(config: &Config, code: PairingCode, other: OtherKey) -> Result<Paired> {
     let home = home_of(config)?;
     let named = named_namespace(config)?;
-    let bind = match config.network {
-        Network::Loopback => Bind::At(std::net::Ipv4Addr::LOCALHOST.into()),
-        _ => Bind::Everywhere,
-    };
     let hints = hints(config).await?;
-    let found = seek(Arc::new(TcpNet::new(bind)), hints, code).await.map_err(Error::Pairing)?;
+    let found = seek(Arc::new(network_of(config)), hints, code).await.map_err(Error::Pairing)?;
     let Found { welcome, from, reply } = found;
     let namespace = named.unwrap_or(welcome.namespace);
     let stored = store(&namespace, &home, &welcome.key, other);

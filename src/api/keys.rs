@@ -49,8 +49,8 @@ impl Keys {
     /// The keys that a node with this configuration would use. `config.admission` is ignored.
     ///
     /// # Errors
-    /// [`Error::Config`] if the namespace's name is invalid,
-    /// [`Error::Identity`] if there is no directory for files.
+    /// [`Error::Config`] if the namespace's name is invalid, [`Error::Identity`] if there is no
+    /// directory for files.
     pub fn of(config: &Config) -> Result<Keys> {
         Ok(Keys { home: home_of(config)?, namespace: namespace_of(config)?, name: name_of(config) })
     }
@@ -73,8 +73,7 @@ impl Keys {
     /// The cluster key that a node would use, if there is one.
     ///
     /// # Errors
-    /// [`Error::Identity`] if the variable or the file exists and cannot be
-    /// used.
+    /// [`Error::Identity`] if the variable or the file exists and cannot be used.
     pub fn cluster_key(&self) -> Result<Option<StoredKey>> {
         let found = find_cluster_keys(&self.namespace, &self.home, lookup)?;
         let from_variable = lookup(KEY_VARIABLE).is_some_and(|value| !value.is_empty());
@@ -105,9 +104,8 @@ impl Keys {
     /// accept both and still show the current one. If there is a next key already, returns that.
     ///
     /// # Errors
-    /// [`ConfigProblem::NoClusterKey`] if no key is stored,
-    /// [`Error::Identity`] if the operating system has no randomness or the
-    /// file cannot be used.
+    /// [`ConfigProblem::NoClusterKey`] if no key is stored, [`Error::Identity`] if the operating
+    /// system has no randomness or the file cannot be used.
     pub fn rotate_cluster_key(&self) -> Result<ClusterKey> {
         let keys = self.stored()?;
         if let Some(next) = keys.next {
@@ -221,8 +219,8 @@ impl Keys {
     /// nothing.
     ///
     /// # Errors
-    /// [`Error::Identity`] if another key is stored, which is kept, or if
-    /// the file cannot be written.
+    /// [`Error::Identity`] if another key is stored, which is kept, or if the file cannot be
+    /// written.
     pub fn store_cluster_key(&self, key: &ClusterKey) -> Result<()> {
         Ok(store_cluster_key(&self.namespace, &self.home, key, Stored::Keep)?)
     }
@@ -231,8 +229,7 @@ impl Keys {
     /// cluster.
     ///
     /// # Errors
-    /// [`Error::Identity`] if the file cannot be written; the old key is
-    /// then kept.
+    /// [`Error::Identity`] if the file cannot be written; the old key is then kept.
     pub fn replace_cluster_key(&self, key: &ClusterKey) -> Result<()> {
         Ok(store_cluster_key(&self.namespace, &self.home, key, Stored::Replace)?)
     }
@@ -240,8 +237,7 @@ impl Keys {
     /// This machine's identity, available also while a node runs. It is created if there is none.
     ///
     /// # Errors
-    /// [`Error::Identity`] if the identity file cannot be used; it is not
-    /// repaired.
+    /// [`Error::Identity`] if the identity file cannot be used; it is not repaired.
     pub fn machine_identity(&self) -> Result<MachineIdentity> {
         Ok(MachineIdentity {
             node: first_identity(&self.home)?,

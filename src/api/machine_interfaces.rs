@@ -28,13 +28,18 @@ impl MachineInterfaces {
         })
     }
 
-    /// Selects from all interfaces those that the configuration uses, the addresses that it accepts
-    /// and the addresses of trusted links.
-    pub(crate) fn interface_set(&self, all: Vec<Interface>) -> InterfaceSet {
+    /// Selects from all interfaces those that the configuration uses.
+    pub(crate) fn chosen(&self, all: &[Interface]) -> Vec<Interface> {
         let picks = |i: &&Interface| {
             self.filter.as_ref().map_or_else(|| i.usable(), |filter| filter.picks(i))
         };
-        let chosen: Vec<Interface> = all.iter().filter(picks).cloned().collect();
+        all.iter().filter(picks).cloned().collect()
+    }
+
+    /// Selects from all interfaces those that the configuration uses, the addresses that it accepts
+    /// and the addresses of trusted links.
+    pub(crate) fn interface_set(&self, all: Vec<Interface>) -> InterfaceSet {
+        let chosen = self.chosen(&all);
         let policy = match self.network {
             Network::Loopback => AddressPolicy::Loopback,
             _ => AddressPolicy::Lan(chosen.iter().flat_map(subnets).collect()),

@@ -5,12 +5,12 @@ use super::config::{Admission, Config, Network};
 use super::start::{choose, discover, home_of};
 use crate::discovery::{Advert, Discovery, Sighting};
 use crate::identity::Namespace;
+use crate::node::own_thread;
 use crate::os::inventory;
 use crate::report::{ConfigProblem, Error, Membership, Neighbour, Result, Scan};
 use crate::wire::PROTOCOL_VERSION;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// Listens for `patience` to the nodes that announce themselves on the interfaces of `config`. It
 /// sends mDNS queries but announces nothing and connects to no node. It works without a cluster
@@ -24,22 +24,15 @@ use tokio::sync::oneshot;
 /// [`Error::Config`] if the configuration is invalid, or if discovery cannot start and the
 /// configuration names no peers. [`Error::Identity`] if the cluster key cannot be used.
 pub async fn scan(config: Config, patience: Duration) -> Result<Scan> {
-    let (done, seen) = oneshot::channel();
-    let looker = std::thread::Builder::new().name("potluck-look".to_owned());
-    let runs = looker.spawn(move || {
-        // An error means that the caller has dropped the future.
-        let _ = done.send(run(&config, patience));
-    });
-    runs.map_err(|_| unavailable())?;
-    seen.await.unwrap_or_else(|_| Err(unavailable()))
-}
-
-fn run(config: &Config, patience: Duration) -> Result<Scan> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|_| unavailable())?;
-    runtime.block_on(look(config, patience))
+    let seen = own_thread(
+        "potluck-look",
+        |_| unavailable(),
+        async move |done| {
+            // An error means that the caller has dropped the future.
+            drop(done.send(look(&config, patience).await));
+        },
+    );
+    seen?.await.unwrap_or_else(|_| Err(unavailable()))
 }
 
 async fn look(config: &Config, patience: Duration) -> Result<Scan> {

@@ -2,7 +2,7 @@
 
 use super::admissions::MachineAdmissions;
 use super::config::{Admission as Wanted, Config, EngineOffer as Choice, Network};
-use super::environment::{interface_filter, interface_text, lookup, namespace_of};
+use super::environment::{interface_text, lookup, namespace_of};
 use super::machine_interfaces::MachineInterfaces;
 use crate::collective::{Engine, NativeEngine};
 use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
@@ -10,12 +10,12 @@ use crate::election::{Alone, Durable, ElectionConfig};
 #[cfg(feature = "gloo")]
 use crate::gloo_ffi::{GlooEngine, GlooOrNative};
 use crate::identity::{
-    Boot, HeldIdentity, Home, Identity, MemberId, Name, Namespace, NodeId, NodesFile, PeersFile,
-    load_or_create_identity, new_boot,
+    Boot, HeldIdentity, Home, Identity, IdentityProblem, MemberId, Name, Namespace, NodeId,
+    NodesFile, PeersFile, load_or_create_identity, new_boot,
 };
 use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire, quick_suite};
 use crate::memory::Pool;
-use crate::node::{Admission, Doors, GRACE, NodeConfig, RENEW_AFTER, Settled};
+use crate::node::{Admission, Doors, GRACE, NodeConfig, RENEW_AFTER, Settled, Tools, no_port};
 use crate::os::{
     Disk, Files, FixedInterfaces, Interface, InterfaceSet, MachineSleep, Store, inventory,
 };
@@ -51,16 +51,8 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let held = load_or_create_identity(&home)?;
     let boot = new_boot()?;
 
-    let bind = if config.network == Network::Loopback {
-        Bind::At(IpAddr::V4(Ipv4Addr::LOCALHOST))
-    } else {
-        Bind::Everywhere
-    };
-    let net: Arc<dyn Net> = Arc::new(TcpNet::new(bind));
-    let listener = net
-        .listen(&config.ports)
-        .await
-        .map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let net: Arc<dyn Net> = Arc::new(network_of(config));
+    let listener = net.listen(&config.ports).await.map_err(|error| no_port(&error))?;
     let discovery = discover(config, &chosen)?;
 
     let state = held.state_file(&home, namespace.name());
@@ -74,7 +66,7 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     known.extend(fixed_peers(config).await?.into_iter().map(|a| (a, Origin::Fixed)));
     let known_nodes = NodesFile::known(&home, namespace.name());
     let files = Files { state, peers: peers_file, known: known_nodes };
-    let disk = Disk::start(files).map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let disk = Disk::start(files).map_err(|error| no_port(&error))?;
 
     let identity = Arc::new(Identity::from_seed(&held.identity().seed()));
     let (offered, engines) = engines(config)?;
@@ -84,10 +76,8 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let store = Box::new(Held { disk, _identity: held });
     let (interface_source, sleep) = (Box::new(interface_source), Box::new(MachineSleep::start()));
     let admissions = Box::new(admissions);
-    Ok((
-        node,
-        Doors { net, listener, discovery, interface_source, admissions, store, sleep, engines },
-    ))
+    let tools = Tools { net, interface_source, admissions, store, sleep, engines };
+    Ok((node, Doors { listener, discovery, tools }))
 }
 
 /// All in memory: the nodes of one namespace in one process share a simulated network.
@@ -108,10 +98,9 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     };
     let ip = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + HOSTS.fetch_add(1, Ordering::Relaxed)));
     let net: Arc<dyn Net> = Arc::new(world.host(ip));
-    let listener =
-        net.listen(&[]).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let listener = net.listen(&[]).await.map_err(|error| no_port(&error))?;
     let boot = new_boot()?;
-    let identity = Arc::new(Identity::from_seed(&*random_32()?));
+    let identity = Arc::new(Identity::from_seed(&*random()?));
     let (offered, engines) = engines(config)?;
     let local = local(config, identity, boot, listener.port(), &namespace, offered)?;
     let mut node = node_config(
@@ -127,10 +116,8 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     let (discovery, store, sleep) =
         (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
     let (interface_source, admissions) = (Box::new(FixedInterfaces), Box::new(Settled));
-    Ok((
-        node,
-        Doors { net, listener, discovery, interface_source, admissions, store, sleep, engines },
-    ))
+    let tools = Tools { net, interface_source, admissions, store, sleep, engines };
+    Ok((node, Doors { listener, discovery, tools }))
 }
 
 fn node_config(
@@ -143,15 +130,12 @@ fn node_config(
     known: Vec<(SocketAddr, Origin)>,
 ) -> Result<NodeConfig> {
     let partition = config.partition()?;
-    let mut random = [0; 10];
-    // An error cannot occur here: `new_boot` has drawn randomness before.
-    let _ = getrandom::fill(&mut random);
     let alone = if partition.members_wanted() == 1 { Alone::Forms } else { Alone::Waits };
     Ok(NodeConfig {
         local: Arc::new(local),
         admission,
         trust: config.trust.clone(),
-        instance: Advert::instance_of(random),
+        instance: Advert::instance_of(*random()?),
         durable,
         min_members: partition.members_wanted(),
         election: ElectionConfig { alone, partition, seed: boot.0, ..ElectionConfig::default() },
@@ -239,7 +223,7 @@ fn local(
         suite: quick_suite(),
         endpoints: None,
     };
-    Ok(Local::new(identity, hello, random_32()?, namespace.psks()))
+    Ok(Local::new(identity, hello, random()?, namespace.psks()))
 }
 
 pub(crate) fn home_of(config: &Config) -> Result<Home> {
@@ -259,19 +243,23 @@ pub(crate) fn name_of(config: &Config) -> Name {
 
 /// The interfaces to announce on.
 pub(crate) fn choose(config: &Config, all: &[Interface]) -> Result<Vec<Interface>> {
-    match interface_filter(config)? {
-        Some(filter) => {
-            let chosen: Vec<Interface> = all.iter().filter(|i| filter.picks(i)).cloned().collect();
-            if chosen.is_empty() && config.network == Network::Lan {
-                let have: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
-                let text = interface_text(config).unwrap_or_default();
-                let why = format!("\"{text}\" leaves none of {}", have.join(", "));
-                return Err(Error::Config(ConfigProblem::BadInterfaces(why)));
-            }
-            Ok(chosen)
+    let chosen = MachineInterfaces::of(config)?.chosen(all);
+    match interface_text(config) {
+        Some(filter) if chosen.is_empty() && config.network == Network::Lan => {
+            let have: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
+            let why = format!("\"{filter}\" leaves none of {}", have.join(", "));
+            Err(Error::Config(ConfigProblem::BadInterfaces(why)))
         }
-        None => Ok(all.iter().filter(|i| i.usable()).cloned().collect()),
+        _ => Ok(chosen),
     }
+}
+
+/// The network on which connections are opened.
+pub(crate) fn network_of(config: &Config) -> TcpNet {
+    TcpNet::new(match config.network {
+        Network::Loopback => Bind::At(Ipv4Addr::LOCALHOST.into()),
+        _ => Bind::Everywhere,
+    })
 }
 
 /// Multicast discovery. If it cannot start, configured peers suffice.
@@ -317,16 +305,16 @@ async fn fixed_peers(config: &Config) -> Result<Vec<SocketAddr>> {
 }
 
 fn unreadable(state: &crate::identity::StateFile) -> Error {
-    Error::Identity(crate::identity::IdentityProblem::Damaged {
+    Error::Identity(IdentityProblem::Damaged {
         path: state.path().to_owned(),
         content: crate::identity::FileContent::State,
     })
 }
 
-fn random_32() -> Result<Zeroizing<[u8; 32]>> {
-    let mut bytes = Zeroizing::new([0; 32]);
-    getrandom::fill(&mut *bytes)
-        .map_err(|_| Error::Identity(crate::identity::IdentityProblem::NoRandomness))?;
+/// Bytes from the operating system's randomness.
+pub(crate) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>> {
+    let mut bytes = Zeroizing::new([0; N]);
+    getrandom::fill(&mut *bytes).map_err(|_| Error::Identity(IdentityProblem::NoRandomness))?;
     Ok(bytes)
 }
 

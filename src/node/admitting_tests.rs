@@ -72,7 +72,7 @@ async fn join(world: &MemoryWorld, group: &str, n: usize) -> Member {
         node.admission = Admission::to(namespace(&[OLD]));
         node.local.set_psks(node.admission.namespace.psks());
         node.grace = GRACE;
-        doors.admissions = Box::new(door);
+        doors.tools.admissions = Box::new(door);
     };
     let (handles, _) = in_world(world, ip(n), own, adjust).await;
     let cluster = Cluster::of(handles);

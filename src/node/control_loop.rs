@@ -2,13 +2,15 @@
 
 use super::config::NodeConfig;
 use super::control_plane::ControlPlane;
-use super::doors::{Doors, Means};
+use super::doors::{Doors, Queues};
 use super::event::Event;
+use super::own_thread::own_thread;
 use super::published::Published;
 use crate::relay::Tunnels;
 use crate::report::{ConfigProblem, Error, Result, Status};
 use crate::session::{Meter, ViewSession};
 use crate::trace;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -74,43 +76,28 @@ where
     O: FnOnce() -> F + Send + 'static,
     F: Future<Output = Result<(NodeConfig, Doors)>>,
 {
-    let (started, start) = oneshot::channel();
-    let body = move || {
-        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                return drop(started.send(Err(Error::Config(ConfigProblem::NoPort(error.kind())))));
-            }
-        };
-        runtime.block_on(async move {
-            match open().await {
-                Err(error) => drop(started.send(Err(error))),
-                Ok((config, doors)) => {
-                    let (handles, outlets) = channels(config.first_status(doors.listener.port()));
-                    if started.send(Ok(handles)).is_ok() {
-                        run(config, doors, outlets).await;
-                    }
+    let start = own_thread("potluck-control", no_port, |started| async move {
+        match open().await {
+            Err(error) => drop(started.send(Err(error))),
+            Ok((config, doors)) => {
+                let (handles, outlets) = channels(config.first_status(doors.listener.port()));
+                if started.send(Ok(handles)).is_ok() {
+                    run(config, doors, outlets).await;
                 }
             }
-        });
-    };
-    let thread = std::thread::Builder::new().name("potluck-control".to_owned()).spawn(body);
-    thread.map_err(|error| Error::Config(ConfigProblem::NoPort(error.kind())))?;
-    start.await.map_err(|_| Error::Closed)?
+        }
+    });
+    start?.await.map_err(|_| Error::Closed)?
+}
+
+/// The system gives this node no port, no thread or no runtime.
+pub fn no_port(error: &io::Error) -> Error {
+    Error::Config(ConfigProblem::NoPort(error.kind()))
 }
 
 /// Runs the control plane of one node until it leaves.
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
-    let Doors {
-        net,
-        mut listener,
-        mut discovery,
-        interface_source,
-        admissions,
-        store,
-        engines,
-        sleep,
-    } = doors;
+    let Doors { mut listener, mut discovery, tools } = doors;
     let Outlets { mut commands, told } = outlets;
     let (events_tx, mut events) = mpsc::channel(super::event::QUEUE);
     // Unbounded, because the disk must not wait for the control loop. The disk sends at most one
@@ -118,19 +105,8 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     let (durable_tx, mut durable) = mpsc::unbounded_channel();
     let (ends_tx, mut ends) = mpsc::unbounded_channel();
     let (tunnels, mut said) = Tunnels::new();
-    let means = Means {
-        net,
-        interface_source,
-        admissions,
-        store,
-        engines,
-        sleep,
-        tunnels,
-        events: events_tx,
-        ends: ends_tx,
-        durable: durable_tx,
-    };
-    let mut node = ControlPlane::new(config, listener.port(), means, told);
+    let queues = Queues { tunnels, events: events_tx, ends: ends_tx, durable: durable_tx };
+    let mut node = ControlPlane::new(config, listener.port(), tools, queues, told);
     if let Err(problem) = discovery.announce(&node.advert()).await {
         trace::warn!(%problem, "this node cannot be discovered by others");
     }

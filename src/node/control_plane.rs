@@ -23,7 +23,7 @@ use super::clock::Clock;
 use super::config::NodeConfig;
 use super::data_link::DataLinks;
 use super::data_paths::DataPaths;
-use super::doors::Means;
+use super::doors::{Queues, Tools};
 use super::event::{Event, LinkEnd};
 use super::handshakes::Handshakes;
 use super::installed::Installed;
@@ -114,37 +114,11 @@ impl ControlPlane {
     pub(super) fn new(
         config: NodeConfig,
         port: u16,
-        means: Means,
+        tools: Tools,
+        queues: Queues,
         told: Published,
     ) -> ControlPlane {
-        let NodeConfig {
-            local,
-            admission,
-            trust,
-            instance,
-            durable: kept,
-            election,
-            interface_set,
-            advertised,
-            known,
-            min_members,
-            renew_after,
-            grace,
-            seeded,
-        } = config;
-        let Means {
-            net,
-            interface_source,
-            admissions,
-            store,
-            engines,
-            sleep,
-            tunnels,
-            events,
-            ends,
-            durable,
-        } = means;
-        let hello = &local.hello;
+        let hello = &config.local.hello;
         let (me, name) = (hello.id, hello.name.clone());
         let applicant = Applicant {
             id: me,
@@ -152,39 +126,53 @@ impl ControlPlane {
             stateless: hello.stateless,
             engines: hello.engines,
         };
-        local.set_trusted(interface_set.trusted.clone());
-        let namespace = admission.namespace.clone();
+        config.local.set_trusted(config.interface_set.trusted.clone());
+        let namespace = config.admission.namespace.clone();
         let mut roster = Roster::new(
             Limits::default(),
-            interface_set.policy.clone(),
+            config.interface_set.policy.clone(),
             me.boot,
             move |boot, tag| namespace.knows(boot, tag),
         );
-        known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
-        let peers = Peers::new(me.node, events.clone(), seeded);
-        let installed = Installed::new(me, engines, peers.session().clone(), seeded);
+        config.known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
+        let local = Arc::clone(&config.local);
+        let peers = Peers::new(me.node, queues.events.clone(), config.seeded);
+        let installed =
+            Installed::new(me, tools.engines, peers.session().clone(), config.seeded);
         ControlPlane {
             me,
-            clock: Clock::new(sleep),
-            election: Election::new(applicant, kept, election),
-            access: AccessControl::new(Arc::clone(&local), trust, admission, admissions, grace),
+            clock: Clock::new(tools.sleep),
+            election: Election::new(applicant, config.durable, config.election),
+            access: AccessControl::new(
+                local,
+                config.trust,
+                config.admission,
+                tools.admissions,
+                config.grace,
+            ),
             roster,
-            network: Network::new(interface_source, interface_set, instance, port, advertised),
-            handshakes: Handshakes::new(net, local, events.clone()),
+            network: Network::new(
+                tools.interface_source,
+                config.interface_set,
+                config.instance,
+                port,
+                config.advertised,
+            ),
+            handshakes: Handshakes::new(tools.net, config.local, queues.events.clone()),
             peers,
-            relays: Relays::new(me, tunnels),
+            relays: Relays::new(me, queues.tunnels),
             redials: Redials::default(),
-            renewals: Renewals::new(me, renew_after),
+            renewals: Renewals::new(me, config.renew_after),
             data: DataLinks::default(),
             paths: DataPaths::default(),
             rates: Rates::default(),
             planner: Planner::of(None, 0),
             installed,
-            reporter: Reporter::new(told, (me.node, name), min_members),
-            store,
-            durable,
-            events,
-            ends,
+            reporter: Reporter::new(told, (me.node, name), config.min_members),
+            store: tools.store,
+            durable: queues.durable,
+            events: queues.events,
+            ends: queues.ends,
         }
     }
 

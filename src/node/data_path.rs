@@ -1,9 +1,7 @@
 //! The path of one data link, and the one to which it may be moved.
 
-use super::data_link::{Bursts, EstablishedLink, Moves};
+use super::data_link::{Addresses, Bursts, EstablishedLink, Moves};
 use crate::discovery::is_same_place;
-use crate::link::{DataLink, PathProof, PskNumber};
-use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -14,15 +12,6 @@ pub(super) struct DataPath {
     since: Instant,
     /// Another path with an established data link.
     offered: Option<Offer>,
-}
-
-/// The addresses of a data link, and what its handshake proved.
-#[derive(Clone, Copy)]
-pub(super) struct Addresses {
-    pub(super) ours: Option<SocketAddr>,
-    pub(super) theirs: SocketAddr,
-    pub(super) path: PathProof,
-    pub(super) psk: PskNumber,
 }
 
 struct Offer {
@@ -65,14 +54,14 @@ impl DataPath {
 
     /// Whether a link over this path may take over. One over an unproven path only replaces another
     /// one there.
-    pub(super) fn may_move_over(&self, established: &EstablishedLink) -> bool {
-        let is_same =
-            !self.at.path.is_proven() && is_same_place(self.at.theirs, established.theirs);
-        established.path.is_proven() || is_same
+    pub(super) fn may_move_over(&self, at: &Addresses) -> bool {
+        let is_same = !self.at.path.is_proven() && is_same_place(self.at.theirs, at.theirs);
+        at.path.is_proven() || is_same
     }
 
     /// Offers another path. Returns whether the link may move there.
-    pub(super) fn offer(&mut self, by: By, link: Box<dyn DataLink>, at: Addresses) -> bool {
+    pub(super) fn offer(&mut self, by: By, established: EstablishedLink) -> bool {
+        let EstablishedLink { link, at } = established;
         let Some(bursts) = self.moves.offer(link) else { return false };
         self.offered = Some(Offer { by, at, bursts });
         true

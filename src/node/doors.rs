@@ -12,12 +12,18 @@ use tokio::sync::mpsc;
 
 /// The outside interfaces of a node.
 pub struct Doors {
-    /// Opens connections.
-    pub net: Arc<dyn Net>,
     /// Accepts connections on the node's port.
     pub listener: Box<dyn Listener>,
     /// Finds other nodes.
     pub discovery: Box<dyn Discovery>,
+    /// What the control plane uses itself.
+    pub tools: Tools,
+}
+
+/// The outside interfaces that the control plane uses itself.
+pub struct Tools {
+    /// Opens connections.
+    pub net: Arc<dyn Net>,
     /// Network interfaces of this machine.
     pub interface_source: Box<dyn InterfaceSource>,
     /// The source of the admitted keys and nodes.
@@ -30,15 +36,8 @@ pub struct Doors {
     pub engines: Vec<Arc<dyn Engine>>,
 }
 
-/// The parts from which a node is made: the doors, and the queues over which tasks and the disk
-/// report.
-pub(super) struct Means {
-    pub(super) net: Arc<dyn Net>,
-    pub(super) interface_source: Box<dyn InterfaceSource>,
-    pub(super) admissions: Box<dyn Admissions>,
-    pub(super) store: Box<dyn Store>,
-    pub(super) engines: Vec<Arc<dyn Engine>>,
-    pub(super) sleep: Box<dyn Sleep>,
+/// The queues over which tasks and the disk report to the control loop.
+pub(super) struct Queues {
     pub(super) tunnels: Tunnels,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) ends: mpsc::UnboundedSender<LinkEnd>,

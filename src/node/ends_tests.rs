@@ -28,7 +28,7 @@ async fn node(group: &str, name: &str, store: Box<dyn Store>) -> Handles {
     let own = Config::from(Builder::new(Config::local()).open_lan(group).name(name).min_members(2));
     let open = move || async move {
         let (node, mut doors) = crate::api::open(own).await?;
-        doors.store = store;
+        doors.tools.store = store;
         Ok((node, doors))
     };
     super::control_loop::spawn(open).await.expect("it runs")

@@ -21,33 +21,22 @@ pub(super) struct LinkEnd {
     pub(super) peer: Rank,
 }
 
+/// A connection after its handshake.
+pub(super) type Linked = Result<(Box<dyn Stream>, SecureChannel), Refusal>;
+
 /// An event from a task or a thread.
 pub(super) enum Event {
     /// The handshake of an accepted connection has ended. `ticket` is its admission by the gate.
-    Answered {
-        from: SocketAddr,
-        ticket: Ticket,
-        result: Result<(Box<dyn Stream>, SecureChannel), Refusal>,
-    },
+    Answered { from: SocketAddr, ticket: Ticket, result: Linked },
     /// A dial has ended, handshake included.
-    Dialled { to: SocketAddr, result: Result<(Box<dyn Stream>, SecureChannel), Refusal> },
+    Dialled { to: SocketAddr, result: Linked },
     /// Redialling a known member has ended: its link was lost or in doubt, or changes its path.
-    Redialled {
-        member: MemberId,
-        to: SocketAddr,
-        result: Result<(Box<dyn Stream>, SecureChannel), Refusal>,
-    },
+    Redialled { member: MemberId, to: SocketAddr, result: Linked },
     /// The handshake over a circuit that another node opened to this one has ended. `stations` are
     /// the members along the circuit, both ends included.
-    RelayAnswered {
-        stations: Vec<MemberId>,
-        result: Result<(Box<dyn Stream>, SecureChannel), Refusal>,
-    },
+    RelayAnswered { stations: Vec<MemberId>, result: Linked },
     /// The handshake over a circuit that this node opened has ended.
-    RelayDialled {
-        stations: Vec<MemberId>,
-        result: Result<(Box<dyn Stream>, SecureChannel), Refusal>,
-    },
+    RelayDialled { stations: Vec<MemberId>, result: Linked },
     /// A message came over a control link.
     Message { from: MemberId, message: Message },
     /// A message came about an operation of a View that is not installed. The reader waits until

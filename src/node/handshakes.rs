@@ -2,11 +2,12 @@
 //!
 //! Each runs in a task of its own, and its result is an [`Event`].
 
-use super::event::Event;
+use super::data_link::Dialler;
+use super::event::{Event, Linked};
 use crate::identity::MemberId;
 use crate::link::{
-    DataAsk, DataTerms, HandshakeLimiter, Local, Net, Purpose, Refusal, Replays, SecureChannel,
-    Stream, Ticket, initiate, reach, respond,
+    DataAsk, DataTerms, HandshakeLimiter, Local, Net, Purpose, Refusal, Replays, Stream, Ticket,
+    initiate, reach, respond,
 };
 use crate::protocol::{Rank, View, ViewDigest};
 use std::io;
@@ -27,14 +28,9 @@ const DIALS_APART: Duration = Duration::from_millis(80);
 /// How long another dial may take when a member has already answered over an unproven path.
 const PROVEN_WITHIN: Duration = Duration::from_millis(300);
 
-/// A connection after its handshake.
-pub(super) type Linked = Result<(Box<dyn Stream>, SecureChannel), Refusal>;
-
 /// Accepts and dials connections.
 pub(super) struct Handshakes {
-    net: Arc<dyn Net>,
-    local: Arc<Local>,
-    events: mpsc::Sender<Event>,
+    dialler: Dialler,
     gate: HandshakeLimiter,
     replays: Arc<Mutex<Replays>>,
     /// Views that a data link may belong to. The tasks that answer handshakes read it.
@@ -57,9 +53,7 @@ impl Handshakes {
         events: mpsc::Sender<Event>,
     ) -> Handshakes {
         Handshakes {
-            net,
-            local,
-            events,
+            dialler: Dialler { net, local, events },
             gate: HandshakeLimiter::new(),
             replays: Arc::new(Mutex::new(Replays::default())),
             open: Arc::new(RwLock::new(Vec::new())),
@@ -69,24 +63,20 @@ impl Handshakes {
 
     /// The keys and the hello of this node.
     pub(super) fn local(&self) -> &Local {
-        &self.local
+        &self.dialler.local
     }
 
-    /// The network, keys and event queue that the dials of data links need.
-    pub(super) fn means(&self) -> (Arc<dyn Net>, Arc<Local>, mpsc::Sender<Event>) {
-        (Arc::clone(&self.net), Arc::clone(&self.local), self.events.clone())
+    /// For the dials of data links.
+    pub(super) fn dialler(&self) -> Dialler {
+        self.dialler.clone()
     }
 
     /// Answers a connection, which has two seconds for its handshake. Returns false if the gate
     /// turns it away.
     pub(super) fn answer(&mut self, now: u64, stream: Box<dyn Stream>, from: SocketAddr) -> bool {
         let Ok(ticket) = self.gate.admit(now, from.ip().to_canonical()) else { return false };
-        let (local, replays, open, events) = (
-            Arc::clone(&self.local),
-            Arc::clone(&self.replays),
-            Arc::clone(&self.open),
-            self.events.clone(),
-        );
+        let Dialler { local, events, .. } = self.dialler();
+        let (replays, open) = (Arc::clone(&self.replays), Arc::clone(&self.open));
         tokio::spawn(async move {
             let result = respond(stream, &local, &replays, |ask| terms(&open, ask)).await;
             let _ = events.send(Event::Answered { from, ticket, result }).await;
@@ -109,7 +99,7 @@ impl Handshakes {
         let same = views.len() == self.open_now.len()
             && views.iter().zip(&self.open_now).all(|(a, b)| Arc::ptr_eq(a, b));
         if !same {
-            let me = self.local.hello.id;
+            let me = self.local().hello.id;
             let open = views.iter().filter_map(|v| {
                 let members = v.members.iter().map(|m| m.id).collect();
                 Some(OpenView { digest: v.digest(), members, me: v.rank_of(me)? })
@@ -121,7 +111,7 @@ impl Handshakes {
 
     /// Dials an address for a control link.
     pub(super) fn dial(&self, to: SocketAddr) {
-        let (net, local, events) = self.means();
+        let Dialler { net, local, events } = self.dialler();
         tokio::spawn(async move {
             let result = connect(net, &local, to).await;
             let _ = events.send(Event::Dialled { to, result }).await;
@@ -130,7 +120,7 @@ impl Handshakes {
 
     /// Dials a known member for a control link, at the first of these addresses that connects.
     pub(super) fn redial(&self, member: MemberId, to: Vec<SocketAddr>) {
-        let (net, local, events) = self.means();
+        let Dialler { net, local, events } = self.dialler();
         tokio::spawn(async move {
             let (to, result) = connect_first(net, &local, to, member).await;
             let _ = events.send(Event::Redialled { member, to, result }).await;
@@ -140,8 +130,7 @@ impl Handshakes {
     /// Answers over a circuit that another node opened. The opener authenticates itself as over any
     /// connection, and may not ask for a data link.
     pub(super) fn answer_circuit(&self, stream: Box<dyn Stream>, stations: Vec<MemberId>) {
-        let (local, replays, events) =
-            (Arc::clone(&self.local), Arc::clone(&self.replays), self.events.clone());
+        let (Dialler { local, events, .. }, replays) = (self.dialler(), Arc::clone(&self.replays));
         tokio::spawn(async move {
             let result = respond(stream, &local, &replays, |_| None).await;
             let _ = events.send(Event::RelayAnswered { stations, result }).await;
@@ -155,7 +144,7 @@ impl Handshakes {
         to: MemberId,
         stations: Vec<MemberId>,
     ) {
-        let (local, events) = (Arc::clone(&self.local), self.events.clone());
+        let Dialler { local, events, .. } = self.dialler();
         tokio::spawn(async move {
             let handshake = initiate(stream, &local, Purpose::Control, Some(to));
             let result =

@@ -43,6 +43,7 @@ mod network;
 #[cfg(test)]
 mod news_tests;
 mod open_session;
+mod own_thread;
 mod peers;
 mod planner;
 mod proposals;
@@ -72,14 +73,15 @@ mod view_sender;
 pub use access_control::GRACE;
 pub use admission::{Admission, Admissions, Settled};
 pub use config::NodeConfig;
-pub use control_loop::{Command, Handles, spawn};
+pub use control_loop::{Command, Handles, no_port, spawn};
 #[cfg(test)]
 pub use control_loop::{channels, run};
-pub use doors::Doors;
+pub use doors::{Doors, Tools};
 #[cfg(test)]
 pub(crate) use lies::Liar;
 #[cfg(any(test, potluck_defects))]
 pub(crate) use lies::lie_by_seed;
+pub use own_thread::own_thread;
 pub use renewals::RENEW_AFTER;
 pub use reporter::{engine_reason, peer_at};
 #[cfg(test)]

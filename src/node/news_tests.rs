@@ -3,9 +3,7 @@
 use crate::api::{Builder, Config};
 use crate::collective::Input;
 use crate::memory::{DType, bytes_of};
-use crate::protocol::{
-    Call, CallKind, CallMode, CodecId, Lane, OpId, Outcome, ReduceOp, ViewDigest,
-};
+use crate::protocol::{Call, CallKind, Lane, OpId, Outcome, ReduceOp, ViewDigest};
 use crate::session::ViewSession;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -18,13 +16,7 @@ use tokio::sync::watch;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const SUM: Call = Call {
-    kind: CallKind::AllReduce(ReduceOp::Sum),
-    dtype: DType::F32,
-    count: 4,
-    codec: CodecId::None,
-    mode: CallMode::PerOp,
-};
+const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 4);
 
 type Views = watch::Receiver<Option<Arc<ViewSession>>>;
 type Begun = (Arc<ViewSession>, OpId);

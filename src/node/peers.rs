@@ -443,6 +443,14 @@ mod tests {
         let near =
             world.host(ip(1)).dial((ip(2), listener.port()).into()).await.expect("connected");
         let (far, _) = listener.accept().await.expect("accepted");
+        linked((near, from), (far, to)).await
+    }
+
+    /// Both ends after the handshake over this connection.
+    async fn linked(
+        (near, from): (Box<dyn Stream>, &Local),
+        (far, to): (Box<dyn Stream>, &Local),
+    ) -> (End, End) {
         let replays = Mutex::new(Replays::default());
         let (near, far) = tokio::join!(
             initiate(near, from, Purpose::Control, None),
@@ -478,12 +486,7 @@ mod tests {
         tokio::spawn(
             async move { tokio::io::copy_bidirectional(&mut outer, &mut inner).await.ok() },
         );
-        let replays = Mutex::new(Replays::default());
-        let (near, far) = tokio::join!(
-            initiate(near, from, Purpose::Control, None),
-            respond(far, to, &replays, |_| None)
-        );
-        (near.expect("a link"), far.expect("a link"))
+        linked((near, from), (far, to)).await
     }
 
     /// The proofs of the paths of the links that two nodes keep.

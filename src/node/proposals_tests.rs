@@ -32,7 +32,7 @@ async fn a_proposer_in_a_loop_does_not_set_the_pace_of_the_disk() {
     let store = Counting(Arc::clone(&saves));
     let own = of_group("proposer", "one".to_owned());
     let (mut one, at) =
-        in_world(&world, ip(1), own, move |_, doors| doors.store = Box::new(store)).await;
+        in_world(&world, ip(1), own, move |_, doors| doors.tools.store = Box::new(store)).await;
     let own = of_group("proposer", "other".to_owned());
     let (mut other, _) = in_world(&world, ip(2), own, |_, _| ()).await;
     let id = view_of(2, &mut one).await.view().members.iter().map(|m| m.id).collect::<Vec<_>>();

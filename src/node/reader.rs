@@ -107,18 +107,12 @@ mod tests {
     use crate::collective::Input;
     use crate::link::{ControlSender, control_link};
     use crate::memory::DType;
-    use crate::protocol::{Call, CallKind, CallMode, CodecId, OpBody, OpId, view_of};
+    use crate::protocol::{Call, CallKind, OpBody, OpId, view_of};
     use crate::session::Group;
     use crate::wire::Encode;
     use std::sync::Arc;
 
-    const BARRIER: Call = Call {
-        kind: CallKind::Barrier,
-        dtype: DType::U8,
-        count: 0,
-        codec: CodecId::None,
-        mode: CallMode::PerOp,
-    };
+    const BARRIER: Call = Call::new(CallKind::Barrier, DType::U8, 0);
 
     /// Two members, and the link over which rank 0 reads what rank 1 sends.
     struct Pair {

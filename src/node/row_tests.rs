@@ -27,7 +27,7 @@ async fn join(world: &MemoryWorld, n: usize) -> Cluster {
         let (mut node, mut doors) = crate::api::open(own).await?;
         doors.listener = net.listen(&[]).await.expect("a port");
         node.advertised = vec![SocketAddr::new(ip(n), doors.listener.port())];
-        doors.net = Arc::new(net);
+        doors.tools.net = Arc::new(net);
         Ok((node, doors))
     };
     Cluster::of(super::control_loop::spawn(open).await.expect("it runs"))

@@ -7,7 +7,7 @@ use crate::api::{Builder, Config};
 use crate::collective::Input;
 use crate::link::{MemoryWorld, Net};
 use crate::memory::{DType, bytes_of};
-use crate::protocol::{Call, CallKind, CallMode, CodecId, Lane, OpId, ReduceOp, Seeded};
+use crate::protocol::{Call, CallKind, Lane, OpId, ReduceOp, Seeded};
 use crate::report::{Event, LossReason};
 use crate::session::{Decided, ViewSession};
 use std::future::poll_fn;
@@ -20,13 +20,7 @@ use tokio::time::timeout;
 /// Longer than any of these waits takes on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-const SUM: Call = Call {
-    kind: CallKind::AllReduce(ReduceOp::Sum),
-    dtype: DType::F32,
-    count: 4,
-    codec: CodecId::None,
-    mode: CallMode::PerOp,
-};
+const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 4);
 
 /// The configuration of a node of this group, which wants two members.
 pub(super) fn of_group(group: &str, name: String) -> Config {
@@ -46,7 +40,7 @@ pub(super) async fn in_world(
     let at = SocketAddr::new(ip, listener.port());
     let open = move || async move {
         let (mut node, mut doors) = crate::api::open(own).await?;
-        (doors.listener, doors.net) = (listener, Arc::new(net));
+        (doors.listener, doors.tools.net) = (listener, Arc::new(net));
         node.advertised = vec![at];
         adjust(&mut node, &mut doors);
         Ok((node, doors))

@@ -93,7 +93,7 @@ mod tests {
         let (clock, own) = (Arc::clone(&slept), config("a"));
         let open = move || async move {
             let (node, mut doors) = crate::api::open(own).await?;
-            doors.sleep = Box::new(Told(clock));
+            doors.tools.sleep = Box::new(Told(clock));
             Ok((node, doors))
         };
         let a = crate::node::spawn(open).await.expect("a runs");

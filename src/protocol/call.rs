@@ -154,9 +154,8 @@ impl CallKind {
 }
 
 impl Call {
-    /// A call without a codec, in the default mode.
-    #[cfg(test)]
-    pub(crate) fn new(kind: CallKind, dtype: DType, count: u64) -> Call {
+    /// A call without a codec, with its own vote.
+    pub(crate) const fn new(kind: CallKind, dtype: DType, count: u64) -> Call {
         Call { kind, dtype, count, codec: CodecId::None, mode: CallMode::PerOp }
     }
 

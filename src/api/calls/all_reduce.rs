@@ -2,10 +2,7 @@
 
 use super::codec::Codec;
 use super::pending_op::PendingOp;
-use crate::memory::{Element, bytes_of, bytes_of_mut};
-use crate::report::Result;
-use std::pin::Pin;
-use std::task::{Context as Task, Poll, ready};
+use crate::memory::Element;
 
 /// An [`all_reduce`](super::super::context::Context::all_reduce) in flight.
 ///
@@ -24,16 +21,5 @@ impl AllReduce<'_, f32> {
     pub fn compress(mut self, codec: &mut Codec) -> Self {
         self.pending.encoded_by(codec);
         self
-    }
-}
-
-impl<T: Element> Future for AllReduce<'_, T> {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
-        let this = &mut *self;
-        let output = ready!(this.pending.poll(task, Some(bytes_of(this.buffer))))?;
-        output.copy_to(bytes_of_mut(this.buffer));
-        Poll::Ready(Ok(()))
     }
 }

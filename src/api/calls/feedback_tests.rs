@@ -4,8 +4,8 @@ use super::codec::Codec;
 use super::pending_op::PendingOp;
 use crate::memory::{DType, bytes_of, bytes_of_mut};
 use crate::protocol::{
-    Algorithm, AutoCodecs, Call, CallKind, CallMode, Coarsest, CodecId, Coding, Lane, Plan,
-    PlanStep, Rank, ReduceOp, Switch, Tree, TreeShare, View, view_of,
+    Algorithm, AutoCodecs, Call, CallKind, Coarsest, Coding, Lane, Plan, PlanStep, Rank, ReduceOp,
+    Switch, Tree, TreeShare, View, view_of,
 };
 use crate::session::Group;
 use std::task::{Context as Task, Waker};
@@ -40,13 +40,7 @@ fn sum_of(
     between: impl FnOnce(&mut Group),
 ) -> f32 {
     let kind = CallKind::AllReduce(ReduceOp::Sum);
-    let call = Call {
-        kind,
-        dtype: DType::F32,
-        count: LEN as u64,
-        codec: CodecId::None,
-        mode: CallMode::PerOp,
-    };
+    let call = Call::new(kind, DType::F32, LEN as u64);
     let inputs = numbers.map(|number| vec![number; LEN]);
     let mut pending_ops: Vec<PendingOp> = Vec::new();
     for ((member, codec), input) in group.members.iter().zip(codecs).zip(&inputs) {

@@ -1,10 +1,7 @@
 //! The futures of point-to-point messages: send and recv.
 
 use super::pending_op::PendingOp;
-use crate::memory::{Element, bytes_of, bytes_of_mut};
-use crate::report::Result;
-use std::pin::Pin;
-use std::task::{Context as Task, Poll, ready};
+use crate::memory::Element;
 
 /// A [`send`](super::super::context::Context::send) in flight.
 ///
@@ -23,25 +20,4 @@ pub struct Sending<'buf, T: Element> {
 pub struct Receiving<'buf, T: Element> {
     pub(crate) pending: PendingOp,
     pub(crate) buffer: &'buf mut [T],
-}
-
-impl<T: Element> Future for Sending<'_, T> {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
-        let this = &mut *self;
-        ready!(this.pending.poll(task, Some(bytes_of(this.buffer))))?;
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: Element> Future for Receiving<'_, T> {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
-        let this = &mut *self;
-        let output = ready!(this.pending.poll(task, None))?;
-        output.copy_to(bytes_of_mut(this.buffer));
-        Poll::Ready(Ok(()))
-    }
 }

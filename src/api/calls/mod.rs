@@ -16,6 +16,7 @@ mod message;
 mod owned;
 mod parts;
 mod pending_op;
+mod polling;
 mod reduce;
 #[cfg(test)]
 mod scarce_tests;
@@ -29,6 +30,7 @@ pub(crate) use copies::AllGatherOwned;
 pub use copies::{AllGather, Barrier, Broadcast};
 pub use message::{Receiving, Sending};
 pub use owned::{AllReduceOwned, OwnedError};
+pub(crate) use parts::wrong_parts;
 pub use parts::{AllToAll, Gather, Scatter};
 pub(crate) use pending_op::PendingOp;
 pub use reduce::{Reduce, ReduceScatter};

@@ -1,10 +1,7 @@
 //! The futures of reductions whose result is not the same on all ranks: reduce, reduce_scatter.
 
 use super::pending_op::PendingOp;
-use crate::memory::{Element, bytes_of, bytes_of_mut};
-use crate::report::Result;
-use std::pin::Pin;
-use std::task::{Context as Task, Poll, ready};
+use crate::memory::Element;
 
 /// A [`reduce`](super::super::context::Context::reduce) in flight.
 ///
@@ -28,26 +25,4 @@ pub struct ReduceScatter<'buf, T: Element> {
     pub(crate) buffer: &'buf [T],
     /// The memory of the result.
     pub(crate) out: Vec<T>,
-}
-
-impl<T: Element> Future for Reduce<'_, T> {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
-        let this = &mut *self;
-        let output = ready!(this.pending.poll(task, Some(bytes_of(this.buffer))))?;
-        if this.is_root {
-            output.copy_to(bytes_of_mut(this.buffer));
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: Element> Future for ReduceScatter<'_, T> {
-    type Output = Result<Vec<T>>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
-        let this = &mut *self;
-        this.pending.poll_into(task, Some(bytes_of(this.buffer)), &mut this.out)
-    }
 }

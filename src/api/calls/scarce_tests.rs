@@ -8,9 +8,7 @@ use super::pending_op::PendingOp;
 use super::step::{Commit, Step};
 use super::sync::StateSync;
 use crate::memory::DType;
-use crate::protocol::{
-    Call, CallKind, CallMode, CodecId, EngineFault, Lane, Rank, ReduceOp, view_of,
-};
+use crate::protocol::{Call, CallKind, EngineFault, Lane, Rank, ReduceOp, view_of};
 use crate::report::{Cause, Error, Result};
 use crate::session::Group;
 use std::pin::Pin;
@@ -35,7 +33,7 @@ fn call(kind: CallKind, count: usize) -> Call {
         CallKind::Step { .. } | CallKind::Barrier => DType::U8,
         _ => DType::F32,
     };
-    Call { kind, dtype, count: count as u64, codec: CodecId::None, mode: CallMode::PerOp }
+    Call::new(kind, dtype, count as u64)
 }
 
 fn given(rank: usize) -> Vec<f32> {

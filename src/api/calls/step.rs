@@ -3,8 +3,9 @@
 use super::bundle::Bundle;
 use super::codec::Codec;
 use super::error_feedback::ErrorFeedback;
+use super::parts::wrong_parts;
 use crate::memory::{Element, bytes_of, bytes_of_mut};
-use crate::protocol::{Call, CallKind, CallMode, CodecId, Rank, ReduceOp, Rejection, ring_segment};
+use crate::protocol::{Call, CallKind, CallMode, Rank, ReduceOp, Rejection, ring_segment};
 use crate::report::Result;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -58,8 +59,7 @@ impl<'buf> Step<'buf> {
     /// [`Context::all_reduce`](super::super::context::Context::all_reduce). Set options on the
     /// returned value: `step.all_reduce(&mut buffer).mean();`.
     pub fn all_reduce<T: Element>(&mut self, buffer: &'buf mut [T]) -> StepReduction<'_, 'buf, T> {
-        let call = call::<T>(CallKind::AllReduce(ReduceOp::Sum), buffer.len());
-        self.reduction(call, None, Some(bytes_of_mut(buffer)))
+        self.reduction(CallKind::AllReduce(ReduceOp::Sum), buffer.len(), None, buffer)
     }
 
     /// Sums `buffer` over all members at rank `root`, in place; the buffers of the others stay
@@ -70,8 +70,7 @@ impl<'buf> Step<'buf> {
         buffer: &'buf mut [T],
     ) -> StepReduction<'_, 'buf, T> {
         let kind = CallKind::Reduce { op: ReduceOp::Sum, root: root.into() };
-        let call = call::<T>(kind, buffer.len());
-        self.reduction(call, None, Some(bytes_of_mut(buffer)))
+        self.reduction(kind, buffer.len(), None, buffer)
     }
 
     /// Sums `buffer` over all members and writes each rank's
@@ -84,28 +83,23 @@ impl<'buf> Step<'buf> {
     ) -> StepReduction<'_, 'buf, T> {
         let shard = ring_segment(self.bundle.me().index(), self.bundle.size(), buffer.len());
         self.want(out.len(), shard.len());
-        let call = call::<T>(CallKind::ReduceScatter(ReduceOp::Sum), buffer.len());
-        self.reduction(call, Some(buffer), Some(bytes_of_mut(out)))
+        let kind = CallKind::ReduceScatter(ReduceOp::Sum);
+        self.reduction(kind, buffer.len(), Some(buffer), out)
     }
 
     /// Copies the buffer of rank `root` into the buffers of all ranks.
     pub fn broadcast<T: Element>(&mut self, root: impl Into<Rank>, buffer: &'buf mut [T]) {
         let root = root.into();
-        let (call, is_root) =
-            (call::<T>(CallKind::Broadcast { root }, buffer.len()), root == self.bundle.me());
-        let output = bytes_of_mut(buffer);
-        self.bundle.begin(call, &is_root.then_some(&*output).into(), None);
-        self.outputs.push(Some(output));
+        let call = call::<T>(CallKind::Broadcast { root }, buffer.len());
+        let input = (root == self.bundle.me()).then(|| bytes_of(buffer));
+        self.bundle.begin(call, &input.into(), None);
+        self.outputs.push(Some(bytes_of_mut(buffer)));
     }
 
     /// Collects the buffers of all ranks in `out`, in rank order: `size * buffer.len()` elements.
     pub fn all_gather<T: Element>(&mut self, buffer: &[T], out: &'buf mut [T]) {
         self.want(out.len(), buffer.len().saturating_mul(self.bundle.size()));
-        self.copying(
-            call::<T>(CallKind::AllGather, buffer.len()),
-            Some(bytes_of(buffer)),
-            Some(bytes_of_mut(out)),
-        );
+        self.copying(CallKind::AllGather, buffer.len(), Some(buffer), Some(out));
     }
 
     /// Collects the buffers of all ranks at rank `root`, in its `out`. `out` is ignored on other
@@ -124,11 +118,7 @@ impl<'buf> Step<'buf> {
                 buffer.len().saturating_mul(self.bundle.size()),
             );
         }
-        self.copying(
-            call::<T>(CallKind::Gather { root }, buffer.len()),
-            Some(bytes_of(buffer)),
-            out.map(bytes_of_mut),
-        );
+        self.copying(CallKind::Gather { root }, buffer.len(), Some(buffer), out);
     }
 
     /// Distributes the parts of rank `root`, like
@@ -142,27 +132,15 @@ impl<'buf> Step<'buf> {
         let root = root.into();
         let parts = (root == self.bundle.me()).then(|| parts.unwrap_or_default());
         let (size, part) = (self.bundle.size(), out.len());
-        if let Some(given) =
-            parts.map(<[T]>::len).filter(|given| Some(*given) != part.checked_mul(size))
-        {
-            self.bundle.reject(Rejection::ScatterInput { given, part, size });
-        }
-        self.copying(
-            call::<T>(CallKind::Scatter { root }, part),
-            parts.map(bytes_of),
-            Some(bytes_of_mut(out)),
-        );
+        wrong_parts(parts, part, size).into_iter().for_each(|wrong| self.bundle.reject(wrong));
+        self.copying(CallKind::Scatter { root }, part, parts, Some(out));
     }
 
     /// Sends one part of `buffer` to each rank and receives one part from each in `out`, which has
     /// the same length, like [`Context::all_to_all`](super::super::context::Context::all_to_all).
     pub fn all_to_all<T: Element>(&mut self, buffer: &[T], out: &'buf mut [T]) {
         self.want(out.len(), buffer.len());
-        self.copying(
-            call::<T>(CallKind::AllToAll, buffer.len()),
-            Some(bytes_of(buffer)),
-            Some(bytes_of_mut(out)),
-        );
+        self.copying(CallKind::AllToAll, buffer.len(), Some(buffer), Some(out));
     }
 
     /// Aborts the step for all members if a reduction of it has a NaN or an infinity in its input
@@ -191,16 +169,24 @@ impl<'buf> Step<'buf> {
 
     fn reduction<T: Element>(
         &mut self,
-        call: Call,
+        kind: CallKind,
+        count: usize,
         input: Option<&'buf [T]>,
-        output: Option<&'buf mut [u8]>,
+        output: &'buf mut [T],
     ) -> StepReduction<'_, 'buf, T> {
+        let (call, output) = (call::<T>(kind, count), Some(bytes_of_mut(output)));
         StepReduction { step: self, call, input, output, feedback: None, of: PhantomData }
     }
 
-    fn copying(&mut self, call: Call, input: Option<&[u8]>, output: Option<&'buf mut [u8]>) {
-        self.bundle.begin(call, &input.into(), None);
-        self.outputs.push(output);
+    fn copying<T: Element>(
+        &mut self,
+        kind: CallKind,
+        count: usize,
+        input: Option<&[T]>,
+        output: Option<&'buf mut [T]>,
+    ) {
+        self.bundle.begin(call::<T>(kind, count), &input.map(bytes_of).into(), None);
+        self.outputs.push(output.map(bytes_of_mut));
     }
 }
 
@@ -269,13 +255,7 @@ impl Future for Commit<'_> {
 }
 
 fn call<T: Element>(kind: CallKind, count: usize) -> Call {
-    Call {
-        kind,
-        dtype: T::DTYPE,
-        count: count as u64,
-        codec: CodecId::None,
-        mode: CallMode::PerStep,
-    }
+    Call { mode: CallMode::PerStep, ..Call::new(kind, T::DTYPE, count as u64) }
 }
 
 /// The same collective with another reduction operator.

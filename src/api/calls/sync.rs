@@ -3,7 +3,7 @@
 use super::pending_op::{PendingOp, Stage};
 use crate::collective::Input;
 use crate::memory::{DType, Staging};
-use crate::protocol::{Call, CallKind, CallMode, CodecId, Defect, Lane, Outcome};
+use crate::protocol::{Call, CallKind, Defect, Lane, Outcome};
 use crate::report::{Error, Result};
 use crate::session::{Decided, Refused, SyncDue, SyncStep, ViewSession};
 use std::pin::Pin;
@@ -47,9 +47,7 @@ impl<'buf> StateSync<'buf> {
                 due => break due,
             }
         };
-        let (kind, count) = (CallKind::Sync { version }, state.len() as u64);
-        let call =
-            Call { kind, dtype: DType::U8, count, codec: CodecId::None, mode: CallMode::PerOp };
+        let call = Call::new(CallKind::Sync { version }, DType::U8, state.len() as u64);
         let (pending, progress) = match due {
             SyncDue::Dropped(op) => {
                 (Some(PendingOp::resumed(session, call, op)), Progress::Dropped)

@@ -106,12 +106,12 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
             // Where there was no memory for a bucket, the step has been given up.
             if bucket.elements.len() == self.sync.layout.bucket_len(self.begun) {
                 let codec = bucket.codec.as_ref();
+                let (kind, count) =
+                    (CallKind::AllReduce(ReduceOp::Mean), bucket.elements.len() as u64);
                 let call = Call {
-                    kind: CallKind::AllReduce(ReduceOp::Mean),
-                    dtype: DType::F32,
-                    count: bucket.elements.len() as u64,
                     codec: codec.map_or(CodecId::None, Codec::id),
                     mode: CallMode::PerStep,
+                    ..Call::new(kind, DType::F32, count)
                 };
                 let feedback = codec.and_then(Codec::feedback);
                 self.bundle.begin(call, &Input::shared(&bucket.elements), feedback);

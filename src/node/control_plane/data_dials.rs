@@ -1,17 +1,16 @@
 //! How the data links of the installed View are established: by dials of either end.
 
-use super::super::data_link::{DataDial, EstablishedLink, Reports, data_link, established};
-use super::super::data_path::{Addresses, DataPath};
+use super::super::data_link::{DataDial, EstablishedLink, Reports, data_link};
+use super::super::data_path::DataPath;
 use super::super::event::LinkEnd;
 use super::super::ipv4_path::ipv4_path;
 use super::super::peers::Link;
 use super::ControlPlane;
 use crate::election::Input;
 use crate::identity::MemberId;
-use crate::link::{DataLink, SecureChannel, Stream};
+use crate::link::DataLink;
 use crate::protocol::{Message, Rank, View, ViewDigest};
 use crate::trace;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 impl ControlPlane {
@@ -37,8 +36,8 @@ impl ControlPlane {
         let others = self.roster.ways_to(expect).into_iter();
         let first =
             ours.and_then(|ours| ipv4_path(&self.network.interface_set().all, ours, others));
-        let (net, local, events) = self.handshakes.means();
-        self.data.dial(DataDial { view, me, peer, expect, first, to }, net, local, events);
+        let dial = DataDial { view, me, peer, expect, first, to };
+        self.data.dial(dial, self.handshakes.dialler());
     }
 
     /// This node's dials for a data link failed, or the peer was asked to dial and did not in time.
@@ -91,20 +90,6 @@ impl ControlPlane {
         }
     }
 
-    pub(super) fn on_data_accepted(
-        &mut self,
-        stream: Box<dyn Stream>,
-        session: SecureChannel,
-        view: ViewDigest,
-        src: Rank,
-        from: SocketAddr,
-    ) {
-        self.step(Input::DataLink(view));
-        if let Some(link) = established(stream, session, from) {
-            self.on_data_link(view, src, link);
-        }
-    }
-
     pub(super) fn on_data_link(&mut self, view: ViewDigest, peer: Rank, link: EstablishedLink) {
         if let Some(session) = self.installed.of(view) {
             let backend = Arc::clone(session.backend());
@@ -121,7 +106,7 @@ impl ControlPlane {
         peer: Rank,
         established: EstablishedLink,
     ) -> Box<dyn DataLink> {
-        let EstablishedLink { link, ours, theirs, path, psk } = established;
+        let EstablishedLink { link, at } = established;
         let reports = Reports {
             link: LinkEnd { view, peer },
             traffic: self.rates.traffic(),
@@ -130,7 +115,7 @@ impl ControlPlane {
         };
         let (link, moves, bursts) = data_link(link, reports);
         self.rates.measure_over(peer, bursts);
-        self.paths.stands(peer, DataPath::new(moves, Addresses { ours, theirs, path, psk }));
+        self.paths.stands(peer, DataPath::new(moves, at));
         link
     }
 }

@@ -4,8 +4,9 @@
 //! paths. If it answers, the member is alive and the old path is dead: the View is replaced,
 //! because the frames in flight on the data link are lost.
 
-use super::super::data_path::Addresses;
-use super::super::handshakes::{Linked, is_proof_of_absence};
+use super::super::data_link::Addresses;
+use super::super::event::Linked;
+use super::super::handshakes::is_proof_of_absence;
 use super::super::peers::Taken;
 use super::super::relays::DirectDial;
 use super::ControlPlane;

@@ -1,6 +1,7 @@
 //! How a node establishes, keeps and loses its control links.
 
-use super::super::handshakes::Linked;
+use super::super::data_link::established;
+use super::super::event::Linked;
 use super::super::peers::{Arrival, Direct, Taken};
 use super::super::relays::DirectDial;
 use super::ControlPlane;
@@ -48,10 +49,15 @@ impl ControlPlane {
                         );
                     }
                     Purpose::Data { view, src, .. } => {
-                        self.on_data_accepted(stream, session, view, src, from);
+                        self.step(Input::DataLink(view));
+                        if let Some(link) = established(stream, session, from) {
+                            self.on_data_link(view, src, link);
+                        }
                     }
                     Purpose::Path { view, src, .. } => {
-                        self.on_path_offered(stream, session, view, src, from);
+                        if let Some(link) = established(stream, session, from) {
+                            self.on_path_offered(view, src, link);
+                        }
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! Relayed control links, and the search for members without a direct link.
 
-use super::super::handshakes::Linked;
+use super::super::event::Linked;
 use super::super::peers::{Link, Taken};
 use super::super::relays::DirectDial;
 use super::ControlPlane;

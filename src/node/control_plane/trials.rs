@@ -2,13 +2,12 @@
 //!
 //! See [`DataPaths`](crate::node::data_paths).
 
-use super::super::data_link::{DataDial, EstablishedLink, established};
-use super::super::data_path::{Addresses, By, DataPath, Moved};
+use super::super::data_link::{Addresses, DataDial, EstablishedLink};
+use super::super::data_path::{By, DataPath, Moved};
 use super::super::data_paths::{Aim, Next};
 use super::ControlPlane;
 use crate::discovery::Trial;
 use crate::identity::MemberId;
-use crate::link::{SecureChannel, Stream};
 use crate::protocol::{Rank, RateStep, ViewDigest};
 use std::net::SocketAddr;
 
@@ -102,9 +101,8 @@ impl ControlPlane {
         };
         match self.paths.next(self.clock.now()) {
             Next::Dial { peer, expect, to } => {
-                let (net, local, events) = self.handshakes.means();
                 let dial = DataDial { view, me, peer, expect, first: None, to };
-                self.data.try_path(&dial, net, local, events);
+                self.data.try_path(&dial, self.handshakes.dialler());
             }
             Next::Rated(peer, kbps) => self.path_rated(peer, kbps),
             Next::Nothing => {}
@@ -129,7 +127,7 @@ impl ControlPlane {
             return;
         }
         let Some(established) = link else { return self.drop_trial(Trial::Failed) };
-        if !self.may_move_over(peer, &established) {
+        if !self.may_move_over(peer, &established.at) {
             self.drop_trial(Trial::Unproven);
         } else if self.paths.data_path(peer).is_some_and(DataPath::may_be_moving)
             || !self.offer(peer, established, By::Me)
@@ -141,17 +139,12 @@ impl ControlPlane {
     /// A peer has dialled another path to this node.
     pub(super) fn on_path_offered(
         &mut self,
-        stream: Box<dyn Stream>,
-        session: SecureChannel,
         view: ViewDigest,
         src: Rank,
-        from: SocketAddr,
+        established: EstablishedLink,
     ) {
         let is_current = self.installed.of(view).is_some_and(|e| !e.is_frozen());
-        let Some(established) = established(stream, session, from).filter(|_| is_current) else {
-            return;
-        };
-        if !self.may_move_over(src, &established) {
+        if !is_current || !self.may_move_over(src, &established.at) {
             return;
         }
         if let Some(member) = self.paths.tried(src) {
@@ -167,15 +160,12 @@ impl ControlPlane {
     }
 
     fn offer(&mut self, peer: Rank, established: EstablishedLink, by: By) -> bool {
-        let EstablishedLink { link, ours, theirs, path, psk } = established;
         let data_path = self.paths.data_path_mut(peer);
-        data_path.is_some_and(|data_path| {
-            data_path.offer(by, link, Addresses { ours, theirs, path, psk })
-        })
+        data_path.is_some_and(|data_path| data_path.offer(by, established))
     }
 
-    fn may_move_over(&self, peer: Rank, established: &EstablishedLink) -> bool {
-        self.paths.data_path(peer).is_some_and(|data_path| data_path.may_move_over(established))
+    fn may_move_over(&self, peer: Rank, at: &Addresses) -> bool {
+        self.paths.data_path(peer).is_some_and(|data_path| data_path.may_move_over(at))
     }
 
     /// The peer confirms the link over the path on trial.

@@ -55,28 +55,29 @@ pub struct DataDial {
     pub to: SocketAddr,
 }
 
+/// What dials need: the network, the keys of this node, and the queue of their results.
+#[derive(Clone)]
+pub struct Dialler {
+    pub net: Arc<dyn Net>,
+    pub local: Arc<Local>,
+    pub events: mpsc::Sender<Event>,
+}
+
 impl DataLinks {
     /// Dials a peer until its data link is established, for [`PATIENCE`]. The result is an event.
     /// Does nothing if the peer was dialled for this View before.
-    pub fn dial(
-        &mut self,
-        dial: DataDial,
-        net: Arc<dyn Net>,
-        local: Arc<Local>,
-        events: mpsc::Sender<Event>,
-    ) {
+    pub fn dial(&mut self, dial: DataDial, by: Dialler) {
         if !self.dialled.insert(dial.peer) {
             return;
         }
         self.dials.spawn(async move {
             let (view, peer) = (dial.view, dial.peer);
-            let event =
-                match tokio::time::timeout(PATIENCE, until_it_stands(dial, net, local)).await {
-                    Ok(Some(link)) => Event::DataLink { view, peer, link },
-                    Ok(None) => Event::DataLinkBlocked { view, peer },
-                    Err(_) => Event::DataLinkLost { view, peer },
-                };
-            let _ = events.send(event).await;
+            let event = match tokio::time::timeout(PATIENCE, until_it_stands(dial, &by)).await {
+                Ok(Some(link)) => Event::DataLink { view, peer, link },
+                Ok(None) => Event::DataLinkBlocked { view, peer },
+                Err(_) => Event::DataLinkLost { view, peer },
+            };
+            let _ = by.events.send(event).await;
         });
     }
 
@@ -116,19 +117,13 @@ impl DataLinks {
     }
 
     /// Dials another path to a peer, once.
-    pub fn try_path(
-        &mut self,
-        dial: &DataDial,
-        net: Arc<dyn Net>,
-        local: Arc<Local>,
-        events: mpsc::Sender<Event>,
-    ) {
+    pub fn try_path(&mut self, dial: &DataDial, by: Dialler) {
         while self.dials.try_join_next().is_some() {}
         let (view, src, dst, expect, to) = (dial.view, dial.me, dial.peer, dial.expect, dial.to);
         self.dials.spawn(async move {
-            let stands = stands(Purpose::Path { view, src, dst }, expect, to, &net, &local);
+            let stands = stands(Purpose::Path { view, src, dst }, expect, to, &by);
             let link = tokio::time::timeout(PATH_PATIENCE, stands).await.ok().and_then(Result::ok);
-            let _ = events.send(Event::Path { view, peer: dst, to, link }).await;
+            let _ = by.events.send(Event::Path { view, peer: dst, to, link }).await;
         });
     }
 
@@ -144,23 +139,15 @@ impl DataLinks {
 
 /// Retries while the peer refuses. `None` if nothing answers at `dial.to`. Has no timeout of its
 /// own.
-async fn until_it_stands(
-    dial: DataDial,
-    net: Arc<dyn Net>,
-    local: Arc<Local>,
-) -> Option<EstablishedLink> {
+async fn until_it_stands(dial: DataDial, by: &Dialler) -> Option<EstablishedLink> {
     let purpose = Purpose::Data { view: dial.view, src: dial.me, dst: dial.peer };
     let mut pause = Duration::from_millis(5);
     // The identity at `first` is not verified yet.
     let (mut first, mut tries) = (dial.first, FIRST_TRIES);
     loop {
         if let Some(to) = first {
-            match tokio::time::timeout(
-                FIRST_PATIENCE,
-                stands(purpose, dial.expect, to, &net, &local),
-            )
-            .await
-            {
+            let stands = stands(purpose, dial.expect, to, by);
+            match tokio::time::timeout(FIRST_PATIENCE, stands).await {
                 Ok(Ok(link)) => return Some(link),
                 Ok(Err(Missed::Refused)) if tries > 1 => tries -= 1,
                 Ok(Err(_)) | Err(_) => {
@@ -169,7 +156,7 @@ async fn until_it_stands(
                 }
             }
         } else {
-            match stands(purpose, dial.expect, dial.to, &net, &local).await {
+            match stands(purpose, dial.expect, dial.to, by).await {
                 Ok(link) => return Some(link),
                 Err(Missed::Nobody) => return None,
                 Err(Missed::Refused) => {}
@@ -193,12 +180,11 @@ async fn stands(
     purpose: Purpose,
     expect: MemberId,
     to: SocketAddr,
-    net: &Arc<dyn Net>,
-    local: &Arc<Local>,
+    by: &Dialler,
 ) -> Result<EstablishedLink, Missed> {
-    let connected = tokio::time::timeout(CONNECT_PATIENCE, net.dial(to)).await;
+    let connected = tokio::time::timeout(CONNECT_PATIENCE, by.net.dial(to)).await;
     let stream = connected.ok().and_then(Result::ok).ok_or(Missed::Nobody)?;
-    let linked = reach(stream, || net.dial(to), local, purpose, Some(expect)).await;
+    let linked = reach(stream, || by.net.dial(to), &by.local, purpose, Some(expect)).await;
     let (stream, session) = linked.map_err(|_| Missed::Refused)?;
     established(stream, session, to).ok_or(Missed::Refused)
 }

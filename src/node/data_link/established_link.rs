@@ -7,6 +7,12 @@ use std::net::SocketAddr;
 /// An established data link and its addresses.
 pub struct EstablishedLink {
     pub link: Box<dyn DataLink>,
+    pub at: Addresses,
+}
+
+/// The addresses of a data link, and what its handshake proved.
+#[derive(Clone, Copy)]
+pub struct Addresses {
     /// This node's address, if the system reports it.
     pub ours: Option<SocketAddr>,
     /// The peer's address. Its port is the listening port if this node dialled, else an arbitrary
@@ -25,7 +31,8 @@ pub fn established(
     theirs: SocketAddr,
 ) -> Option<EstablishedLink> {
     let (ours, path, psk) = (stream.local_addr().ok(), session.path, session.psk);
+    let at = Addresses { ours, theirs, path, psk };
     let link = into_data_link(stream, session)
         .inspect_err(|error| trace::warn!(%error, "a data link could not be set up"));
-    Some(EstablishedLink { link: link.ok()?, ours, theirs, path, psk })
+    Some(EstablishedLink { link: link.ok()?, at })
 }

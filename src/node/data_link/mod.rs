@@ -21,8 +21,8 @@ mod reports;
 mod traffic;
 
 pub use connection::Bursts;
-pub use dials::{DataDial, DataLinks};
-pub use established_link::{EstablishedLink, established};
+pub use dials::{DataDial, DataLinks, Dialler};
+pub use established_link::{Addresses, EstablishedLink, established};
 pub use moves::{Moves, data_link};
 pub use reports::Reports;
 pub use traffic::Traffic;

@@ -6,9 +6,7 @@ use crate::collective::{Input, NativeEngine};
 use crate::link::{ControlReceiver, control_link};
 use crate::memory::{DType, bytes_of};
 use crate::os::Race;
-use crate::protocol::{
-    AbortReason, Call, CallKind, CallMode, CodecId, Lane, OpBody, OpId, ReduceOp, Seeded, view_of,
-};
+use crate::protocol::{AbortReason, Call, CallKind, Lane, OpBody, OpId, ReduceOp, Seeded, view_of};
 use crate::sim::{explore, finds};
 use crate::wire::Decode;
 use shuttle::future::{JoinHandle, block_on, spawn};
@@ -62,7 +60,7 @@ impl Link {
 /// Begins operations, and votes on each.
 fn operate(session: &Arc<ViewSession>, lane: Lane) {
     let (kind, dtype) = (CallKind::AllReduce(ReduceOp::Sum), DType::F32);
-    let call = Call { kind, dtype, count: 1, codec: CodecId::None, mode: CallMode::PerOp };
+    let call = Call::new(kind, dtype, 1);
     for _ in 0..CALLS {
         let op = session.call(lane, call).expect("a number");
         session.begin(op, call, &Input::Borrowed(bytes_of(&[1f32])));

@@ -16,7 +16,7 @@ use crate::identity::{
 };
 use crate::link::{Hello, Local, Net, Suite, Wire};
 use crate::memory::Pool;
-use crate::node::{Admission, Doors, NodeConfig, Settled};
+use crate::node::{Admission, Doors, NodeConfig, Settled, Tools};
 use crate::os::{FixedInterfaces, InterfaceSet, Sleep};
 use crate::protocol::{Defect, Engines, Partition, Seeded};
 use crate::report::{ConfigProblem, Error, Result};
@@ -126,16 +126,15 @@ impl Host {
             net.listen(&[]).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
         let config = self.config(ip, listener.port(), life);
         let engine = SimEngine(NativeEngine::new(Pool::new()).with(self.seeded));
-        let doors = Doors {
+        let tools = Tools {
             net,
-            listener,
-            discovery: Box::new(self.medium.node()),
             interface_source: Box::new(FixedInterfaces),
             admissions: Box::new(Settled),
             store: Box::new(SimDisk::start(self.drive.clone(), self.conditions.clone())),
             engines: vec![Arc::new(engine) as Arc<_>],
             sleep: Box::new(SuspendTime(Arc::clone(&self.suspended_ms))),
         };
+        let doors = Doors { listener, discovery: Box::new(self.medium.node()), tools };
         let (handles, outlets) = crate::node::channels(config.first_status(doors.listener.port()));
         tokio::task::spawn_local(crate::node::run(config, doors, outlets));
         Ok(Cluster::of(handles))
