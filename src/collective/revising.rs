@@ -119,20 +119,13 @@ mod tests {
     use super::*;
     use crate::memory::DType;
     use crate::protocol::{
-        Call, CallKind, CallMode, CodecId, Descriptor, OpBody, REVISION_UNKNOWN, ReduceOp, Vote,
-        view_of,
+        Call, CallKind, Descriptor, OpBody, REVISION_UNKNOWN, ReduceOp, Vote, view_of,
     };
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
     use std::collections::VecDeque;
 
-    const SUM: Call = Call {
-        kind: CallKind::AllReduce(ReduceOp::Sum),
-        dtype: DType::F32,
-        count: 10,
-        codec: CodecId::None,
-        mode: CallMode::PerOp,
-    };
+    const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 10);
     const LANES: u64 = 3;
 
     /// Members whose messages about plans arrive in order. A broken link loses them; rank 0 then

@@ -233,11 +233,6 @@ impl Agreement {
         });
     }
 
-    /// Freezes the installed View: no further vote counts in it.
-    pub(super) fn leave_off(&mut self, environment: &mut dyn Environment) {
-        self.freeze(environment);
-    }
-
     /// Ends the open operations of the installed View as indeterminate here. Later promises still
     /// report what this member holds, but no other member shares its history any more.
     pub(crate) fn cut_off(&mut self, environment: &mut dyn Environment, effects: &mut Vec<Effect>) {
@@ -576,7 +571,8 @@ impl Agreement {
         view.and_then(|view| view.rank_of(self.me))
     }
 
-    fn freeze(&mut self, environment: &mut dyn Environment) -> Closing {
+    /// Freezes the installed View: no further vote counts in it.
+    pub(super) fn freeze(&mut self, environment: &mut dyn Environment) -> Closing {
         let Some(id) = self.installed_id else { return Closing::default() };
         let closing = self.closing.get_or_insert_with(|| environment.freeze(id.digest));
         self.stateful.extend(&closing.lanes.stateful);

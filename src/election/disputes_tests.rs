@@ -7,19 +7,13 @@ use crate::collective::{Ledger, LedgerEffect};
 use crate::identity::{MemberId, Name};
 use crate::memory::DType;
 use crate::protocol::{
-    AbortCause, AbortReason, Accepted, Ballot, Call, CallKind, CallMode, Closing, CodecId,
-    CommittedOp, DisputedOp, Engines, Lane, Listed, OpBody, OpId, Outcome, Promise, Rank, ReduceOp,
-    Seeded, Status, View, ViewId, Vote, member_id, view_of,
+    AbortCause, AbortReason, Accepted, Ballot, Call, CallKind, Closing, CommittedOp, DisputedOp,
+    Engines, Lane, Listed, OpBody, OpId, Outcome, Promise, Rank, ReduceOp, Seeded, Status, View,
+    ViewId, Vote, member_id, view_of,
 };
 use std::collections::BTreeMap;
 
-const SUM: Call = Call {
-    kind: CallKind::AllReduce(ReduceOp::Sum),
-    dtype: DType::F32,
-    count: 10,
-    codec: CodecId::None,
-    mode: CallMode::PerOp,
-};
+const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 10);
 const OP: OpId = OpId { lane: Lane::MAIN, number: 0 };
 /// The digest that most members hold, and two others.
 const RIGHT: u128 = 7;

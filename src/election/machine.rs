@@ -17,6 +17,7 @@ mod losses_tests;
 mod peer;
 mod peers;
 mod proposer;
+mod search;
 #[cfg(test)]
 mod stranded_tests;
 mod waking;
@@ -35,6 +36,7 @@ use crate::topology::{Arrangement, LinkMap, arrange};
 use contests::Duplicates;
 pub use duplicates::PROBE;
 use peer::{Link, Peer};
+use search::{Attempt, Drain, Search};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -104,27 +106,11 @@ pub struct Election {
     agreement: Agreement,
     links: LinkMap,
     peers: BTreeMap<MemberId, Peer>,
-    attempt: Attempt,
-    /// A `Prepare` whose promise is delayed so that operations can finish.
-    draining: Option<Drain>,
-    /// Do not propose before this time: another proposer is active.
-    yield_until: u64,
-    /// The same, but applies only while this node or one of its peers waits for a disk.
-    yield_to_disks_until: u64,
-    yielded_to: Option<MemberId>,
-    retry_at: u64,
-    failures: u32,
-    repair_since: Option<u64>,
-    /// Since when another View is wanted and none may be made.
-    stranded_since: Option<u64>,
+    search: Search,
     /// Since when a member of the View reports a later one without this node.
     left_behind_since: Option<u64>,
-    /// This node has been away: until this time it waits for all members of its View, see `beside`.
-    returning_until: u64,
     /// Since when this node waits for its own disk.
     persisting_since: Option<u64>,
-    /// Since when the View is outgrown, see [`Election::is_outgrown`].
-    outgrown_since: Option<u64>,
     heartbeat_at: u64,
     last_tick: Option<u64>,
     late_ms: u64,
@@ -143,39 +129,6 @@ pub struct Election {
     over_radio: BTreeSet<MemberId>,
     /// The other members of the last installed View.
     members: Option<Vec<MemberId>>,
-    /// This node has lost a data link of the installed View, or that must end for another reason.
-    broken: bool,
-    /// Cache: the candidates and the last answer of [`Election::clique`]. Cleared when a
-    /// reachability report changes.
-    clique: Option<(BTreeSet<MemberId>, BTreeSet<MemberId>)>,
-}
-
-/// The proposer's state. A failure (`*`) also sets `retry_at`, with back-off. A cut-off and a
-/// wake-up always return to `Idle`.
-///
-/// ```text
-///        wanted, due, all links up            all Willing
-///  Idle ---------------------------> Asking -------------> Proposing
-///   ^                                  |                       |
-///   +-- ask_ms*, Unwilling*, member ---+                       |
-///   |   lost, nothing wanted, another                          |
-///   |   Ask goes first                                         |
-///   +-- View installed, phase_ms*, Nack*, member lost, --------+
-///       another Ask goes first
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Attempt {
-    Idle,
-    Asking { members: BTreeSet<MemberId>, willing: BTreeSet<MemberId>, until: u64 },
-    Proposing { since: u64 },
-}
-
-#[derive(Clone, Debug)]
-struct Drain {
-    from: MemberId,
-    ballot: Ballot,
-    members: Vec<MemberId>,
-    until: u64,
 }
 
 impl Election {
@@ -186,19 +139,9 @@ impl Election {
             agreement: Agreement::new(applicant, durable).with_partition(config.partition.clone()),
             links: LinkMap::new(),
             peers: BTreeMap::new(),
-            attempt: Attempt::Idle,
-            draining: None,
-            yield_until: 0,
-            yield_to_disks_until: 0,
-            yielded_to: None,
-            retry_at: 0,
-            failures: 0,
-            repair_since: None,
-            stranded_since: None,
+            search: Search::default(),
             left_behind_since: None,
-            returning_until: 0,
             persisting_since: None,
-            outgrown_since: None,
             heartbeat_at: 0,
             last_tick: None,
             late_ms: 0,
@@ -213,8 +156,6 @@ impl Election {
             one_way_told: None,
             over_radio: BTreeSet::new(),
             members: None,
-            broken: false,
-            clique: None,
             config,
         }
     }
@@ -235,7 +176,8 @@ impl Election {
             self.on_woke(now, ops);
         }
         self.take(now, input, ops);
-        if self.draining.is_some() && (self.ops_in_flight == 0 || self.drains_in_vain()) {
+        let drains = self.search.draining.is_some();
+        if drains && (self.ops_in_flight == 0 || self.drains_in_vain()) {
             self.finish_drain(ops);
         }
         if self.is_frozen() && !was_frozen {
@@ -263,7 +205,7 @@ impl Election {
 
     /// Whether a promise waits until no operation is in flight.
     pub fn is_draining(&self) -> bool {
-        self.draining.is_some()
+        self.search.draining.is_some()
     }
 
     /// The Views to which a data link may belong now: installed or accepted.
@@ -305,10 +247,10 @@ impl Election {
     /// The interval until the next [`Input::Tick`] is due, in milliseconds: 20 while a change is
     /// under way or a peer is outside the View, else 50.
     pub fn rest_ms(&self) -> u64 {
-        let busy = self.attempt != Attempt::Idle
-            || self.draining.is_some()
+        let busy = self.search.attempt != Attempt::Idle
+            || self.search.draining.is_some()
             || self.agreement.is_frozen()
-            || self.repair_since.is_some();
+            || self.search.repair_since.is_some();
         let unsettled =
             self.peers.keys().any(|id| self.agreement.installed().is_none_or(|v| !v.contains(*id)));
         if busy || unsettled { 20 } else { 50 }
@@ -423,7 +365,7 @@ impl Election {
         if now >= self.heartbeat_at || self.agreement.is_persisting() && !self.told_persisting {
             self.announce(now);
         }
-        if self.draining.as_ref().is_some_and(|d| now >= d.until) {
+        if self.search.draining.as_ref().is_some_and(|d| now >= d.until) {
             self.finish_drain(ops);
         }
     }
@@ -440,7 +382,7 @@ impl Election {
             self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops);
             return;
         }
-        if let Some(before) = self.draining.as_ref().filter(|d| d.ballot >= ballot) {
+        if let Some(before) = self.search.draining.as_ref().filter(|d| d.ballot >= ballot) {
             if before.ballot == ballot {
                 // A duplicate; the promise follows at the end of the drain.
                 return;
@@ -454,13 +396,13 @@ impl Election {
         let can_finish =
             |v: &View| v.members.iter().all(|m| members.contains(&m.id)) && !self.is_broken(v);
         let nobody_lost = self.agreement.installed().is_some_and(|v| can_finish(v));
-        let lower = self.draining.take();
+        let lower = self.search.draining.take();
         if let Some(lower) = &lower {
             self.effects.push(Effect::Send(lower.from, Message::Nack(lower.ballot, ballot)));
         }
         if nobody_lost && self.ops_in_flight > 0 && !self.is_frozen() {
             let until = lower.map_or(now + self.config.drain_ms, |lower| lower.until);
-            self.draining = Some(Drain { from, ballot, members, until });
+            self.search.draining = Some(Drain { from, ballot, members, until });
             return;
         }
         self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops);
@@ -474,18 +416,18 @@ impl Election {
     }
 
     fn finish_drain(&mut self, ops: &mut dyn Operations) {
-        if let Some(Drain { from, ballot, members, .. }) = self.draining.take() {
+        if let Some(Drain { from, ballot, members, .. }) = self.search.draining.take() {
             self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops);
         }
     }
 
     /// This View cannot decide all of its operations: it must be replaced.
     pub(super) fn on_broken(&mut self, now: u64, digest: ViewDigest) {
-        if !self.broken
+        if !self.search.broken
             && !self.is_frozen()
             && self.agreement.installed_id().is_some_and(|id| id.digest == digest)
         {
-            self.broken = true;
+            self.search.broken = true;
             self.announce(now);
         }
     }
@@ -496,19 +438,7 @@ impl Election {
     }
 
     fn on_installed(&mut self, now: u64) {
-        self.attempt = Attempt::Idle;
-        self.draining = None;
-        self.clique = None;
-        self.broken = false;
-        self.failures = 0;
-        self.retry_at = 0;
-        self.repair_since = None;
-        self.stranded_since = None;
-        self.returning_until = 0;
-        self.outgrown_since = None;
-        self.yield_until = 0;
-        self.yield_to_disks_until = 0;
-        self.yielded_to = None;
+        self.search = Search::default();
         let Some(view) = self.agreement.installed().cloned() else { return };
         self.compare_members(now, &view);
         for (id, peer) in &mut self.peers {

@@ -394,10 +394,31 @@ mod tests {
         }
     }
 
-    fn in_view(view: &View, status: Option<Status>) -> Promise {
-        let ops =
-            status.into_iter().map(|status| Listed { op: OP, status, is_sync: false }).collect();
+    /// A member of this View that lists the operation with this status, if there is one.
+    fn listing(view: &View, op: OpId, status: Option<Status>) -> Promise {
+        let ops = status.into_iter().map(|status| Listed { op, status, is_sync: false }).collect();
         Promise { prev: Some(view.id()), closing: Closing { ops, ..Closing::default() }, ..fresh() }
+    }
+
+    fn in_view(view: &View, status: Option<Status>) -> Promise {
+        listing(view, OP, status)
+    }
+
+    /// The member of this rank, with this status of the [`message`].
+    fn end(view: &View, rank: u8, status: Option<Status>) -> Promise {
+        Promise { rank: Some(Rank(rank)), ..listing(view, message(), status) }
+    }
+
+    /// A message from rank 0 to rank 2.
+    fn message() -> OpId {
+        OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 }
+    }
+
+    /// A View that follows this one and commits these operations.
+    fn successor(view: &View, committed: Vec<CommittedOp>) -> Accepted {
+        let later = Ballot { round: 5, ..view.ballot };
+        let id = ViewId { ballot: later, digest: view.digest() };
+        Accepted { id, parent: Some(view.id()), committed, disputed: vec![] }
     }
 
     fn all(promises: impl IntoIterator<Item = Promise>) -> BTreeMap<MemberId, Promise> {
@@ -467,13 +488,9 @@ mod tests {
     #[test]
     fn an_accepted_successor_has_already_decided() {
         let view = view_of(3);
-        let later = Ballot { round: 5, ..view.ballot };
-        let id = ViewId { ballot: later, digest: view.digest() };
-        let accepted =
-            Accepted { id, parent: Some(view.id()), committed: vec![], disputed: vec![] };
+        let accepted = Some(successor(&view, vec![]));
         let done = in_view(&view, Some(Status::Done(1)));
-        let acceptor =
-            Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..done.clone() };
+        let acceptor = Promise { accepted, accepted_here: Some(Rank(1)), ..done.clone() };
         assert!(read(&all([done, acceptor.clone()])).committed.is_empty());
         // The acceptor lies: a member has returned the result already.
         let known = in_view(&view, Some(Status::Committed(1)));
@@ -483,16 +500,9 @@ mod tests {
     #[test]
     fn a_view_has_room_for_what_an_honest_member_knows_beside_a_list_that_a_member_invented() {
         let view = view_of(3);
-        let later = Ballot { round: 5, ..view.ballot };
-        let id = ViewId { ballot: later, digest: view.digest() };
         let invented =
             |number| CommittedOp { op: OpId { lane: Lane(u64::MAX), number }, digest: 9 };
-        let accepted = Accepted {
-            id,
-            parent: Some(view.id()),
-            committed: (0..OPS_DECIDED_MAX as u64).map(invented).collect(),
-            disputed: vec![],
-        };
+        let accepted = successor(&view, (0..OPS_DECIDED_MAX as u64).map(invented).collect());
         let liar = Promise { accepted: Some(accepted), ..in_view(&view, None) };
         let recovery = read(&all([in_view(&view, Some(Status::Committed(1))), liar]));
         assert_eq!(recovery.committed.len(), OPS_DECIDED_MAX);
@@ -504,13 +514,9 @@ mod tests {
     #[test]
     fn who_was_not_there_does_not_share_what_a_successor_has_committed() {
         let view = view_of(3);
-        let later = Ballot { round: 5, ..view.ballot };
-        let id = ViewId { ballot: later, digest: view.digest() };
-        let accepted =
-            Accepted { id, parent: Some(view.id()), committed: vec![with(1)], disputed: vec![] };
+        let accepted = Some(successor(&view, vec![with(1)]));
         let done = in_view(&view, Some(Status::Done(1)));
-        let acceptor =
-            Promise { accepted: Some(accepted), accepted_here: Some(Rank(0)), ..done.clone() };
+        let acceptor = Promise { accepted, accepted_here: Some(Rank(0)), ..done.clone() };
         for lacking in [Status::NotDone, Status::Aborted, Status::Done(2)] {
             let recovery =
                 read(&all([acceptor.clone(), done.clone(), in_view(&view, Some(lacking))]));
@@ -526,14 +532,7 @@ mod tests {
     /// Merges the promises of three members about a message from rank 0 to rank 2; rank 1 takes no
     /// part in it.
     fn of_a_message(view: &View, from: Option<Status>, to: Option<Status>) -> Recovery {
-        let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
-        let said = [from, None, to].into_iter().enumerate().map(|(rank, status)| {
-            let ops =
-                status.into_iter().map(|status| Listed { op, status, is_sync: false }).collect();
-            let closing = Closing { ops, ..Closing::default() };
-            Promise { prev: Some(view.id()), rank: Some(Rank(rank as u8)), closing, ..fresh() }
-        });
-        read(&all(said))
+        read(&all((0..).zip([from, None, to]).map(|(rank, status)| end(view, rank, status))))
     }
 
     #[test]
@@ -564,22 +563,13 @@ mod tests {
     #[test]
     fn a_message_that_one_end_has_committed_is_not_aborted_at_the_other() {
         let view = view_of(3);
-        let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
-        let end = |rank, status| {
-            let closing =
-                Closing { ops: vec![Listed { op, status, is_sync: false }], ..Closing::default() };
-            Promise { prev: Some(view.id()), rank: Some(Rank(rank)), closing, ..fresh() }
-        };
-        let later = Ballot { round: 5, ..view.ballot };
-        let id = ViewId { ballot: later, digest: view.digest() };
-        let accepted =
-            Some(Accepted { id, parent: Some(view.id()), committed: vec![], disputed: vec![] });
-        let sender =
-            Promise { accepted, accepted_here: Some(Rank(0)), ..end(0, Status::Committed(0)) };
-        let recovery = read(&all([sender.clone(), end(2, Status::Done(0))]));
+        let (accepted, accepted_here) = (Some(successor(&view, vec![])), Some(Rank(0)));
+        let committed = end(&view, 0, Some(Status::Committed(0)));
+        let sender = Promise { accepted, accepted_here, ..committed };
+        let recovery = read(&all([sender, end(&view, 2, Some(Status::Done(0)))]));
         assert_eq!(
             (recovery.committed, recovery.in_sync.len()),
-            (vec![CommittedOp { op, digest: 0 }], 2)
+            (vec![CommittedOp { op: message(), digest: 0 }], 2)
         );
     }
 
@@ -587,26 +577,12 @@ mod tests {
     #[test]
     fn the_end_that_lacks_a_message_is_out_of_sync() {
         let view = view_of(3);
-        let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
-        let closing = Closing {
-            ops: vec![Listed { op, status: Status::NotDone, is_sync: false }],
-            ..Closing::default()
-        };
-        let receiver = Promise { prev: Some(view.id()), rank: Some(Rank(2)), closing, ..fresh() };
-        let later = Ballot { round: 5, ..view.ballot };
-        let id = ViewId { ballot: later, digest: view.digest() };
-        let accepted = Some(Accepted {
-            id,
-            parent: Some(view.id()),
-            committed: vec![CommittedOp { op, digest: 0 }],
-            disputed: vec![],
-        });
+        let receiver = end(&view, 2, Some(Status::NotDone));
+        let accepted = successor(&view, vec![CommittedOp { op: message(), digest: 0 }]);
         let other = Promise {
-            prev: Some(view.id()),
-            rank: Some(Rank(1)),
-            accepted,
+            accepted: Some(accepted),
             accepted_here: Some(Rank(1)),
-            ..fresh()
+            ..end(&view, 1, None)
         };
         let recovery = read(&all([other, receiver]));
         assert_eq!(recovery.in_sync, BTreeSet::from([member_id(1)]));
@@ -615,12 +591,7 @@ mod tests {
     #[test]
     fn a_message_to_a_member_that_has_not_installed_the_view_has_not_arrived() {
         let view = view_of(3);
-        let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
-        let closing = Closing {
-            ops: vec![Listed { op, status: Status::Done(0), is_sync: false }],
-            ..Closing::default()
-        };
-        let sender = Promise { prev: Some(view.id()), rank: Some(Rank(0)), closing, ..fresh() };
+        let sender = end(&view, 0, Some(Status::Done(0)));
         let accepted =
             Some(Accepted { id: view.id(), parent: None, committed: vec![], disputed: vec![] });
         let behind = |rank| Promise {
@@ -631,7 +602,7 @@ mod tests {
         assert!(read(&all([sender.clone(), behind(2)])).committed.is_empty());
         assert_eq!(
             read(&all([sender, behind(1)])).committed,
-            [CommittedOp { op, digest: 0 }],
+            [CommittedOp { op: message(), digest: 0 }],
             "the other end is gone, and this one is not it"
         );
     }

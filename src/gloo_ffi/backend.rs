@@ -16,7 +16,7 @@ use crate::collective::{
     Backend, Board, Done, Engine, Finished, Input, Job, LinkParty, LinkUser, Threads,
 };
 use crate::link::DataLink;
-use crate::memory::{Pool, Staging};
+use crate::memory::{Block, Pool};
 use crate::protocol::{EngineFault, EngineKind, OPS_IN_FLIGHT_MAX, OpId, Rank, View};
 use crate::report::Traffic;
 use crate::trace;
@@ -67,7 +67,7 @@ struct State {
 struct Work {
     op: OpId,
     task: Task,
-    input: Staging,
+    input: Option<Block>,
     done: Done,
 }
 
@@ -226,8 +226,7 @@ impl Core {
         state.unfed.insert(op, (task, job.done));
     }
 
-    /// Copies this member's contribution and queues the operation. Gloo needs a contribution in one
-    /// piece.
+    /// Copies this member's contribution and queues the operation.
     fn feed(self: &Arc<Core>, op: OpId, input: &Input<'_>) {
         let Some((task, done)) = self.lock().unfed.remove(&op) else { return };
         // The copy runs without the lock. Meanwhile the operation is in neither `unfed` nor
@@ -427,7 +426,11 @@ impl Drop for Ending {
 }
 
 /// Runs an operation. A panic, which would be a bug, becomes a failed job.
-fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished, EngineFault> {
+fn carried_out(
+    part: &Part<'_>,
+    task: &Task,
+    input: Option<Block>,
+) -> Result<Finished, EngineFault> {
     let op = part.op;
     match catch_unwind(AssertUnwindSafe(|| part.carry_out(task, input))) {
         Ok(Ok(finished)) => Ok(finished),
@@ -446,24 +449,21 @@ fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished,
     }
 }
 
-/// Copies the contribution to a task into blocks of [`Task::layout`]; no blocks for a member that
-/// contributes nothing. [`EngineFault::Unfit`] if its length is wrong.
+/// Copies the contribution to a task into a block, as Gloo needs it in one piece; `None` if it is
+/// empty, or the member contributes nothing. [`EngineFault::Unfit`] if its length is wrong.
 fn contribution(
     task: &Task,
     input: &Input<'_>,
     me: Rank,
     size: usize,
     pool: &Pool,
-) -> Result<Staging, EngineFault> {
-    let lengths = if task.contributes(me) { task.layout(size) } else { Vec::new() };
-    if !lengths.is_empty() && lengths.iter().sum::<usize>() != input.len() {
+) -> Result<Option<Block>, EngineFault> {
+    let bytes = task.input_bytes(size);
+    if bytes == 0 || !task.contributes(me) {
+        return Ok(None);
+    }
+    if bytes != input.len() {
         return Err(EngineFault::Unfit);
     }
-    let mut start = 0;
-    let blocks = lengths.into_iter().map(|length| {
-        let piece = start..start + length;
-        start = piece.end;
-        input.piece(pool, piece)
-    });
-    Ok(Staging { blocks: blocks.collect::<Result<_, _>>()? })
+    input.piece(pool, 0..bytes).map(Some)
 }

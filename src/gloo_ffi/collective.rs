@@ -41,20 +41,20 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Runs `task` with this member's contribution, which has the blocks of [`Task::layout`] if the
-    /// member contributes.
-    pub fn carry_out(&self, task: &Task, input: Staging) -> Result<Finished, Failure> {
+    /// Runs `task` with this member's contribution, which has [`Task::input_bytes`]. `None` if that
+    /// is 0, or the member contributes nothing.
+    pub fn carry_out(&self, task: &Task, own: Option<Block>) -> Result<Finished, Failure> {
         match *task {
-            Task::Reduce(reduction) => self.reduce(reduction, only(input)),
-            Task::ReduceEncoded(reduction, id) => self.reduce_encoded(reduction, id, only(input)),
-            Task::Broadcast { root, bytes } => self.broadcast(root, bytes, input),
-            Task::Gather { bytes } => self.gather(bytes, only(input)),
-            Task::ReduceTo(reduction, root) => self.reduce_to(reduction, root, only(input)),
-            Task::ReduceScatter(reduction) => self.reduce_scatter(reduction, only(input)),
-            Task::GatherTo { root, bytes } => self.gather_to(root, bytes, only(input)),
-            Task::Scatter { root, bytes } => self.scatter(root, bytes, only(input)),
-            Task::AllToAll { .. } => self.all_to_all(only(input)),
-            Task::Message { from, to, bytes } => self.message(from, to, bytes, only(input)),
+            Task::Reduce(reduction) => self.reduce(reduction, own),
+            Task::ReduceEncoded(reduction, id) => self.reduce_encoded(reduction, id, own),
+            Task::Broadcast { root, bytes } => self.broadcast(root, bytes, own),
+            Task::Gather { bytes } => self.gather(bytes, own),
+            Task::ReduceTo(reduction, root) => self.reduce_to(reduction, root, own),
+            Task::ReduceScatter(reduction) => self.reduce_scatter(reduction, own),
+            Task::GatherTo { root, bytes } => self.gather_to(root, bytes, own),
+            Task::Scatter { root, bytes } => self.scatter(root, bytes, own),
+            Task::AllToAll { .. } => self.all_to_all(own),
+            Task::Message { from, to, bytes } => self.message(from, to, bytes, own),
             Task::Barrier => {
                 self.context.barrier(self.op)?;
                 Ok(finished(&ResultDigest::new(0)?, None))
@@ -241,12 +241,12 @@ impl Part<'_> {
         Ok(distinct(Some(out)))
     }
 
-    fn broadcast(&self, root: Rank, bytes: usize, input: Staging) -> Result<Finished, Failure> {
+    fn broadcast(&self, root: Rank, bytes: usize, own: Option<Block>) -> Result<Finished, Failure> {
         let result_digest = ResultDigest::new(bytes)?;
         if bytes == 0 {
             return Ok(finished(&result_digest, None));
         }
-        let own = if root == self.me { only(input) } else { None };
+        let own = own.filter(|_| root == self.me);
         let mut block = own.map_or_else(|| self.pool.block(bytes), Ok)?;
         self.context.broadcast(self.op, block.writable(self.pool)?, root, &hook(&result_digest))?;
         Ok(finished(&result_digest, Some(block)))
@@ -281,10 +281,6 @@ impl Shards {
         let start = self.bytes[..rank].iter().sum::<usize>();
         start..start + self.bytes[rank]
     }
-}
-
-fn only(input: Staging) -> Option<Block> {
-    input.blocks.into_iter().next()
 }
 
 /// The callback of an all-reduce for received bytes: they count as written, and in a ring they are

@@ -111,51 +111,37 @@ impl Task {
         {
             return Err(Unfit);
         }
+        // Also if a root is not a rank.
         if call.rejection(size).is_some() {
             return Err(Unfit);
         }
-        let reduction = |op| reduction(op, call, length(call.count)?, plan, size);
+        // The buffers of all ranks together must fit, too.
+        let (bytes, _) = (length(call.count)?, length(call.output_count(size))?);
+        let reduction = |op| reduction(op, call, bytes, plan, size);
         match (call.kind, sync_root) {
             (CallKind::AllReduce(op), _) => match codec {
                 CodecId::None => Ok(Task::Reduce(reduction(op)?)),
                 codec => Ok(Task::ReduceEncoded(reduction(op)?, codec)),
             },
-            (CallKind::Reduce { op, root }, _) if root.index() < size => {
-                Ok(Task::ReduceTo(reduction(op)?, root))
-            }
+            (CallKind::Reduce { op, root }, _) => Ok(Task::ReduceTo(reduction(op)?, root)),
             (CallKind::ReduceScatter(op), _) => Ok(Task::ReduceScatter(reduction(op)?)),
-            (CallKind::Gather { root }, _) if root.index() < size => {
-                length(call.output_count(size))?;
-                Ok(Task::GatherTo { root, bytes: length(call.count)? })
-            }
-            (CallKind::Scatter { root }, _) if root.index() < size => {
-                length(call.output_count(size))?;
-                Ok(Task::Scatter { root, bytes: length(call.count)? })
-            }
-            (CallKind::AllToAll, _) => Ok(Task::AllToAll { bytes: length(call.count)? }),
-            (CallKind::Broadcast { root }, _) if root.index() < size => {
-                Ok(Task::Broadcast { root, bytes: length(call.count)? })
-            }
+            (CallKind::Gather { root }, _) => Ok(Task::GatherTo { root, bytes }),
+            (CallKind::Scatter { root }, _) => Ok(Task::Scatter { root, bytes }),
+            (CallKind::AllToAll, _) => Ok(Task::AllToAll { bytes }),
+            (CallKind::Broadcast { root }, _) => Ok(Task::Broadcast { root, bytes }),
             (CallKind::Sync { .. }, Some((root, bytes))) if root.index() < size => {
                 Ok(Task::Broadcast { root, bytes: length(bytes)? })
             }
-            (CallKind::AllGather, _) => {
-                length(call.output_count(size))?;
-                Ok(Task::Gather { bytes: length(call.count)? })
-            }
-            (CallKind::Message { from, to, .. }, _) => {
-                Ok(Task::Message { from, to, bytes: length(call.count)? })
-            }
+            (CallKind::AllGather, _) => Ok(Task::Gather { bytes }),
+            (CallKind::Message { from, to, .. }, _) => Ok(Task::Message { from, to, bytes }),
             (CallKind::Barrier, _) => Ok(Task::Barrier),
             _ => Err(Unfit),
         }
     }
 
-    /// The lengths in bytes of the blocks of a contribution: one block, or none if it is empty.
-    pub fn layout(&self, size: usize) -> Vec<usize> {
-        let bytes =
-            if let Task::Scatter { bytes, .. } = self { bytes * size } else { self.bytes() };
-        if bytes == 0 { Vec::new() } else { vec![bytes] }
+    /// The length of a contribution in bytes.
+    pub fn input_bytes(&self, size: usize) -> usize {
+        if let Task::Scatter { bytes, .. } = self { bytes * size } else { self.bytes() }
     }
 
     /// The length of each rank's buffer in bytes.
@@ -223,7 +209,7 @@ fn bytes_of(count: u64, dtype: DType) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{AutoCodecs, CallMode, PlanClass};
+    use crate::protocol::{AutoCodecs, PlanClass};
 
     fn plan(algorithm: Algorithm) -> Plan {
         let classes = vec![PlanClass {
@@ -236,7 +222,7 @@ mod tests {
     }
 
     fn call(kind: CallKind, dtype: DType, count: u64) -> Call {
-        Call { kind, dtype, count, codec: CodecId::None, mode: CallMode::PerOp }
+        Call::new(kind, dtype, count)
     }
 
     const SUM: CallKind = CallKind::AllReduce(ReduceOp::Sum);
@@ -265,19 +251,19 @@ mod tests {
     fn who_contributes_hands_in_one_block() {
         let (plan, root) = (plan(Algorithm::GlooRing), Rank(1));
         let task = |call: Call, sync| Task::of(&call, &plan, sync, 3).expect("fits");
-        assert_eq!(task(call(SUM, DType::F64, 5), None).layout(3), [40]);
-        assert_eq!(task(call(CallKind::AllGather, DType::F32, 5), None).layout(3), [20]);
+        assert_eq!(task(call(SUM, DType::F64, 5), None).input_bytes(3), 40);
+        assert_eq!(task(call(CallKind::AllGather, DType::F32, 5), None).input_bytes(3), 20);
         let scatter = task(call(CallKind::Scatter { root: Rank(2) }, DType::I64, 5), None);
-        assert_eq!((scatter.layout(3), scatter.contributes(Rank(0))), (vec![120], false));
+        assert_eq!((scatter.input_bytes(3), scatter.contributes(Rank(0))), (120, false));
         let broadcast = task(call(CallKind::Broadcast { root }, DType::F32, 5), None);
         assert_eq!(
-            (broadcast.layout(3), broadcast.contributes(root), broadcast.contributes(Rank(0))),
-            (vec![20], true, false)
+            (broadcast.input_bytes(3), broadcast.contributes(root), broadcast.contributes(Rank(0))),
+            (20, true, false)
         );
         let sync = task(call(CallKind::Sync { version: 1 }, DType::U8, 99), Some((root, 7)));
         assert_eq!(sync, Task::Broadcast { root, bytes: 7 });
         for empty in [call(SUM, DType::F32, 0), call(CallKind::Barrier, DType::U8, 0)] {
-            assert!(task(empty, None).layout(3).is_empty());
+            assert_eq!(task(empty, None).input_bytes(3), 0);
         }
     }
 

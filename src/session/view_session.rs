@@ -217,17 +217,7 @@ impl ViewSession {
     /// `Indeterminate`.
     pub fn poll_decided(&self, op: OpId, task: &mut Task<'_>) -> Poll<Decided> {
         let mut state = self.lock();
-        let Some(slot) = state.slots.get_mut(&op) else {
-            return Poll::Ready(Decided {
-                outcome: Outcome::Indeterminate,
-                output: None,
-                parts: Vec::new(),
-                codecs: BTreeMap::new(),
-                fault: None,
-                is_sync: false,
-            });
-        };
-        if slot.outcome.is_none() {
+        if let Some(slot) = state.undecided(op) {
             slot.waker = Some(task.waker().clone());
             return Poll::Pending;
         }
@@ -243,11 +233,9 @@ impl ViewSession {
     /// Resolves when all members have called the sync, or when it is decided before that.
     pub fn poll_sync(&self, op: OpId, task: &mut Task<'_>) -> Poll<SyncStep> {
         let mut state = self.lock();
-        let ready = state.slots.get(&op).is_none_or(|s| s.outcome.is_some());
-        if ready {
+        let Some(slot) = state.undecided(op) else {
             return Poll::Ready(SyncStep::Decided(state.take(op)));
-        }
-        let Some(slot) = state.slots.get_mut(&op) else { return Poll::Pending };
+        };
         if let Some(Some((rank, bytes))) = slot.source {
             return Poll::Ready(SyncStep::Agreed(rank, bytes));
         }
@@ -476,7 +464,8 @@ impl ViewSession {
     pub fn replay<T>(&self, to: Rank, heard: impl FnOnce(Vec<OpMessage>) -> T) -> T {
         let mut state = self.lock();
         let bodies = state.ledger.replay(to);
-        let messages = bodies.into_iter().map(|body| self.message(&state, body)).collect();
+        let message = |body| state.message(body, state.ledger.resolved());
+        let messages = bodies.into_iter().map(message).collect();
         if Race::LateReplay.is_seeded() {
             drop(state);
         }
@@ -623,16 +612,7 @@ impl ViewSession {
     fn message_to_others(&self, state: &mut State, body: OpBody) -> OpMessage {
         let audience = body.audience(self.view.size());
         let resolved = state.ledger.report_resolved(audience);
-        OpMessage { view: state.ledger.view(), body, resolved, enclosed: state.enclosed_with(body) }
-    }
-
-    fn message(&self, state: &State, body: OpBody) -> OpMessage {
-        OpMessage {
-            view: state.ledger.view(),
-            body,
-            resolved: state.ledger.resolved(),
-            enclosed: state.enclosed_with(body),
-        }
+        state.message(body, resolved)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

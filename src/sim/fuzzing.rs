@@ -23,9 +23,9 @@ use crate::pairing::{
     Welcome,
 };
 use crate::protocol::{
-    Ballot, Call, CallKind, CallMode, CodecId, Descriptor, Enclosed, EngineChoice, EngineFault,
-    EngineKind, Engines, Lane, Member, Message, OPS_IN_FLIGHT_MAX, OpId, OpMessage, Plan, Rank,
-    ReduceOp, RelayBody, RelayFrame, View,
+    Ballot, Call, CallKind, Descriptor, Enclosed, EngineChoice, EngineFault, EngineKind, Engines,
+    Lane, Member, Message, OPS_IN_FLIGHT_MAX, OpId, OpMessage, Plan, Rank, ReduceOp, RelayBody,
+    RelayFrame, View,
 };
 use crate::relay::{Act, Switch};
 use crate::wire::{Decode, Encode, Reader};
@@ -66,13 +66,7 @@ pub fn view(bytes: &[u8]) {
     for count in [0, 1, 7, 100_003] {
         let order = view.plan.fold_order(view.size(), count, 4);
         assert_eq!(order.segments.iter().map(|s| s.elements.len()).sum::<usize>(), count);
-        let call = Call {
-            kind: CallKind::AllReduce(ReduceOp::Sum),
-            dtype: DType::F32,
-            count: count as u64,
-            codec: CodecId::None,
-            mode: CallMode::PerOp,
-        };
+        let call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, count as u64);
         if view.engine.kind == EngineKind::Native {
             Schedule::of(&call, None, &view.plan, view.size())
                 .expect("a View's plan fits the View");
@@ -303,13 +297,7 @@ pub fn engine(bytes: &[u8]) {
     let board = Arc::new(ViewBoard::new(Rank(0), tokio::sync::mpsc::unbounded_channel().0));
     let backend = NativeEngine::new(Pool::new()).open(&Arc::new(view.clone()), Rank(0), board);
     let op = OpId { lane: Lane::MAIN, number: 0 };
-    let call = Call {
-        kind: CallKind::AllReduce(ReduceOp::Sum),
-        dtype: DType::F32,
-        count: 16,
-        codec: CodecId::None,
-        mode: CallMode::PerOp,
-    };
+    let call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 16);
     let (report, outcome) = channel();
     let done = Box::new(move |result| drop(report.send(result)));
     backend.start(Job {

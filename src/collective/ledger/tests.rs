@@ -5,18 +5,10 @@ mod others;
 
 use super::*;
 use crate::memory::DType;
-use crate::protocol::{
-    CodecId, Mismatch, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, ReduceOp, Status, view_of,
-};
+use crate::protocol::{Mismatch, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, ReduceOp, Status, view_of};
 use group::Group;
 
-const SUM: Call = Call {
-    kind: CallKind::AllReduce(ReduceOp::Sum),
-    dtype: DType::F32,
-    count: 10,
-    codec: CodecId::None,
-    mode: CallMode::PerOp,
-};
+const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 10);
 
 #[test]
 fn a_result_counts_when_all_hold_it() {
@@ -396,13 +388,7 @@ fn a_view_that_is_not_in_sync_takes_only_a_sync_from_its_history() {
     let mut g = Group::of(3);
     g.ledgers = (0..3).map(|i| Ledger::new(&view, Rank(i))).collect();
     assert_eq!(g.ledgers[0].call(Lane::MAIN, SUM), Err(CallRefusal::NeedsSync));
-    let sync = |version, count| Call {
-        kind: CallKind::Sync { version },
-        dtype: DType::U8,
-        count,
-        codec: CodecId::None,
-        mode: CallMode::PerOp,
-    };
+    let sync = |version, count| Call::new(CallKind::Sync { version }, DType::U8, count);
     let op = g.begin(0, sync(99, 1));
     g.begin(1, sync(5, 30));
     g.begin(2, sync(5, 40));

@@ -362,13 +362,14 @@ impl Core {
         match place {
             Place::ActiveOp(active) => _ = self.fail(&active, lack.into()),
             Place::Nowhere => {}
-            Place::Overrun => self.overrun(from, generation),
+            Place::Overrun => self.expel(from, generation),
         }
     }
 
-    fn overrun(&self, from: Rank, generation: Option<Generation>) {
+    /// Ends the link of a peer that broke the protocol.
+    fn expel(&self, peer: Rank, generation: Option<Generation>) {
         if let Some(generation) = generation {
-            self.lose(from, generation, EngineFault::Protocol(from));
+            self.lose(peer, generation, EngineFault::Protocol(peer));
         }
     }
 
@@ -390,7 +391,7 @@ impl Core {
         let routed = lock(&self.table).route(from, header, block);
         match routed {
             Routed::Taken => {}
-            Routed::Overrun => self.overrun(from, generation),
+            Routed::Overrun => self.expel(from, generation),
             Routed::Deliver(active, block) => {
                 if self.deliver(&active, from, header, block, out).is_err() {
                     self.violated(&active, from, generation);
@@ -466,9 +467,7 @@ impl Core {
             return;
         }
         self.fail(active, EngineFault::Protocol(by));
-        if let Some(generation) = generation {
-            self.lose(by, generation, EngineFault::Protocol(by));
-        }
+        self.expel(by, generation);
     }
 
     /// Fails an operation. Returns false, and does nothing, if it is complete.
@@ -484,15 +483,18 @@ impl Core {
 
     fn retire(&self, op: OpId) {
         let active = lock(&self.table).retire(op);
-        if let Some(active) = active {
-            let done = active.take_done();
-            active.end(&self.outboxes);
-            if let Some(done) = done {
-                done(Err(EngineFault::Cancelled));
-            }
-        }
+        active.iter().for_each(|active| self.end(active, EngineFault::Cancelled));
         for outbox in &self.outboxes {
             outbox.give_back(op);
+        }
+    }
+
+    /// Ends an operation, with this fault if it is not complete.
+    fn end(&self, active: &ActiveOp, fault: EngineFault) {
+        let done = active.take_done();
+        active.end(&self.outboxes);
+        if let Some(done) = done {
+            done(Err(fault));
         }
     }
 
@@ -501,13 +503,7 @@ impl Core {
         for outbox in &self.outboxes {
             outbox.close();
         }
-        for active in active {
-            let done = active.take_done();
-            active.end(&self.outboxes);
-            if let Some(done) = done {
-                done(Err(EngineFault::Closed));
-            }
-        }
+        active.iter().for_each(|active| self.end(active, EngineFault::Closed));
     }
 }
 

@@ -1,9 +1,7 @@
 //! The senders and receivers of every frame, for every kind of call.
 
 use super::*;
-use crate::protocol::{
-    Algorithm, AutoCodecs, CallMode, CodecId, PlanClass, Tree, TreeShare, any_tree,
-};
+use crate::protocol::{Algorithm, AutoCodecs, CodecId, PlanClass, Tree, TreeShare, any_tree};
 use proptest::prelude::*;
 
 fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
@@ -14,7 +12,7 @@ fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
 }
 
 fn call(kind: CallKind, count: u64) -> Call {
-    Call { kind, dtype: DType::F32, count, codec: CodecId::None, mode: CallMode::PerOp }
+    Call::new(kind, DType::F32, count)
 }
 
 const SUM: CallKind = CallKind::AllReduce(ReduceOp::Sum);
@@ -232,13 +230,7 @@ fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
 
 #[test]
 fn a_sync_needs_its_root_and_takes_its_length() {
-    let sync = Call {
-        kind: CallKind::Sync { version: 3 },
-        dtype: DType::U8,
-        count: 5,
-        codec: CodecId::None,
-        mode: CallMode::PerOp,
-    };
+    let sync = Call::new(CallKind::Sync { version: 3 }, DType::U8, 5);
     assert_eq!(Schedule::of(&sync, None, &Plan::mesh(3), 3), Err(Unfit));
     let schedule = Schedule::of(&sync, Some((Rank(2), 70)), &Plan::mesh(3), 3).expect("fits");
     assert_eq!(

@@ -6,8 +6,7 @@ use super::super::threads::Threads;
 use crate::link::{DataLink, Ends};
 use crate::memory::{Block, DType};
 use crate::protocol::{
-    Algorithm, AutoCodecs, Call, CallKind, CallMode, CodecId, EngineFault, Lane, OpId, Plan,
-    PlanClass, Rank,
+    Algorithm, AutoCodecs, Call, CallKind, EngineFault, Lane, OpId, Plan, PlanClass, Rank,
 };
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -223,7 +222,7 @@ pub fn job(
 }
 
 pub fn call(kind: CallKind, dtype: DType, count: usize) -> Call {
-    Call { kind, dtype, count: count as u64, codec: CodecId::None, mode: CallMode::PerOp }
+    Call::new(kind, dtype, count as u64)
 }
 
 pub fn f32_call(kind: CallKind, count: usize) -> Call {

@@ -115,8 +115,9 @@ impl Election {
     /// replaced, it may say so for as long as a proposal may wait for a disk.
     fn promises(&self, now: u64, id: MemberId) -> bool {
         let since = self.peers.get(&id).and_then(|p| p.promised_since);
-        let may =
-            |since: u64| self.repair_since.is_some() || now < since + self.config.persisting_ms;
+        let may = |since: u64| {
+            self.search.repair_since.is_some() || now < since + self.config.persisting_ms
+        };
         since.is_some_and(may)
     }
 

@@ -3,7 +3,8 @@
 
 use super::super::agreement::Effect;
 use super::super::notice::Notice;
-use super::{Attempt, Election, LiveEnvironment, Operations};
+use super::search::Attempt;
+use super::{Election, LiveEnvironment, Operations};
 use crate::identity::MemberId;
 
 impl Election {
@@ -25,16 +26,16 @@ impl Election {
         self.note(Notice::Woke);
         self.last_tick = Some(now);
         self.late_ms = 0;
-        self.agreement.leave_off(&mut LiveEnvironment { ops, links: &self.links });
-        self.broken = self.agreement.installed().is_some();
-        self.attempt = Attempt::Idle;
+        self.agreement.freeze(&mut LiveEnvironment { ops, links: &self.links });
+        self.search.broken = self.agreement.installed().is_some();
+        self.search.attempt = Attempt::Idle;
         self.agreement.withdraw();
-        self.draining = None;
-        self.yield_until = 0;
-        self.yield_to_disks_until = 0;
-        self.yielded_to = None;
-        self.failures = 0;
-        self.retry_at = now + self.config.damping_cap_ms.0;
+        self.search.draining = None;
+        self.search.yield_until = 0;
+        self.search.yield_to_disks_until = 0;
+        self.search.yielded_to = None;
+        self.search.failures = 0;
+        self.search.retry_at = now + self.config.damping_cap_ms.0;
         self.returns(now);
         self.duplicates.forget_contests();
         let peers: Vec<MemberId> = self.peers.keys().copied().collect();

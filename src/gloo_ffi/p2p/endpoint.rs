@@ -6,7 +6,7 @@
 //! program, since there is room for every frame that a peer may send.
 
 use super::matching::Way;
-use super::registered::{Direction, Registered, flow_of};
+use super::registered::Direction;
 use super::state::{Frame, Offence, Posted, ReceiveSlot, Received, State};
 use super::stream::{EAGER_OP_BYTES, RegionId, Span};
 use crate::collective::{Carried, Generation, LinkUser, Threads, attach};
@@ -53,7 +53,7 @@ impl Endpoint {
     /// `op` exchanges messages from now on. Messages that arrived before were kept. Has no effect
     /// if `op` began, failed or was retired before.
     pub fn begin(&self, op: OpId) {
-        self.core().lock().begin(op);
+        self.core().lock().matching.begin(op);
     }
 
     /// Like [`begin`](Endpoint::begin), but waits of `op` do not time out before
@@ -82,7 +82,7 @@ impl Endpoint {
 
     /// The fault of `op`, if it failed here; `None` after it was retired.
     pub fn fault(&self, op: OpId) -> Option<EngineFault> {
-        self.core().lock().fault(op)
+        self.core().lock().matching.fault(op)
     }
 
     /// Shuts the links down. All operations fail with [`EngineFault::Closed`], and the threads end.
@@ -104,7 +104,7 @@ impl Endpoint {
     /// The number of known operations, and the bytes of messages without a posted receive.
     #[cfg(any(test, fuzzing))]
     pub fn kept(&self) -> (usize, usize) {
-        self.core().lock().kept()
+        self.core().lock().matching.kept()
     }
 
     /// The state that the threads of its links share.
@@ -120,45 +120,19 @@ impl Drop for Owner {
 }
 
 impl Core {
-    pub(super) fn register(&self, region: Registered) -> RegionId {
-        self.lock().register(region)
-    }
-
-    pub(super) fn unregister(&self, op: OpId, id: RegionId) {
-        self.lock().unregister(op, id);
-    }
-
-    pub(super) fn send(
-        &self,
-        op: OpId,
-        region: RegionId,
-        to: Rank,
-        slot: u64,
-        offset: usize,
-        len: usize,
-    ) -> Result<(), EngineFault> {
-        let way = Way { op, peer: to, flow: flow_of(slot) };
-        let mine = self.lock().send(way, Span { region, offset, len })?;
+    pub(super) fn send(&self, to: Way, span: Span) -> Result<(), EngineFault> {
+        let mine = self.lock().send(to, span)?;
         if let Some(frame) = mine {
-            self.write(to, frame);
+            self.write(to.peer, frame);
         }
         Ok(())
     }
 
-    pub(super) fn recv(
-        &self,
-        op: OpId,
-        region: RegionId,
-        from: Rank,
-        slot: u64,
-        offset: usize,
-        len: usize,
-    ) -> Result<(), EngineFault> {
-        let way = Way { op, peer: from, flow: flow_of(slot) };
-        let posted = self.lock().post(way, Span { region, offset, len })?;
+    pub(super) fn recv(&self, from: Way, span: Span) -> Result<(), EngineFault> {
+        let posted = self.lock().post(from, span)?;
         match posted {
             Posted::Awaited => {}
-            Posted::Credit(frame) => self.write(from, frame),
+            Posted::Credit(frame) => self.write(from.peer, frame),
             Posted::Here(landing) => self.land(landing),
         }
         Ok(())
@@ -172,18 +146,19 @@ impl Core {
         patience: Duration,
     ) -> Result<Option<Rank>, EngineFault> {
         let mut state = self.lock();
-        let (mut moved, mut since) = (state.moved(op), Instant::now());
+        let (mut moved, mut since) = (state.matching.moved(op), Instant::now());
         loop {
             if let Some(outcome) = state.outcome(op, id, direction)? {
                 return Ok(outcome);
             }
-            if state.moved(op) != moved || state.is_patient(op) {
-                (moved, since) = (state.moved(op), Instant::now());
+            let now_moved = state.matching.moved(op);
+            if now_moved != moved || state.patient.contains(&op) {
+                (moved, since) = (now_moved, Instant::now());
             }
             let left = patience.saturating_sub(since.elapsed());
             if left.is_zero() {
                 state.fail(op, EngineFault::Stalled);
-                return Err(state.fault(op).unwrap_or(EngineFault::Stalled));
+                return Err(state.matching.fault(op).unwrap_or(EngineFault::Stalled));
             }
             let Some(changed) = state.enter(id) else { return Err(EngineFault::Closed) };
             state = changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -241,7 +216,7 @@ impl Core {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,7 +18,8 @@ use std::sync::{Arc, Condvar};
 /// The send queue of one peer.
 #[derive(Default)]
 pub struct Outbox {
-    link: CurrentLink,
+    /// The link in use.
+    pub link: CurrentLink,
     /// The sending half of the link in use, while no thread is writing.
     half: Option<Box<dyn DataSender>>,
     urgent: VecDeque<Item>,
@@ -148,16 +149,6 @@ impl Outbox {
             .any(|(span, _)| concerned(&span))
     }
 
-    /// Starts to use a link; `None` if one is in use, and after [`close`](Outbox::close).
-    pub fn connect(&mut self, end: &Arc<dyn Shutdown>) -> Option<Generation> {
-        self.link.connect(end)
-    }
-
-    /// The generation of the link in use.
-    pub fn generation(&self) -> Option<Generation> {
-        self.link.generation()
-    }
-
     /// Removes the link `generation`, if it is in use, and clears the queues.
     pub fn disconnect(&mut self, generation: Generation) -> Option<Unused> {
         let end = self.link.disconnect(generation)?;
@@ -221,7 +212,7 @@ mod tests {
 
     fn connect(outbox: &mut Outbox) -> Option<Generation> {
         let (half, _receiver, end) = memory().0.split();
-        let generation = outbox.connect(&end)?;
+        let generation = outbox.link.connect(&end)?;
         outbox.give_back(generation, half).is_none().then_some(generation)
     }
 
@@ -326,7 +317,7 @@ mod tests {
             outbox.give_back(departing.generation, departing.half).is_some(),
             "it belongs to the old link"
         );
-        assert!(outbox.generation() == Some(2) && connect(&mut outbox).is_none());
+        assert!(outbox.link.generation() == Some(2) && connect(&mut outbox).is_none());
         assert!(outbox.close().is_some() && connect(&mut outbox).is_none(), "closed");
     }
 }

@@ -1,9 +1,10 @@
 //! Regions: a caller's memory from which messages are sent and into which they are received.
 
 use super::endpoint::Core;
+use super::matching::Way;
 use super::memory::Memory;
-use super::registered::{Direction, Landed, Registered};
-use super::stream::RegionId;
+use super::registered::{Direction, Landed, Registered, flow_of};
+use super::stream::{RegionId, Span};
 use crate::protocol::{EngineFault, OpId, Rank};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ impl Region {
         landed: Option<Landed>,
     ) -> Region {
         let memory = Arc::new(memory);
-        let id = core.register(Registered::new(op, Arc::clone(&memory), landed));
+        let id = core.lock().register(Registered::new(op, Arc::clone(&memory), landed));
         Region { core: Arc::clone(core), op, id, memory }
     }
 
@@ -46,8 +47,7 @@ impl Region {
     /// not another rank, the operation has not begun, or it already has
     /// [`SLOTS_MAX`](super::matching::SLOTS_MAX) slots to that rank. Nothing is sent then.
     pub fn send(&self, to: Rank, slot: u64, offset: usize, len: usize) -> Result<(), EngineFault> {
-        self.within(offset, len)?;
-        self.core.send(self.op, self.id, to, slot, offset, len)
+        self.core.send(self.way(to, slot), self.span(offset, len)?)
     }
 
     /// Receives a message of exactly `len` bytes from the rank `from` to `offset`.
@@ -62,8 +62,7 @@ impl Region {
         offset: usize,
         len: usize,
     ) -> Result<(), EngineFault> {
-        self.within(offset, len)?;
-        self.core.recv(self.op, self.id, from, slot, offset, len)
+        self.core.recv(self.way(from, slot), self.span(offset, len)?)
     }
 
     /// Waits for the next message of this region to be handed to its link, and returns the
@@ -95,14 +94,20 @@ impl Region {
         self.core.abort(self.id, Direction::Receive);
     }
 
-    fn within(&self, offset: usize, len: usize) -> Result<(), EngineFault> {
-        if self.memory.contains(offset, len) { Ok(()) } else { Err(EngineFault::Unfit) }
+    fn way(&self, peer: Rank, slot: u64) -> Way {
+        Way { op: self.op, peer, flow: flow_of(slot) }
+    }
+
+    /// These bytes, if they are inside the region.
+    fn span(&self, offset: usize, len: usize) -> Result<Span, EngineFault> {
+        let is_inside = self.memory.contains(offset, len);
+        is_inside.then_some(Span { region: self.id, offset, len }).ok_or(EngineFault::Unfit)
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        self.core.unregister(self.op, self.id);
+        self.core.lock().unregister(self.op, self.id);
         self.memory.close();
     }
 }

@@ -20,11 +20,12 @@ use std::sync::{Arc, Condvar};
 
 /// The state of an endpoint.
 pub struct State {
-    matching: Matching,
+    /// Which message belongs to which receive.
+    pub(super) matching: Matching,
     outboxes: Vec<Outbox>,
     regions: BTreeMap<RegionId, Registered>,
     /// Operations that some peers may not have begun; their waits have no timeout.
-    patient: BTreeSet<OpId>,
+    pub(super) patient: BTreeSet<OpId>,
     regions_made: u64,
     me: Rank,
 }
@@ -89,11 +90,6 @@ impl State {
         }
     }
 
-    /// See [`Endpoint::begin`](super::endpoint::Endpoint::begin).
-    pub fn begin(&mut self, op: OpId) {
-        self.matching.begin(op);
-    }
-
     /// See [`Endpoint::begin_patiently`](super::endpoint::Endpoint::begin_patiently).
     pub fn begin_patiently(&mut self, op: OpId) {
         self.matching.begin(op);
@@ -107,11 +103,6 @@ impl State {
             // to count then.
             self.matching.note_moved(op);
         }
-    }
-
-    /// Whether waits of an operation have no timeout.
-    pub fn is_patient(&self, op: OpId) -> bool {
-        self.patient.contains(&op)
     }
 
     /// Fails an operation, unless it has failed before.
@@ -129,32 +120,16 @@ impl State {
         self.stop(op);
     }
 
-    /// The fault of an operation, if it failed.
-    pub fn fault(&self, op: OpId) -> Option<EngineFault> {
-        self.matching.fault(op)
-    }
-
-    /// Changes whenever a message of an operation makes progress.
-    pub fn moved(&self, op: OpId) -> u64 {
-        self.matching.moved(op)
-    }
-
-    /// The number of known operations, and the bytes of messages without a posted receive.
-    #[cfg(any(test, fuzzing))]
-    pub fn kept(&self) -> (usize, usize) {
-        self.matching.kept()
-    }
-
     /// The generation of the link to `peer`.
     pub fn generation(&self, peer: Rank) -> Option<Generation> {
-        self.outboxes.get(peer.index())?.generation()
+        self.outboxes.get(peer.index())?.link.generation()
     }
 
     /// Starts to use a link, unless one is in use, there is no such peer, or the endpoint is
     /// closed.
     pub fn connect(&mut self, peer: Rank, end: &Arc<dyn Shutdown>) -> Option<Generation> {
         let outbox = self.outboxes.get_mut(peer.index()).filter(|_| peer != self.me)?;
-        let generation = outbox.connect(end)?;
+        let generation = outbox.link.connect(end)?;
         self.matching.connect(peer);
         Some(generation)
     }

@@ -4,21 +4,15 @@ use super::testing::Group;
 use crate::collective::Input;
 use crate::memory::{DType, Staging, bytes_of, bytes_of_mut};
 use crate::protocol::{
-    AbortReason, Call, CallKind, CallMode, CodecId, ENCLOSED_BYTES_MAX, Enclosed, Lane, OpId,
-    OpMessage, Outcome, PlanStep, Rank, ReduceOp, view_of,
+    AbortReason, Call, CallKind, CallMode, ENCLOSED_BYTES_MAX, Enclosed, Lane, OpId, OpMessage,
+    Outcome, PlanStep, Rank, ReduceOp, view_of,
 };
 use std::sync::Arc;
 
 const SIZE: usize = 3;
 
 fn call(kind: CallKind, count: usize) -> Call {
-    Call {
-        kind,
-        dtype: DType::F32,
-        count: count as u64,
-        codec: CodecId::None,
-        mode: CallMode::PerOp,
-    }
+    Call::new(kind, DType::F32, count as u64)
 }
 
 fn sum(count: usize) -> Call {
@@ -223,13 +217,7 @@ fn one_whose_call_differs_is_a_mismatch() {
 fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
     const CALLS: u8 = 20;
     let mut group = Group::of(view_of(SIZE as u8));
-    let end = Call {
-        kind: CallKind::Step { parts: CALLS },
-        dtype: DType::U8,
-        count: 0,
-        codec: CodecId::None,
-        mode: CallMode::PerOp,
-    };
+    let end = Call::new(CallKind::Step { parts: CALLS }, DType::U8, 0);
     let part = Call { mode: CallMode::PerStep, ..sum(1) };
     let steps = group.call_all(end);
     for (member, (step, input)) in group.members.iter().zip(steps.iter().zip(inputs(1))) {

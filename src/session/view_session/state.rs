@@ -6,7 +6,7 @@ use super::plans::{Begun, Plans};
 use crate::collective::{Digest, Lanes, Ledger};
 use crate::memory::{Block, Staging};
 use crate::protocol::{
-    Call, CodecId, Enclosed, EngineFault, Lane, OpBody, OpId, Outcome, Plan, Rank,
+    Call, CodecId, Enclosed, EngineFault, Lane, OpBody, OpId, OpMessage, Outcome, Plan, Rank,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -154,12 +154,19 @@ impl State {
         slot.waker.take()
     }
 
-    /// The contribution to enclose with a message.
-    pub(super) fn enclosed_with(&self, body: OpBody) -> Option<Arc<Enclosed>> {
-        match body {
+    /// A message with these resolved operations, and with the contribution that its descriptor
+    /// encloses.
+    pub(super) fn message(&self, body: OpBody, resolved: Vec<OpId>) -> OpMessage {
+        let enclosed = match body {
             OpBody::Describe(descriptor) => self.enclosed.get(&descriptor.op).cloned(),
             _ => None,
-        }
+        };
+        OpMessage { view: self.ledger.view(), body, resolved, enclosed }
+    }
+
+    /// The slot of a pending call that is undecided.
+    pub(super) fn undecided(&mut self, op: OpId) -> Option<&mut Slot> {
+        self.slots.get_mut(&op).filter(|slot| slot.outcome.is_none())
     }
 
     /// The first call of the lane that was dropped after its vote.

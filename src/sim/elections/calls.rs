@@ -7,18 +7,11 @@ use crate::election::Input;
 use crate::identity::MemberId;
 use crate::memory::DType;
 use crate::protocol::{
-    AbortReason, Call, CallKind, CallMode, CodecId, Lane, Message, OpBody, OpId, OpMessage,
-    ReduceOp, View, ViewId,
+    AbortReason, Call, CallKind, Lane, Message, OpBody, OpId, OpMessage, ReduceOp, View, ViewId,
 };
 use std::sync::Arc;
 
-const SUM: Call = Call {
-    kind: CallKind::AllReduce(ReduceOp::Sum),
-    dtype: DType::F32,
-    count: 8,
-    codec: CodecId::None,
-    mode: CallMode::PerOp,
-};
+const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 8);
 
 impl World {
     /// Sets the longest time an engine takes for a result.

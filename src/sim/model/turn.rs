@@ -10,20 +10,14 @@ use crate::election::{Decides, Durable, Effect, Environment, Event};
 use crate::identity::{Boot, MemberId};
 use crate::memory::DType;
 use crate::protocol::{
-    AbortReason, Call, CallKind, CallMode, Closing, CodecId, Descriptor, Engines, Lane, Message,
-    OpBody, OpId, OpMessage, ReduceOp, View, ViewDigest, ViewId,
+    AbortReason, Call, CallKind, Closing, Descriptor, Engines, Lane, Message, OpBody, OpId,
+    OpMessage, ReduceOp, View, ViewDigest, ViewId,
 };
 use crate::topology::{Arrangement, LinkMap, arrange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-const SUM: Call = Call {
-    kind: CallKind::AllReduce(ReduceOp::Sum),
-    dtype: DType::F32,
-    count: 1,
-    codec: CodecId::None,
-    mode: CallMode::PerOp,
-};
+const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 1);
 
 /// The digest of every result: all members compute the same.
 const RESULT: u128 = 1;

@@ -8,9 +8,7 @@ use crate::collective::threads::Threads;
 use crate::link::data_pair;
 use crate::memory::{DType, Pool, Staging, bytes_of};
 use crate::os::Race;
-use crate::protocol::{
-    Algorithm, Call, CallKind, CallMode, CodecId, EngineFault, OpId, Rank, ReduceOp, Seeded,
-};
+use crate::protocol::{Algorithm, Call, CallKind, EngineFault, OpId, Rank, ReduceOp, Seeded};
 use crate::sim::{explore, finds};
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
 use shuttle::thread;
@@ -32,8 +30,7 @@ fn backend(me: Rank, threads: &Arc<Threads>) -> Arc<NativeBackend> {
 /// Starts a sum of two ranks around a ring.
 fn start(backend: &NativeBackend, op: OpId, report: &Sender<Outcome>) {
     let (kind, dtype) = (CallKind::AllReduce(ReduceOp::Sum), DType::F32);
-    let call =
-        Call { kind, dtype, count: COUNT as u64, codec: CodecId::None, mode: CallMode::PerOp };
+    let call = Call::new(kind, dtype, COUNT as u64);
     let plan = plan(CHUNK_BYTES, Algorithm::Ring { order: vec![ME, PEER] });
     let report = report.clone();
     let done = Box::new(move |outcome| drop(report.send(outcome)));
