@@ -1,8 +1,10 @@
 //! Counts an engine's threads.
 
-use crate::os::{AtomicUsize, Condvar, Mutex, MutexGuard, thread};
+use crate::os::{AtomicUsize, Condvar, Mutex, lock, thread};
+use std::sync::Arc;
+#[cfg(any(test, fuzzing))]
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 #[cfg(any(test, fuzzing))]
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ impl Threads {
     /// Runs `body` on a new thread. Returns false if the system cannot start one: then `body` is
     /// dropped without a call.
     pub fn spawn(self: &Arc<Threads>, name: String, body: impl FnOnce() + Send + 'static) -> bool {
-        *self.count() += 1;
+        *lock(&self.running) += 1;
         let counted = Counted(Arc::clone(self));
         let thread = thread::Builder::new().name(name);
         #[cfg(test)]
@@ -47,7 +49,7 @@ impl Threads {
     /// The number of threads running now.
     #[cfg(test)]
     pub fn running(&self) -> usize {
-        *self.count()
+        *lock(&self.running)
     }
 
     /// The number of threads that ended in a panic; anything but 0 is a bug, here or in a job's
@@ -61,16 +63,12 @@ impl Threads {
     /// `timeout`.
     #[cfg(any(test, fuzzing))]
     pub fn wait(&self, timeout: Duration) -> usize {
-        let running = self.count();
+        let running = lock(&self.running);
         *self
             .changed
             .wait_timeout_while(running, timeout, |n| *n > 0)
             .unwrap_or_else(PoisonError::into_inner)
             .0
-    }
-
-    fn count(&self) -> MutexGuard<'_, usize> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,7 +79,7 @@ impl Drop for Counted {
         if thread::panicking() {
             self.0.panics.fetch_add(1, Ordering::AcqRel);
         }
-        *self.0.count() -= 1;
+        *lock(&self.0.running) -= 1;
         self.0.changed.notify_all();
     }
 }

@@ -3,7 +3,8 @@
 
 use crate::collective::Digest;
 use crate::memory::{Block, OutOfMemory};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::os::{Mutex, lock};
+use std::sync::Arc;
 
 /// A digest in progress. Clones share it.
 #[derive(Clone)]
@@ -26,10 +27,10 @@ impl ResultDigest {
                 (digest.whole_blocks(offset, bytes.len()), digest.whole_blocks(offset, before));
             told.end.max(whole.start)..whole.end
         };
-        let Some(whole) = self.lock().as_ref().map(whole) else { return };
+        let Some(whole) = lock(&self.0).as_ref().map(whole) else { return };
         for index in whole {
             let hash = Digest::hash_in(index, offset, bytes);
-            if let Some(digest) = self.lock().as_mut() {
+            if let Some(digest) = lock(&self.0).as_mut() {
                 digest.note(index, hash);
             }
         }
@@ -38,19 +39,14 @@ impl ResultDigest {
     /// Returns the digest of the result, whose contents are `blocks`; 0 after the first call. Later
     /// calls of [`landed`](ResultDigest::landed) have no effect.
     pub fn finish(&self, blocks: &[Block]) -> u128 {
-        let digest = self.lock().take();
+        let digest = lock(&self.0).take();
         digest.map_or(0, |digest| digest.finish(blocks))
     }
 
     /// The number of blocks hashed so far.
     #[cfg(test)]
     fn noted(&self) -> usize {
-        self.lock().as_ref().map_or(0, Digest::noted)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Digest>> {
-        // The functions that change a digest do not panic, so it is consistent.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).as_ref().map_or(0, Digest::noted)
     }
 }
 

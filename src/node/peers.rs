@@ -459,6 +459,12 @@ mod tests {
         (near.expect("a link"), far.expect("a link"))
     }
 
+    /// The links of a node, none so far, and their events.
+    fn peers_of(node: &Local) -> (Peers, mpsc::Receiver<Event>) {
+        let (events, heard) = mpsc::channel(64);
+        (Peers::new(node.hello.id.node, events, Seeded::NONE), heard)
+    }
+
     fn take(peers: &mut Peers, end: End, dialler: NodeId) -> Taken {
         take_over(peers, end, dialler, Direct::Good)
     }
@@ -504,9 +510,7 @@ mod tests {
             {
                 let (detour, direct) = (proxied(from, to).await, dialled(from, to).await);
                 let dialler = from.hello.id.node;
-                let (events, _heard) = mpsc::channel(64);
-                let mut near = Peers::new(from.hello.id.node, events.clone(), Seeded::NONE);
-                let mut far = Peers::new(to.hello.id.node, events, Seeded::NONE);
+                let ((mut near, _heard), (mut far, _hears)) = (peers_of(from), peers_of(to));
                 for (peers, detour, direct, detour_first) in [
                     (&mut near, detour.0, direct.0, proxied_first_near),
                     (&mut far, detour.1, direct.1, proxied_first_far),
@@ -526,8 +530,7 @@ mod tests {
     /// A node with these many links to nodes at each of these addresses, the oldest first.
     async fn crowded(places: &[(u8, usize)]) -> (Peers, Vec<MemberId>) {
         let me = local(1, 1, 7);
-        let (events, _) = mpsc::channel(64);
-        let (mut peers, mut ids) = (Peers::new(me.hello.id.node, events, Seeded::NONE), Vec::new());
+        let ((mut peers, _), mut ids) = (peers_of(&me), Vec::new());
         for (host, count) in places {
             for _ in 0..*count {
                 let other = local(2 + ids.len() as u8, 1, 7);
@@ -566,8 +569,7 @@ mod tests {
     async fn a_detour_replaces_only_a_quiet_link_and_yields_to_any_proven_one() {
         let (a, b) = (local(1, 1, 7), local(2, 2, 7));
         let dialler = a.hello.id.node;
-        let (events, _heard) = mpsc::channel(64);
-        let mut near = Peers::new(dialler, events, Seeded::NONE);
+        let (mut near, _heard) = peers_of(&a);
         assert_eq!(take(&mut near, dialled(&a, &b).await.0, dialler), Taken::New);
         tokio::time::sleep(Duration::from_secs(10)).await;
         // Later than AT_ONCE the same dialler's later link would stay.
@@ -636,8 +638,7 @@ mod tests {
             }),
         ];
         for (how, is_replaced, end) in ends {
-            let (events, _heard) = mpsc::channel(64);
-            let mut peers = Peers::new(a.hello.id.node, events, Seeded::NONE);
+            let (mut peers, _heard) = peers_of(&a);
             let relays = if is_replaced { vec![local(3, 3, 7).hello.id] } else { Vec::new() };
             let (id, (mut stream, _)) = to_a_frozen_peer(&mut peers, [&a, &b], relays).await;
             let (next, _far) = dialled(&a, &b).await;
@@ -661,10 +662,8 @@ mod tests {
         for (from, to, same_order) in [(&a, &b, false), (&b, &a, false), (&a, &b, true)] {
             let ((first_near, first_far), (second_near, second_far)) =
                 (dialled(from, to).await, dialled(from, to).await);
-            let (near_events, mut near_heard) = mpsc::channel(64);
-            let (far_events, mut far_heard) = mpsc::channel(64);
-            let mut near = Peers::new(from.hello.id.node, near_events, Seeded::NONE);
-            let mut far = Peers::new(to.hello.id.node, far_events, Seeded::NONE);
+            let ((mut near, mut near_heard), (mut far, mut far_heard)) =
+                (peers_of(from), peers_of(to));
             let dialler = from.hello.id.node;
             let [one, other] =
                 if same_order { [first_far, second_far] } else { [second_far, first_far] };

@@ -10,13 +10,13 @@ mod schedules;
 #[cfg(any(test, potluck_defects))]
 use super::lies::Liar;
 use crate::link::ControlSender;
-use crate::os::{Mutex, MutexGuard, Race};
+use crate::os::{Mutex, Race, lock};
 use crate::protocol::{Defect, Message, Seeded};
 use crate::wire::Encode;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
@@ -125,19 +125,19 @@ impl SendQueue {
     /// case it has [overrun](SendQueue::has_overrun) and accepts nothing more. The message leaves
     /// with the next [`wake`](SendQueue::wake) or [`write`](SendQueue::write).
     pub(super) fn push(&self, message: Message) -> bool {
-        self.lock().push(message, Said::New)
+        lock(&self.state).push(message, Said::New)
     }
 
     /// As [`push`](SendQueue::push), for the replay of a message that was sent over an earlier
     /// link. Never refused because of [`WAITING_MAX`].
     pub(super) fn push_again(&self, message: Message) -> bool {
-        self.lock().push(message, Said::Again)
+        lock(&self.state).push(message, Said::Again)
     }
 
     /// Whether a message was refused because too many wait. The peer can receive it over another
     /// link only.
     pub(super) fn has_overrun(&self) -> bool {
-        self.lock().overrun
+        lock(&self.state).overrun
     }
 
     /// Lets the writer task write the queue.
@@ -150,7 +150,7 @@ impl SendQueue {
     pub(super) fn write(&self) {
         for _ in 0..ROUNDS_MAX {
             let half = {
-                let mut state = self.lock();
+                let mut state = lock(&self.state);
                 if state.queue.is_empty() {
                     return;
                 }
@@ -172,20 +172,20 @@ impl SendQueue {
                 }
             }
         }
-        if !self.lock().queue.is_empty() && !Race::RestUnseen.is_seeded() {
+        if !lock(&self.state).queue.is_empty() && !Race::RestUnseen.is_seeded() {
             self.wake();
         }
     }
 
     /// Number of new messages that wait.
     pub(super) fn waiting(&self) -> usize {
-        self.lock().new
+        lock(&self.state).new
     }
 
     /// The writer task. Ends when the link has failed, or is ended and everything is written.
     async fn carry(self: Arc<SendQueue>) {
         loop {
-            let turn = self.lock().turn();
+            let turn = lock(&self.state).turn();
             let mut half = match turn {
                 Turn::Write(half) => half,
                 Turn::Wait => {
@@ -208,7 +208,7 @@ impl SendQueue {
     /// Seals queued messages behind the unsent bytes, so that they leave in one write.
     fn seal(&self, half: &mut ControlSender) -> io::Result<()> {
         while half.unsent() < AT_ONCE_BYTES {
-            let Some(message) = self.lock().pop() else { break };
+            let Some(message) = lock(&self.state).pop() else { break };
             self.add(half, &message.to_bytes())?;
         }
         Ok(())
@@ -223,13 +223,8 @@ impl SendQueue {
     #[cfg(any(test, potluck_defects))]
     fn add(&self, half: &mut ControlSender, message: &[u8]) -> io::Result<()> {
         let Some(liar) = &self.liar else { return half.add(message) };
-        let said = liar.lock().unwrap_or_else(PoisonError::into_inner).say(message.to_vec());
+        let said = lock(liar).say(message.to_vec());
         said.iter().try_for_each(|message| half.add(message))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every section leaves the state consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -332,7 +327,7 @@ impl<'a> TakenHalf<'a> {
 
     fn give_back(mut self, half: Box<ControlSender>) {
         self.is_over = false;
-        let mut state = self.send_queue.lock();
+        let mut state = lock(&self.send_queue.state);
         state.half = Half::Here(half);
         // If the link was ended meanwhile, the task has to close it.
         if state.ended && !Race::CloseUnseen.is_seeded() {
@@ -347,7 +342,7 @@ impl Drop for TakenHalf<'_> {
         if !self.is_over {
             return;
         }
-        let mut state = self.send_queue.lock();
+        let mut state = lock(&self.send_queue.state);
         (state.half, state.ended) = (Half::Over, true);
         state.queue.clear();
         state.new = 0;
@@ -363,7 +358,7 @@ impl QueueOwner {
 
 impl Drop for QueueOwner {
     fn drop(&mut self) {
-        self.0.lock().ended = true;
+        lock(&self.0.state).ended = true;
         self.0.wake();
     }
 }

@@ -4,6 +4,8 @@
 //! `make threads` builds the unit tests with `--cfg potluck_threads`. Every other build has exactly
 //! the types of `std`, and an [`Access`] without size.
 
+use std::sync::PoisonError;
+
 #[cfg(all(test, potluck_threads))]
 pub(crate) use checked::{Access, AtomicU8, model};
 
@@ -16,6 +18,12 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock};
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 #[cfg(all(test, potluck_threads))]
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock};
+
+/// Locks a mutex. Its data stays usable after a panic of a holder, since every critical section
+/// leaves it consistent.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Tells loom of accesses to memory that it cannot observe itself.
 #[cfg(not(all(test, potluck_threads)))]

@@ -27,7 +27,7 @@ pub use interfaces::inventory;
 #[cfg(all(test, potluck_threads))]
 pub(crate) use locks::model;
 pub(crate) use locks::{
-    Access, AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, RwLock,
+    Access, AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, RwLock, lock,
 };
 pub(crate) use race::Race;
 pub use suspend::{MachineSleep, Sleep};

@@ -11,12 +11,13 @@ pub use measured::Measured;
 
 use crate::collective::Backend;
 use crate::identity::{Name, NodeId};
+use crate::os::{Mutex, lock};
 use crate::protocol::{Call, CallKind, EngineKind, Outcome, Rank, View};
 use crate::report::{EdgeMetrics, Metrics, OperationMetrics};
 #[cfg(feature = "metrics")]
 use crate::trace::unharmed;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The counters of one node, from when it joins.
@@ -61,27 +62,27 @@ impl Meter {
 
     /// A View begins, in which this node has rank `me`; the previous one is over.
     pub fn enter(&self, view: &Arc<View>, me: Rank, backend: &Arc<dyn Backend>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.leave();
         state.current = Some(Current { view: Arc::clone(view), me, backend: Arc::clone(backend) });
     }
 
     /// The View is over, and its links are closed.
     pub fn leave(&self) {
-        self.lock().leave();
+        lock(&self.state).leave();
         self.report();
     }
 
     /// A node has a link after a time without one.
     pub fn linked(&self, node: NodeId, name: &Name) {
-        if let Some(edge) = edge(&mut self.lock().edges, node, name) {
+        if let Some(edge) = edge(&mut lock(&self.state).edges, node, name) {
             edge.links += 1;
         }
     }
 
     /// A snapshot of all counters.
     pub fn metrics(&self) -> Metrics {
-        let state = self.lock();
+        let state = lock(&self.state);
         Metrics { operations: state.operations.values().cloned().collect(), edges: state.edges() }
     }
 
@@ -90,14 +91,14 @@ impl Meter {
     pub fn report(&self) {
         #[cfg(feature = "metrics")]
         {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             let edges = state.edges();
             unharmed(|| state.told.tell(&edges));
         }
     }
 
     fn begun(&self, kind: &'static str, engine: EngineKind) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.busy.begin();
         state.operation(kind).begun += 1;
         drop(state);
@@ -114,7 +115,7 @@ impl Meter {
         outcome: Outcome,
         duration: Duration,
     ) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.busy.end();
         let operation = state.operation(kind);
         match outcome {
@@ -132,11 +133,6 @@ impl Meter {
         #[cfg(feature = "metrics")]
         unharmed(|| facade::ended(kind, engine, bytes, outcome_name(outcome), duration));
         let _ = engine;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every statement leaves the numbers consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::collective::{
     ViewBoard, all_finite, digest_of,
 };
 use crate::memory::Pool;
-use crate::os::{Mutex, MutexGuard, Race};
+use crate::os::{Mutex, MutexGuard, Race, lock};
 use crate::protocol::{
     AbortReason, Call, CallKind, Closing, EngineFault, Lane, OpBody, OpId, OpMessage, Outcome,
     Rank, Seeded, View, ViewDigest, Vote,
@@ -37,7 +37,7 @@ pub use op_sender::OpSender;
 use plans::Plans;
 use state::{Served, Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 #[cfg(test)]
@@ -116,13 +116,13 @@ impl ViewSession {
 
     /// The same with one of its rules broken, as a test wants it.
     pub(crate) fn with(self, seeded: Seeded) -> ViewSession {
-        self.lock().ledger.break_rule(seeded);
+        lock(&self.state).ledger.break_rule(seeded);
         self
     }
 
     /// The rule that a test has broken.
     pub(crate) fn seeded(&self) -> Seeded {
-        self.lock().ledger.seeded()
+        lock(&self.state).ledger.seeded()
     }
 
     /// The View.
@@ -161,7 +161,7 @@ impl ViewSession {
     /// This node has left, a result of the lane was abandoned and not fetched, or the
     /// ledger refuses the call.
     pub fn call(&self, lane: Lane, call: Call) -> Result<OpId, Refused> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.left {
             return Err(Refused::Left);
         }
@@ -180,7 +180,7 @@ impl ViewSession {
     /// Decides how a sync in this lane proceeds for a member with this state. Makes room in `state`
     /// for a result that is kept.
     pub fn sync_due(&self, lane: Lane, state: &mut Vec<u8>) -> SyncDue {
-        self.lock().ledger.note_state(lane);
+        lock(&self.state).ledger.note_state(lane);
         let mut lack = None;
         let mut has_room =
             |bytes| self.pool.room_for(state, bytes).map_err(|short| lack = Some(short)).is_ok();
@@ -190,7 +190,7 @@ impl ViewSession {
         if let Some(lack) = lack {
             return SyncDue::Lacks(lack);
         }
-        let mut own = self.lock();
+        let mut own = lock(&self.state);
         let lost_sync =
             own.lost_in(lane).filter(|op| own.slots.get(op).is_some_and(|slot| slot.is_sync));
         if let Some(op) = lost_sync.filter(|_| self.before.first_in(lane).is_none()) {
@@ -207,7 +207,7 @@ impl ViewSession {
 
     /// Notes that a sync has delivered this state to the program.
     pub fn brought(&self, lane: Lane, state: &[u8]) {
-        let mut own = self.lock();
+        let mut own = lock(&self.state);
         if own.ledger.sync_brings(lane) {
             own.brought.set(lane, digest_of(state));
         }
@@ -216,7 +216,7 @@ impl ViewSession {
     /// Resolves to the operation's outcome and frees its slot. A freed slot resolves to
     /// `Indeterminate`.
     pub fn poll_decided(&self, op: OpId, task: &mut Task<'_>) -> Poll<Decided> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(slot) = state.undecided(op) {
             slot.waker = Some(task.waker().clone());
             return Poll::Pending;
@@ -227,12 +227,12 @@ impl ViewSession {
     /// The length in bytes of a committed result that [`poll_decided`](ViewSession::poll_decided)
     /// would return.
     pub fn result_bytes(&self, op: OpId) -> Option<usize> {
-        self.lock().slots.get(&op)?.bytes()
+        lock(&self.state).slots.get(&op)?.bytes()
     }
 
     /// Resolves when all members have called the sync, or when it is decided before that.
     pub fn poll_sync(&self, op: OpId, task: &mut Task<'_>) -> Poll<SyncStep> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Some(slot) = state.undecided(op) else {
             return Poll::Ready(SyncStep::Decided(state.take(op)));
         };
@@ -248,7 +248,7 @@ impl ViewSession {
     /// [`take_lost`](ViewSession::take_lost). Returns the fate of the contribution, as far as it is
     /// known now.
     pub fn abandon(&self, op: OpId) -> Fate {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Some(slot) = state.slots.get_mut(&op) else { return Fate::Unknown };
         slot.waker = None;
         let outcome = slot.outcome;
@@ -304,31 +304,31 @@ impl ViewSession {
     /// Whether this member has called the operation and it is undecided. Also true for an abandoned
     /// call.
     pub fn is_open(&self, op: OpId) -> bool {
-        self.lock().slots.get(&op).is_some_and(|slot| slot.outcome.is_none())
+        lock(&self.state).slots.get(&op).is_some_and(|slot| slot.outcome.is_none())
     }
 
     /// The operation's deadline has passed.
     pub fn expire(&self, op: OpId) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.ledger.expire(op);
         self.settle(state);
     }
 
     /// Members that have not answered for an open operation, see [`Ledger::unanswered`].
     pub fn unanswered(&self, op: OpId) -> Vec<Rank> {
-        self.lock().ledger.unanswered(op)
+        lock(&self.state).ledger.unanswered(op)
     }
 
     /// Votes `Abort` if this member's result holds a NaN or an infinity.
     pub fn finite_only(&self, op: OpId) {
-        if let Some(slot) = self.lock().slots.get_mut(&op) {
+        if let Some(slot) = lock(&self.state).slots.get_mut(&op) {
             slot.finite_only = true;
         }
     }
 
     /// Votes `Abort`, unless this member has already voted.
     pub fn give_up(&self, op: OpId, reason: AbortReason) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.ledger.abort(op, reason);
         self.settle(state);
     }
@@ -343,7 +343,7 @@ impl ViewSession {
         if self.before.first_in(lane).is_some() {
             return self.before.take_if(lane, |decided| fits(decided.bytes()));
         }
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let op = state.lost_in(lane)?;
         let slot = state.slots.get(&op).filter(|slot| slot.outcome.is_some())?;
         if !fits(slot.bytes()) {
@@ -355,12 +355,12 @@ impl ViewSession {
 
     /// Whether the View's members share one history now.
     pub fn is_synced(&self) -> bool {
-        self.lock().ledger.is_synced()
+        lock(&self.state).ledger.is_synced()
     }
 
     /// Whether the View is being replaced or has been replaced.
     pub fn is_frozen(&self) -> bool {
-        self.lock().ledger.is_frozen()
+        lock(&self.state).ledger.is_frozen()
     }
 
     /// Handles a message about this View's operations. Its list of resolved operations is applied
@@ -373,7 +373,7 @@ impl ViewSession {
         from: Rank,
         message: &OpMessage,
     ) -> Result<(), Misbehaviour> {
-        let (mut state, mut enclosed) = (self.lock(), None);
+        let (mut state, mut enclosed) = (lock(&self.state), None);
         let heard = match message.body {
             OpBody::Describe(descriptor) => {
                 state.ledger.on_descriptor(from, descriptor).map(|is_first| {
@@ -409,7 +409,7 @@ impl ViewSession {
     /// Ends the View on this member and returns its report for the promise: votes no longer change,
     /// and the data links close.
     pub fn freeze(&self) -> Closing {
-        let closing = self.lock().ledger.freeze();
+        let closing = lock(&self.state).ledger.freeze();
         self.close();
         closing
     }
@@ -418,7 +418,7 @@ impl ViewSession {
     pub fn decide(&self, next: &View) {
         let is_gone =
             |rank: &Rank| self.view.member(*rank).is_some_and(|member| !next.contains(member.id));
-        self.lock().gone = self.view.ranks().filter(is_gone).collect();
+        lock(&self.state).gone = self.view.ranks().filter(is_gone).collect();
         self.end(|ledger| {
             ledger.fail(&next.disputed);
             ledger.decide(&next.committed);
@@ -427,12 +427,12 @@ impl ViewSession {
 
     /// Ranks of this View that are not in the View that followed it.
     pub fn lost_members(&self) -> Vec<Rank> {
-        self.lock().gone.clone()
+        lock(&self.state).gone.clone()
     }
 
     /// This node leaves: later calls are refused and open operations end as `Indeterminate`.
     pub fn leave(&self) {
-        self.lock().left = true;
+        lock(&self.state).left = true;
         self.cut_off();
     }
 
@@ -444,12 +444,12 @@ impl ViewSession {
     }
 
     fn end(&self, end: impl FnOnce(&mut Ledger)) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         end(&mut state.ledger);
         state.plans.forget_held();
         self.settle(state);
         // `settle` has written the outcomes into the slots.
-        self.hand_on(&mut self.lock());
+        self.hand_on(&mut lock(&self.state));
     }
 
     /// Closes the View's links and board, and ends the backend's threads.
@@ -462,7 +462,7 @@ impl ViewSession {
     /// lock: no other message is queued before it returns, and it must not call this session
     /// (deadlock).
     pub fn replay<T>(&self, to: Rank, heard: impl FnOnce(Vec<OpMessage>) -> T) -> T {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let bodies = state.ledger.replay(to);
         let message = |body| state.message(body, state.ledger.resolved());
         let messages = bodies.into_iter().map(message).collect();
@@ -474,7 +474,7 @@ impl ViewSession {
 
     /// Sends the list of decided operations that the others may still list, if there are any.
     pub fn tell_resolved(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let message = self.message_to_others(&mut state, OpBody::Resolved);
         if !message.resolved.is_empty() {
             self.op_sender.tell(message);
@@ -486,17 +486,17 @@ impl ViewSession {
     /// The first operation, in order of lane and number, that waits for members that have not
     /// called it.
     pub fn waiting_for(&self) -> Option<(OpId, Vec<Rank>)> {
-        self.lock().ledger.waiting_for()
+        lock(&self.state).ledger.waiting_for()
     }
 
     /// The number of operations that are begun and undecided.
     pub fn in_flight(&self) -> usize {
-        self.lock().ledger.in_flight()
+        lock(&self.state).ledger.in_flight()
     }
 
     /// The number of operations committed in this View so far.
     pub fn committed(&self) -> u64 {
-        self.lock().ledger.committed()
+        lock(&self.state).ledger.committed()
     }
 
     fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {
@@ -504,7 +504,7 @@ impl ViewSession {
             Ok(Finished { output, digest }) => {
                 // If the ranks hold different results, there is no common digest to compare.
                 let digest = if call.kind.has_common_result() { digest } else { 0 };
-                let mut state = self.lock();
+                let mut state = lock(&self.state);
                 let whole = op.step().map_or(op, |(step, _)| step);
                 let reduced = call.kind.reduce_op().is_some();
                 if reduced && state.slots.get(&whole).is_some_and(|slot| slot.finite_only) {
@@ -512,7 +512,7 @@ impl ViewSession {
                     if !output.blocks.iter().all(|block| all_finite(call.dtype, block.bytes())) {
                         return self.give_up(whole, AbortReason::NonFinite);
                     }
-                    state = self.lock();
+                    state = lock(&self.state);
                 }
                 if let Some((step, index)) = op.step() {
                     if let Some(slot) = state.slots.get_mut(&step) {
@@ -540,7 +540,7 @@ impl ViewSession {
             let _ = self.out.send(Outgoing::EngineFailed);
         }
         let whole = op.step().map_or(op, |(step, _)| step);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(slot) = state.slots.get_mut(&whole) {
             slot.fault = Some(fault);
         }
@@ -613,10 +613,5 @@ impl ViewSession {
         let audience = body.audience(self.view.size());
         let resolved = state.ledger.report_resolved(audience);
         state.message(body, resolved)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Only total functions change the ledger; a panic elsewhere leaves it consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

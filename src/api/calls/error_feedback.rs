@@ -3,9 +3,10 @@
 use crate::collective::Input;
 use crate::compression::{Feedback, codec};
 use crate::memory::{OutOfMemory, Pool};
+use crate::os::{Mutex, lock};
 use crate::protocol::{CallKind, CodecId, FeedbackProblem, ReduceOp, Rejection};
 use crate::session::Fate;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The residual of one codec, shared with the call that uses it.
 #[derive(Debug, Default)]
@@ -73,7 +74,7 @@ impl ErrorFeedback {
         {
             return Err(FeedbackProblem::NoSum(op).into());
         }
-        let mut books = self.books();
+        let mut books = lock(&self.0);
         let owed = books.feedback.residual().len();
         if books.in_use {
             return Err(FeedbackProblem::InUse.into());
@@ -105,24 +106,19 @@ impl ErrorFeedback {
 
     /// The residual of each element; empty if there is none.
     pub(crate) fn residual(&self) -> Vec<f32> {
-        self.books().feedback.residual().to_vec()
+        lock(&self.0).feedback.residual().to_vec()
     }
 
     /// Drops the residual. A call in flight continues and sets the residual when it ends.
     pub(crate) fn forget(&self) {
-        self.books().feedback = Feedback::default();
-    }
-
-    fn books(&self) -> MutexGuard<'_, Residual> {
-        // Every critical section leaves the books consistent.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).feedback = Feedback::default();
     }
 }
 
 /// A separate account with a copy of the residual.
 impl Clone for ErrorFeedback {
     fn clone(&self) -> ErrorFeedback {
-        let feedback = self.books().feedback.clone();
+        let feedback = lock(&self.0).feedback.clone();
         ErrorFeedback(Arc::new(Mutex::new(Residual { feedback, ..Residual::default() })))
     }
 }
@@ -156,7 +152,7 @@ impl ResidualTicket {
 
 impl Drop for ResidualTicket {
     fn drop(&mut self) {
-        let mut books = self.feedback.books();
+        let mut books = lock(&self.feedback.0);
         books.in_use = false;
         books.spare_contribution = std::mem::take(&mut self.contribution);
         let room = std::mem::take(&mut self.room);

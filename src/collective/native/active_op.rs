@@ -2,8 +2,8 @@
 //! has room, and its `done` callback.
 
 use super::super::backend::Done;
-use super::op_progress::{OpProgress, OutgoingFrame, lock};
-use crate::os::{AtomicBool, Mutex};
+use super::op_progress::{OpProgress, OutgoingFrame};
+use crate::os::{AtomicBool, Mutex, lock};
 use crate::protocol::Rank;
 use std::sync::atomic::Ordering;
 

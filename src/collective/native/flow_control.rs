@@ -2,10 +2,10 @@
 //! granted credit.
 
 use super::active_op::ActiveOp;
-use super::op_progress::{OutgoingFrame, lock};
+use super::op_progress::OutgoingFrame;
 use super::outbox::{Frame, Outbox};
 use crate::memory::OutOfMemory;
-use crate::os::Race;
+use crate::os::{Race, lock};
 use crate::protocol::Rank;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -42,12 +42,12 @@ use crate::link::{DataHeader, Phase};
 use crate::memory::{
     Block, OutOfMemory, PartWriter, Pool, ResultBuffer, Staging, copy, elements_of_mut, listed,
 };
-use crate::os::{AtomicUsize, Mutex, MutexGuard};
+use crate::os::{AtomicUsize, Mutex, lock};
 use crate::protocol::{
     Defect, ENCLOSED_BYTES_MAX, Enclosed, EngineFault, OpId, Rank, Seeded, ranks,
 };
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 /// The progress of one operation on one rank.
 ///
@@ -691,10 +691,4 @@ fn result_buffer(
     let lengths =
         chunks.map(|(flow, chunk)| schedule.elements(flow, chunk).len() * schedule.dtype.bytes());
     ResultBuffer::new(memory.into_memory(pool)?, lengths)?.ok_or(EngineFault::Unfit)
-}
-
-/// Locks a mutex. Its data stays usable after a panic of a holder, since every critical section
-/// here leaves it consistent.
-pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

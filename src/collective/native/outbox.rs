@@ -6,10 +6,10 @@
 
 use super::super::links::{CurrentLink, EARLY_OPS_MAX, Generation};
 use super::active_op::ActiveOp;
-use super::op_progress::{OutgoingFrame, lock};
+use super::op_progress::OutgoingFrame;
 use crate::link::Shutdown;
 use crate::memory::OutOfMemory;
-use crate::os::{Condvar, Mutex};
+use crate::os::{Condvar, Mutex, lock};
 use crate::protocol::{OpId, PARTS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};

@@ -244,53 +244,37 @@ mod tests {
         Pool::new().block(len).expect("there is memory")
     }
 
-    fn frame(number: u64, len: usize) -> (DataHeader, Block) {
-        let header =
-            DataHeader { op: op(number), flow: 0, chunk: 0, phase: Phase::Reduce, len: len as u32 };
-        (header, block(len))
-    }
-
-    fn kept(table: &mut Table, from: u8, number: u64, len: usize) -> bool {
-        let (header, block) = frame(number, len);
-        matches!(table.route(Rank(from), &header, block), Routed::Taken)
+    /// Whether there is room for a frame of an operation.
+    fn kept(table: &mut Table, from: u8, op: OpId, len: usize) -> bool {
+        let header = DataHeader { op, flow: 0, chunk: 0, phase: Phase::Reduce, len: len as u32 };
+        matches!(table.route(Rank(from), &header, block(len)), Routed::Taken)
     }
 
     #[test]
     fn early_frames_are_bounded_per_operation_and_peer() {
         let mut table = Table::default();
-        assert!(kept(&mut table, 1, 0, EAGER_OP_BYTES));
-        assert!(!kept(&mut table, 1, 0, 1));
-        assert!(kept(&mut table, 2, 0, EAGER_OP_BYTES), "another peer has its own room");
-        let more = (1..200).take_while(|n| kept(&mut table, 1, *n, 100)).count();
+        assert!(kept(&mut table, 1, op(0), EAGER_OP_BYTES));
+        assert!(!kept(&mut table, 1, op(0), 1));
+        assert!(kept(&mut table, 2, op(0), EAGER_OP_BYTES), "another peer has its own room");
+        let more = (1..200).take_while(|n| kept(&mut table, 1, op(*n), 100)).count();
         assert_eq!(more + 1, EARLY_OPS_MAX);
         table.retire(op(5));
-        assert!(kept(&mut table, 1, 300, 100), "room is given back");
-        assert!(!kept(&mut table, 1, 301, 100));
-        assert!(kept(&mut table, 1, 5, 1 << 20), "what is over is dropped, not kept");
-    }
-
-    fn kept_of_step(table: &mut Table, number: u64, index: u8) -> bool {
-        let step = OpId { lane: Lane(7), number };
-        let header =
-            DataHeader { op: step.part(index), flow: 0, chunk: 0, phase: Phase::Reduce, len: 4 };
-        matches!(table.route(Rank(1), &header, block(4)), Routed::Taken)
+        assert!(kept(&mut table, 1, op(300), 100), "room is given back");
+        assert!(!kept(&mut table, 1, op(301), 100));
+        assert!(kept(&mut table, 1, op(5), 1 << 20), "what is over is dropped, not kept");
     }
 
     /// A step counts once against the bound of operations per peer, with up to 64 calls.
     #[test]
     fn a_step_counts_as_one_however_many_calls_it_has() {
         let mut table = Table::default();
-        let all = |number| (0..PARTS_MAX as u8).map(move |index| (number, index));
+        let all = |number: u64| (0..PARTS_MAX as u8).map(move |index| op(number).part(index));
         let steps = EARLY_OPS_MAX as u64;
-        assert!(
-            (0..steps).flat_map(all).all(|(number, index)| kept_of_step(&mut table, number, index))
-        );
-        assert!(!kept_of_step(&mut table, steps, 0));
-        all(3).for_each(|(number, index)| {
-            _ = table.retire(OpId { lane: Lane(7), number }.part(index));
-        });
-        assert!(kept_of_step(&mut table, steps, 0), "room is given back");
-        assert!(!kept_of_step(&mut table, steps + 1, 0));
+        assert!((0..steps).flat_map(all).all(|call| kept(&mut table, 1, call, 4)));
+        assert!(!kept(&mut table, 1, op(steps).part(0), 4));
+        all(3).for_each(|call| _ = table.retire(call));
+        assert!(kept(&mut table, 1, op(steps).part(0), 4), "room is given back");
+        assert!(!kept(&mut table, 1, op(steps + 1).part(0), 4));
     }
 
     #[test]
@@ -302,15 +286,8 @@ mod tests {
 
     /// Routes a frame of maximum size for call `n`; 64 calls form a step.
     fn kept_full_call(table: &mut Table, n: u64) -> bool {
-        let step = OpId { lane: Lane(7), number: n / PARTS_MAX as u64 };
-        let header = DataHeader {
-            op: step.part((n % PARTS_MAX as u64) as u8),
-            flow: 0,
-            chunk: 0,
-            phase: Phase::Reduce,
-            len: EAGER_OP_BYTES as u32,
-        };
-        matches!(table.route(Rank(1), &header, block(EAGER_OP_BYTES)), Routed::Taken)
+        let (step, call) = (op(n / PARTS_MAX as u64), (n % PARTS_MAX as u64) as u8);
+        kept(table, 1, step.part(call), EAGER_OP_BYTES)
     }
 
     /// A frame for which there is no memory is noted within the bounds of early data, and its room
@@ -325,7 +302,7 @@ mod tests {
         assert!((0..numbers).all(|number| noted(&mut table, number)));
         assert!(matches!(table.lacks(Rank(1), op(numbers), lack), Place::Overrun));
         assert!(noted(&mut table, 3), "a second frame of the same operation");
-        assert!(kept(&mut table, 1, 3, 100), "and one for which there is memory");
+        assert!(kept(&mut table, 1, op(3), 100), "and one for which there is memory");
         let early = table.take_early(op(3));
         assert_eq!((early.lack, early.frames.len()), (Some(lack), 1));
         assert!(noted(&mut table, numbers), "room is given back");

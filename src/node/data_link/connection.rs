@@ -13,12 +13,12 @@
 use super::reports::Reports;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::node::coding_speed;
-use crate::os::{Mutex, MutexGuard, thread};
+use crate::os::{Mutex, lock, thread};
 use crate::protocol::{Lane, OpId, RateStep};
 use crate::topology::Burst;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest duration of a burst, which matters on slow paths.
@@ -33,7 +33,7 @@ const DISTURBED: u32 = 1;
 /// A connection, without its receiving half.
 pub struct Connection {
     /// Locked while a frame is sent.
-    outgoing: Mutex<Outgoing>,
+    pub(super) outgoing: Mutex<Outgoing>,
     /// Ends both halves at once.
     pub(super) shutdown: Arc<dyn Shutdown>,
     pub(super) reports: Reports,
@@ -88,14 +88,10 @@ impl Connection {
         (connection, incoming)
     }
 
-    pub(super) fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
-        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Calls `with` with the sending half that the direction uses now; `at` follows its moves.
     pub(super) fn in_use<T>(at: &mut Arc<Connection>, with: impl FnOnce(&mut Outgoing) -> T) -> T {
         loop {
-            let mut outgoing = at.outgoing();
+            let mut outgoing = lock(&at.outgoing);
             let Outgoing::Moved(next) = &*outgoing else { return with(&mut outgoing) };
             let next = Arc::clone(next);
             drop(outgoing);
@@ -125,13 +121,13 @@ impl Connection {
                 break;
             }
             let frame = link_frame(Lane::BURSTS, FRAME, number, Burst::FRAME_BYTES as u32);
-            if self.outgoing().send(&frame, &payload).is_err() {
+            if lock(&self.outgoing).send(&frame, &payload).is_err() {
                 return;
             }
         }
         let disturbed = if traffic.counted() == before { 0 } else { DISTURBED };
         // An error ends the link, and its receiver reports that.
-        let _ = self.outgoing().send(&link_frame(Lane::BURSTS, END, disturbed, 0), &[]);
+        let _ = lock(&self.outgoing).send(&link_frame(Lane::BURSTS, END, disturbed, 0), &[]);
     }
 }
 
@@ -239,7 +235,7 @@ mod tests {
     fn begun(heard: bool) -> (Arc<Connection>, Receiver<u32>, JoinHandle<()>) {
         let (into, frames) = sync_channel(0);
         let (connection, _) = Connection::new(data_pair().0, Reports::to_test().0);
-        *connection.outgoing() = Outgoing::Open(Box::new(Stepped(into)));
+        *lock(&connection.outgoing) = Outgoing::Open(Box::new(Stepped(into)));
         connection.heard.store(heard, Ordering::Release);
         let sending = Arc::clone(&connection);
         (connection, frames, std::thread::spawn(move || sending.burst(LONGEST)))

@@ -20,7 +20,7 @@ mod tests;
 use super::connection::{Bursts, Connection, Incoming, Outgoing, link_frame};
 use super::reports::Reports;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
-use crate::os::{Condvar, Mutex, MutexGuard, Race, thread};
+use crate::os::{Condvar, Mutex, MutexGuard, Race, lock, thread};
 use crate::protocol::Lane;
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -114,15 +114,15 @@ impl Moves {
     /// that measures its path. Returns `None`, and ends the link, if the data link is closed, a
     /// direction already uses the earlier offer, or no thread can be started.
     pub fn offer(&self, link: Box<dyn DataLink>) -> Option<Bursts> {
-        let reports = self.shared.state().connection.reports.clone();
+        let reports = lock(&self.shared.state).connection.reports.clone();
         let (connection, mut incoming) = Connection::new(link, reports);
         let bursts = Bursts(Arc::clone(&connection));
         let offer = Offer { connection, departure: Departure::Unasked, arrival: Arrival::Awaited };
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         let is_closed = state.closed;
         if Race::OfferUnchecked.is_seeded() {
             drop(state);
-            state = self.shared.state();
+            state = lock(&self.shared.state);
         }
         if is_closed || state.offer.as_ref().is_some_and(Offer::is_chosen) {
             drop(state);
@@ -145,12 +145,12 @@ impl Moves {
 
     /// Whether a link is offered that has not ended, or a direction uses one.
     pub fn is_offered(&self) -> bool {
-        self.shared.state().offer.as_ref().is_some_and(Offer::is_alive)
+        lock(&self.shared.state).offer.as_ref().is_some_and(Offer::is_alive)
     }
 
     /// Ends the offered link, unless a direction uses it.
     pub fn withdraw(&self) {
-        let offer = self.shared.state().offer.take_if(|offer| !offer.is_chosen());
+        let offer = lock(&self.shared.state).offer.take_if(|offer| !offer.is_chosen());
         drop(offer);
     }
 
@@ -160,13 +160,13 @@ impl Moves {
         let is_alone = |offer: &Offer| {
             matches!(offer.arrival, Arrival::Taken) && offer.departure == Departure::Unasked
         };
-        self.shared.state().offer.as_ref().is_some_and(is_alone)
+        lock(&self.shared.state).offer.as_ref().is_some_and(is_alone)
     }
 
     /// Moves this node's direction to the offered link. Returns at once; the move happens when the
     /// frame being sent has left. False, and nothing happens, without an offer that stands.
     pub fn go(&self) -> bool {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         let Some(offer) = state.offer.as_mut().filter(|offer| offer.is_alive()) else {
             return false;
         };
@@ -221,10 +221,10 @@ impl Drop for Offer {
 
 impl SharedLink {
     fn go(&self) {
-        let mut connection = Arc::clone(&self.state().connection);
+        let mut connection = Arc::clone(&lock(&self.state).connection);
         connection.reports.traffic.count();
         Connection::in_use(&mut connection, |outgoing| self.depart(outgoing));
-        self.settle(self.state());
+        self.settle(lock(&self.state));
     }
 
     /// Sends LAST on this connection and FIRST on the offered one.
@@ -232,7 +232,7 @@ impl SharedLink {
         let Outgoing::Open(old) = outgoing else { return };
         let Some(next) = self.set_departure(Departure::Asked, Departure::Begun) else { return };
         // An error ends the link, and its receiver reports that.
-        if old.send(&LAST, &[]).is_ok() && next.outgoing().send(&FIRST, &[]).is_ok() {
+        if old.send(&LAST, &[]).is_ok() && lock(&next.outgoing).send(&FIRST, &[]).is_ok() {
             *outgoing = Outgoing::Moved(next);
             self.set_departure(Departure::Begun, Departure::Done);
         }
@@ -240,7 +240,7 @@ impl SharedLink {
 
     /// Returns the offered connection, unless the departure is not `from`.
     fn set_departure(&self, from: Departure, to: Departure) -> Option<Arc<Connection>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let offer = state.offer.as_mut().filter(|offer| offer.departure == from)?;
         offer.departure = to;
         Some(Arc::clone(&offer.connection))
@@ -248,7 +248,7 @@ impl SharedLink {
 
     /// Records that FIRST has arrived on an offered connection, or that the connection has ended.
     fn arrived(&self, incoming: Incoming, has_come: bool) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let mut gone = None;
         let is_its = |offer: &&mut Offer| Arc::ptr_eq(&offer.connection, &incoming.connection);
         match state.offer.as_mut().filter(is_its) {
@@ -265,7 +265,7 @@ impl SharedLink {
 
     /// Waits for FIRST on the offered connection, then replaces `old` by its receiving half.
     fn next(&self, old: &mut Incoming) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         loop {
             if state.closed {
                 return Err(io::ErrorKind::NotConnected.into());
@@ -293,15 +293,11 @@ impl SharedLink {
             state.connection = Arc::clone(&done.connection);
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Shutdown for SharedLink {
     fn shutdown(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.closed = true;
         let connection = Arc::clone(&state.connection);
         let offered = state.offer.as_ref().map(|offer| Arc::clone(&offer.connection));

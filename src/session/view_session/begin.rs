@@ -6,6 +6,7 @@ use super::plans::Begun;
 use super::state::{Start, State};
 use crate::collective::{Input, Job, Misbehaviour};
 use crate::memory::Block;
+use crate::os::lock;
 use crate::protocol::{
     AbortReason, Call, CallKind, CodecId, ENCLOSED_BYTES_MAX, EngineChoice, EngineKind, OpId, Plan,
     PlanStep, Rank, Switch,
@@ -17,7 +18,7 @@ impl ViewSession {
     /// The current plan. Late calls of a member that is behind the others may still run under an
     /// earlier one.
     pub fn plan(&self) -> Arc<Plan> {
-        let state = self.lock();
+        let state = lock(&self.state);
         state.plans.of(state.ledger.revision())
     }
 
@@ -32,7 +33,7 @@ impl ViewSession {
     /// # Errors
     /// Another revision is being agreed on.
     pub fn hold(&self, revision: u32) -> Result<PlanStep, Misbehaviour> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.ledger.is_past(revision) {
             return Ok(PlanStep::Switched { revision });
         }
@@ -51,7 +52,7 @@ impl ViewSession {
         revision: u32,
         to: Option<&Switch>,
     ) -> Result<PlanStep, Misbehaviour> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if !state.ledger.is_past(revision) {
             let suits = |plan: &Plan| {
                 let engine = plan.engine();
@@ -75,12 +76,12 @@ impl ViewSession {
     /// of them. A duration starts when all members have called the reduction and the previous one
     /// is done.
     pub fn take_served(&self) -> Vec<(u64, Duration)> {
-        self.lock().served.take()
+        lock(&self.state).served.take()
     }
 
     /// The number of operations that are begun and undecided, without those held here for a plan.
     pub fn moving(&self) -> usize {
-        self.lock().ledger.moving()
+        lock(&self.state).ledger.moving()
     }
 
     /// Hands the held calls to the engine, on a new thread. If no thread can be started, the calls
@@ -103,7 +104,7 @@ impl ViewSession {
 
     /// Whether a call of this View has left its codec to the plan.
     pub fn asks_for_codecs(&self) -> bool {
-        self.lock().asks_for_codecs
+        lock(&self.state).asks_for_codecs
     }
 
     /// Begins an operation with this member's contribution. A borrowed `input` is only read during
@@ -122,7 +123,7 @@ impl ViewSession {
             });
             return None;
         }
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.ledger.amend(op, call);
         let (engine, start) = (self.engine_of(&state, op), state.start_of(self.me, op, &call));
         drop(state);
@@ -173,10 +174,10 @@ impl ViewSession {
 
     /// Measures an operation that needs no engine now, from this `beginning` until it is decided.
     fn measured(&self, op: OpId, call: &Call, beginning: impl FnOnce(&mut State)) {
-        let engine = self.engine_of(&self.lock(), op);
+        let engine = self.engine_of(&lock(&self.state), op);
         let measured = Measured::begin(&self.meter, &self.view, engine, op, call);
         let _in_its_span = measured.entered();
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.measure(op, measured);
         beginning(&mut state);
         self.settle(state);
@@ -191,7 +192,7 @@ impl ViewSession {
     /// Begins a call that is part of a measured one, or goes on.
     fn carry_out(self: &Arc<ViewSession>, begun: Begun, input: &Input<'_>) -> Option<CodecId> {
         let (op, call) = begun.call();
-        let start = self.lock().start_of(self.me, op, &call);
+        let start = lock(&self.state).start_of(self.me, op, &call);
         self.run_or_hold(start, begun, None, input)
     }
 
@@ -223,7 +224,7 @@ impl ViewSession {
     ) -> Option<Start> {
         let (op, call) = begun.call();
         let kept = input.kept(&self.pool);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         measured.into_iter().for_each(|measured| state.measure(op, measured));
         let start = state.start_of(self.me, op, &call);
         match kept {
@@ -263,7 +264,7 @@ impl ViewSession {
         }
         // Only after the engine's start, because the descriptor grants credit. Before a large feed,
         // because that takes time.
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         measured.into_iter().for_each(|measured| state.measure(op, measured));
         let is_told = match begun {
             Begun::Whole(op, _) => state.ledger.describe(op),

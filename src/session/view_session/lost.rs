@@ -2,10 +2,11 @@
 
 use super::decided::Decided;
 use crate::collective::Lanes;
+use crate::os::{Mutex, lock};
 use crate::protocol::{Lane, OpId, Outcome};
 use crate::trace;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The committed results of calls that the program dropped. One list per node.
 ///
@@ -34,7 +35,7 @@ const BYTES_MAX: usize = 256 * 1024 * 1024;
 
 impl LostResults {
     pub(super) fn keep(&self, op: OpId, decided: Decided) {
-        let mut kept = self.lock();
+        let mut kept = lock(&self.0);
         kept.bytes += decided.bytes().unwrap_or(0);
         kept.results.push_back((op, decided));
         while kept.results.len() > RESULTS_MAX || kept.results.len() > 1 && kept.bytes > BYTES_MAX {
@@ -47,7 +48,7 @@ impl LostResults {
 
     /// The first one of the lane.
     pub(super) fn first_in(&self, lane: Lane) -> Option<OpId> {
-        let (kept, lane) = (self.lock(), lane.caller());
+        let (kept, lane) = (lock(&self.0), lane.caller());
         let gone = kept.gone.get(lane).map(|number| OpId { lane, number: *number });
         gone.or_else(|| kept.results.iter().map(|(op, _)| *op).find(|op| op.lane.caller() == lane))
     }
@@ -58,7 +59,7 @@ impl LostResults {
         lane: Lane,
         fits: impl FnOnce(&Decided) -> bool,
     ) -> Option<Decided> {
-        let (mut kept, lane) = (self.lock(), lane.caller());
+        let (mut kept, lane) = (lock(&self.0), lane.caller());
         if kept.gone.get(lane).is_some() {
             let empty = without_bytes();
             return fits(&empty).then(|| {
@@ -77,10 +78,6 @@ impl LostResults {
         has_room: impl FnOnce(usize) -> bool,
     ) -> Option<Decided> {
         self.take_if(lane, |decided| decided.is_sync && has_room(decided.bytes().unwrap_or(0)))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,7 +123,7 @@ mod tests {
             lost.keep(op(tag), result(16));
         }
         {
-            let kept = lost.lock();
+            let kept = lock(&lost.0);
             assert_eq!(
                 (kept.results.len(), kept.bytes, kept.gone.runs()),
                 (RESULTS_MAX, 16 * RESULTS_MAX, 1)
@@ -148,6 +145,6 @@ mod tests {
         let kept =
             |tag| lost.take_if(Lane::tagged(tag), |_| true).and_then(|decided| decided.bytes());
         assert_eq!([0, 1, 2].map(kept), [None, None, Some(BYTES_MAX / 2 + 1)]);
-        assert_eq!(lost.lock().bytes, 0);
+        assert_eq!(lock(&lost.0).bytes, 0);
     }
 }

@@ -3,6 +3,7 @@
 use super::testing::Group;
 use crate::collective::{Input, reference};
 use crate::memory::{DType, bytes_of};
+use crate::os::lock;
 use crate::protocol::{
     AbortCause, AbortReason, Algorithm, AutoCodecs, Call, CallKind, CallMode, CodecId, Lane, OpId,
     Outcome, Plan, PlanClass, PlanStep, Rank, ReduceOp, Switch, Tree, TreeShare, view_of,
@@ -127,7 +128,7 @@ fn a_call_whose_input_cannot_be_held_fails_and_no_other() {
     for (rank, op) in lacking.iter().enumerate() {
         assert_eq!(group.decided(rank, *op).outcome, Outcome::Aborted(cause));
     }
-    let inputs_kept = |rank: usize| group.members[rank].lock().plans.held_now();
+    let inputs_kept = |rank: usize| lock(&group.members[rank].state).plans.held_now();
     assert_eq!([0, 1, 2].map(inputs_kept), [1; 3], "what has failed is kept no longer");
     let switch = Switch { plan: chain(), first };
     for member in &group.members {

@@ -5,6 +5,7 @@ use super::decided::Decided;
 use super::op_sender::OpSender;
 use crate::collective::{Input, NativeEngine, Outgoing};
 use crate::memory::{Pool, bytes_of};
+use crate::os::lock;
 use crate::protocol::{Call, Lane, OpId, OpMessage, PlanStep, Rank, View};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
@@ -67,7 +68,7 @@ impl Group {
     /// Waits until a member has voted `Done`, without delivering a message.
     pub(crate) fn await_vote(&self, member: usize, op: OpId) {
         let until = Instant::now() + Duration::from_secs(60);
-        while !self.members[member].lock().ledger.has_voted_done(op) {
+        while !lock(&self.members[member].state).ledger.has_voted_done(op) {
             assert!(Instant::now() < until, "it never votes");
             std::thread::yield_now();
         }

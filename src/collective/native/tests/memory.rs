@@ -2,7 +2,6 @@
 //! is not the engine's.
 
 use super::super::NativeEngine;
-use super::super::op_progress::lock;
 use super::door::{DOOR, board};
 use crate::collective::backend::{Engine, Finished, Job};
 use crate::collective::input::Input;
@@ -10,6 +9,7 @@ use crate::collective::suite::{Chance, Outcome, PATIENCE, bytes, f32_call, job, 
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown, narrow};
 use crate::memory::{Block, Pool, bytes_of};
 use crate::os::Mutex;
+use crate::os::lock;
 use crate::protocol::{
     Algorithm, Call, CallKind, EngineFault, OpId, Plan, Rank, ReduceOp, view_of,
 };

@@ -1,7 +1,6 @@
 //! Members with a fast uplink in the trees send without the codec, beside others whose sums are
 //! encoded.
 
-use super::super::op_progress::lock;
 use super::coded::{call, expected, plan, some};
 use super::door::DOOR;
 use crate::collective::input::Input;
@@ -10,6 +9,7 @@ use crate::compression::codec;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown, narrow};
 use crate::memory::{bytes_of, elements_of};
 use crate::os::Mutex;
+use crate::os::lock;
 use crate::protocol::{
     Algorithm, AutoCodecs, Coarsest, CodecId, Coding, Plan, Rank, RankSet, ReduceOp, Tree,
     TreeShare,

@@ -66,7 +66,7 @@ fn offer(a: &Moves, b: &Moves) -> [bool; 2] {
 /// threads end.
 fn moves_twice() {
     let ((a_halves, a), (b_halves, b)) = ends();
-    let is_settled = |moves: &Moves| moves.shared.state().offer.is_none();
+    let is_settled = |moves: &Moves| lock(&moves.shared.state).offer.is_none();
     let came = exchange(a_halves, b_halves, || {
         for n in 0..2 {
             assert_eq!(offer(&a, &b), [true; 2]);

@@ -57,7 +57,7 @@ fn until(mut what: impl FnMut() -> bool) {
 
 /// Whether this node's direction has moved to the offered connection, and the other one has not.
 fn has_gone(moves: &Moves) -> bool {
-    let state = moves.shared.state();
+    let state = lock(&moves.shared.state);
     state.offer.as_ref().is_some_and(|offer| offer.departure == Departure::Done)
 }
 
@@ -74,8 +74,8 @@ fn once_a_direction_is_to_move_no_other_link_takes_the_place_of_the_offered_one(
     offer(&a, &b);
     let (late, _far) = data_pair();
     // A frame is being sent, so the move has to wait.
-    let first = Arc::clone(&a.shared.state().connection);
-    let sending = first.outgoing();
+    let first = Arc::clone(&lock(&a.shared.state).connection);
+    let sending = lock(&first.outgoing);
     a.go();
     assert!(a.offer(late).is_none(), "another link is to be the next one");
     a.withdraw();
@@ -138,7 +138,9 @@ fn frames_come_once_and_in_order_while_the_link_moves_again_and_again() {
             then.go();
             until(|| has_moved(back));
             // The next link may be offered when both ends have completed the move.
-            until(|| a.shared.state().offer.is_none() && b.shared.state().offer.is_none());
+            until(|| {
+                lock(&a.shared.state).offer.is_none() && lock(&b.shared.state).offer.is_none()
+            });
         }
         enough.store(1, Ordering::SeqCst);
         let sent = sent.map(|thread| thread.join().expect("no panic"));
@@ -154,7 +156,7 @@ fn one_that_is_withdrawn_or_ends_is_not_missed_and_another_may_come() {
     let (mut at_a, mut at_b) = ends();
     offer(&at_a.moves, &at_b.moves);
     at_a.moves.withdraw();
-    until(|| at_b.moves.shared.state().offer.is_none());
+    until(|| lock(&at_b.moves.shared.state).offer.is_none());
     // There is nothing to move to.
     at_b.moves.go();
     at_a.halves.0.send(&header(1, 3), b"old").expect("sent");
