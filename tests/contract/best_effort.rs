@@ -1,39 +1,32 @@
 //! Calls without a vote.
 
 use super::ask::{Ask, Buffers, What};
-use super::on::{On, all_well, everywhere, group};
 use anyhow::{Context as _, Result, ensure};
-use potluck::{Cause, Context, Error};
+use potluck::{Cause, Cluster, Context, Error};
 
 /// Every kind of call is correct on every rank, with many in sequence and in flight, mixed with
 /// voted ones.
-pub async fn sums(on: On) -> Result<()> {
-    for n in [2, 3, 5] {
-        let nodes = group(on, "effort", n).await?;
-        let results = everywhere(nodes, move |_cluster, mut context| async move {
-            for what in What::ALL {
-                for len in [0, 1, 1000, 65_537] {
-                    let ask = Ask { best_effort: true, ..Ask::sum(what, len) };
-                    done(&mut context, ask).await.with_context(|| format!("{ask:?} among {n}"))?;
-                }
-                done(&mut context, Ask::sum(what, 1000)).await?;
-            }
-            for round in 0..400u64 {
-                let mut buffers = vec![vec![round; 3 + round as usize % 50]; 4];
-                let calls: Vec<_> =
-                    buffers.iter_mut().map(|b| context.all_reduce(b).best_effort()).collect();
-                for call in calls {
-                    call.await?;
-                }
-                ensure!(buffers.iter().flatten().all(|x| *x == round * n as u64), "round {round}");
-            }
-            // A rank that has its result must not leave before the others have theirs, because
-            // there is no vote to wait for.
-            context.barrier().await?;
-            Ok(())
-        });
-        all_well(results.await?)?;
+pub async fn sums(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let n = context.size();
+    for what in What::ALL {
+        for len in [0, 1, 1000, 65_537] {
+            let ask = Ask { best_effort: true, ..Ask::sum(what, len) };
+            done(&mut context, ask).await.with_context(|| format!("{ask:?} among {n}"))?;
+        }
+        done(&mut context, Ask::sum(what, 1000)).await?;
     }
+    for round in 0..400u64 {
+        let mut buffers = vec![vec![round; 3 + round as usize % 50]; 4];
+        let calls: Vec<_> =
+            buffers.iter_mut().map(|b| context.all_reduce(b).best_effort()).collect();
+        for call in calls {
+            call.await?;
+        }
+        ensure!(buffers.iter().flatten().all(|x| *x == round * n as u64), "round {round}");
+    }
+    // A rank that has its result must not leave before the others have theirs, because
+    // there is no vote to wait for.
+    context.barrier().await?;
     Ok(())
 }
 
@@ -45,26 +38,22 @@ async fn done(context: &mut Context, ask: Ask) -> Result<()> {
 
 /// A rank drops the call before it sends anything: no rank gets a result, and the next call is
 /// correct.
-pub async fn given_up(on: On) -> Result<()> {
-    let nodes = group(on, "effort-dropped", 3).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        let mut buffer = vec![1f32; 70_000];
-        let call = context.all_reduce(&mut buffer).best_effort();
-        if context.rank() == 1 {
-            drop(call);
-        } else {
-            let error = call.await;
-            ensure!(
-                matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })),
-                "{error:?}"
-            );
-        }
-        ensure!(buffer == vec![1.0; 70_000], "the buffer is touched");
-        context.all_reduce(&mut buffer).best_effort().await?;
-        ensure!(buffer == vec![3.0; 70_000], "the next call is wrong");
-        context.all_reduce(&mut buffer).await?;
-        ensure!(buffer == vec![9.0; 70_000], "the next call is wrong");
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+pub async fn given_up(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let mut buffer = vec![1f32; 70_000];
+    let call = context.all_reduce(&mut buffer).best_effort();
+    if context.rank() == 1 {
+        drop(call);
+    } else {
+        let error = call.await;
+        ensure!(
+            matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })),
+            "{error:?}"
+        );
+    }
+    ensure!(buffer == vec![1.0; 70_000], "the buffer is touched");
+    context.all_reduce(&mut buffer).best_effort().await?;
+    ensure!(buffer == vec![3.0; 70_000], "the next call is wrong");
+    context.all_reduce(&mut buffer).await?;
+    ensure!(buffer == vec![9.0; 70_000], "the next call is wrong");
+    Ok(())
 }

@@ -7,7 +7,7 @@
 
 use super::ask::{Ask, Buffers, Under, What};
 use super::numbers::Chance;
-use super::on::{On, everywhere, group, out_of_step, seed};
+use super::on::{Nodes, On, everywhere, group, once, out_of_step, seed};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Cause, Cluster, Context, Error};
 use std::collections::BTreeMap;
@@ -25,8 +25,6 @@ const LEN: usize = 40_000;
 
 /// The seed of all ranks' inputs.
 const SEED: u64 = 3;
-
-pub type Nodes = Vec<(Cluster, Context)>;
 
 /// How one rank drops a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +193,7 @@ async fn sync_told(nodes: Nodes, victim: usize, way: Drop) -> Result<(Nodes, Fat
         ensure!(refused != (lost || counts), "refused: {refused}, lost: {lost}, {outcome:?}");
         Ok(Seen { node: (cluster, context), answer: Answer { began, ended, outcome }, lost })
     };
-    let seen: Vec<Seen> = everywhere(nodes, program).await?.into_iter().collect::<Result<_>>()?;
+    let seen: Vec<Seen> = everywhere(nodes, program).await?;
     let fate = fate_of(&seen, victim)?;
     Ok((seen.into_iter().map(|seen| seen.node).collect(), fate))
 }
@@ -247,8 +245,7 @@ async fn told(
         }
     };
     let what = || format!("{ask:?}, {way:?} by {victim}, others first: {others_first}");
-    let seen: Vec<Seen> =
-        everywhere(nodes, program).await?.into_iter().collect::<Result<_>>().with_context(what)?;
+    let seen: Vec<Seen> = everywhere(nodes, program).await.with_context(what)?;
     let fate = fate_of(&seen, victim).with_context(what)?;
     let took = seen[victim].answer.ended - seen[victim].answer.began;
     Ok((seen.into_iter().map(|seen| seen.node).collect(), fate, took))
@@ -312,8 +309,7 @@ async fn stays(context: &mut Context, ask: Ask, others_first: Option<&Barrier>) 
     let began = Instant::now();
     let mut call = ask.begin(context, &mut buffers);
     if let Some(begun) = others_first {
-        let first = std::future::poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await;
-        ensure!(first.is_pending(), "it was over before all had called");
+        ensure!(once(&mut call).await.is_pending(), "it was over before all had called");
         begun.wait().await;
     }
     let outcome = call.await;
@@ -402,9 +398,7 @@ pub async fn polled<R>(
 
 async fn polled_eagerly<R>(mut call: impl Future<Output = R> + Unpin, polls: usize) -> Option<R> {
     for _ in 0..polls {
-        let once =
-            std::future::poll_fn(|task| Poll::Ready(std::pin::Pin::new(&mut call).poll(task)));
-        if let Poll::Ready(result) = once.await {
+        if let Poll::Ready(result) = once(&mut call).await {
             return Some(result);
         }
         tokio::task::yield_now().await;

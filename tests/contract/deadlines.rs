@@ -1,6 +1,6 @@
 //! A deadline ends the wait on all members, for every kind of call.
 
-use super::on::{On, builder, everywhere, fresh, group};
+use super::on::{On, builder, fresh, joined, of_size};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::calls::OwnedError;
 use potluck::{Cause, Cluster, Context, Error};
@@ -54,32 +54,25 @@ async fn call(context: &mut Context, kind: &str, within: Duration) -> (potluck::
 }
 
 /// Rank 0 has a short deadline, rank 1 a long one. Rank 2 calls only after both have failed.
-pub async fn of_every_kind(on: On) -> Result<()> {
-    let nodes = group(on, "deadlines", 3).await?;
-    let heard = Arc::new(Barrier::new(3));
-    let results = everywhere(nodes, move |_cluster, mut context| {
-        let heard = Arc::clone(&heard);
-        async move {
-            for kind in KINDS {
-                if context.rank() == 2 {
-                    heard.wait().await;
-                }
-                let within = if context.rank() == 0 { SOON } else { LATE };
-                let (result, is_untouched) = call(&mut context, kind, within).await;
-                given_up(result, context.rank() == 0)
-                    .with_context(|| format!("{kind} on rank {}", context.rank()))?;
-                ensure!(is_untouched, "{kind} has touched a buffer");
-                if context.rank() != 2 {
-                    heard.wait().await;
-                }
-                let mut next = [context.rank().index() as u32; 100];
-                context.all_reduce(&mut next).await?;
-                ensure!(next == [3; 100], "the call after {kind} is wrong");
-            }
-            Ok(())
+pub async fn of_every_kind(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let mut heard = context.lane(1);
+    for kind in KINDS {
+        if context.rank() == 2 {
+            heard.barrier().await?;
         }
-    });
-    results.await?.into_iter().collect()
+        let within = if context.rank() == 0 { SOON } else { LATE };
+        let (result, is_untouched) = call(&mut context, kind, within).await;
+        given_up(result, context.rank() == 0)
+            .with_context(|| format!("{kind} on rank {}", context.rank()))?;
+        ensure!(is_untouched, "{kind} has touched a buffer");
+        if context.rank() != 2 {
+            heard.barrier().await?;
+        }
+        let mut next = [context.rank().index() as u32; 100];
+        context.all_reduce(&mut next).await?;
+        ensure!(next == [3; 100], "the call after {kind} is wrong");
+    }
+    Ok(())
 }
 
 /// The error of a call whose deadline has passed on rank 0.
@@ -98,58 +91,46 @@ fn given_up(result: potluck::Result<()>, is_its_own: bool) -> Result<()> {
 }
 
 /// All callers have the same deadline, and each reports it as its own.
-pub async fn the_same_everywhere(on: On) -> Result<()> {
-    let nodes = group(on, "same-deadline", 3).await?;
-    let heard = Arc::new(Barrier::new(3));
-    let results = everywhere(nodes, move |_cluster, mut context| {
-        let heard = Arc::clone(&heard);
-        async move {
-            for kind in KINDS {
-                if context.rank() == 2 {
-                    heard.wait().await;
-                    ensure!(call(&mut context, kind, LATE).await.0.is_err(), "{kind} was done");
-                } else {
-                    given_up(call(&mut context, kind, SOON).await.0, true).context(kind)?;
-                    heard.wait().await;
-                }
-            }
-            Ok(())
+pub async fn the_same_everywhere(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let mut heard = context.lane(1);
+    for kind in KINDS {
+        if context.rank() == 2 {
+            heard.barrier().await?;
+            ensure!(call(&mut context, kind, LATE).await.0.is_err(), "{kind} was done");
+        } else {
+            given_up(call(&mut context, kind, SOON).await.0, true).context(kind)?;
+            heard.barrier().await?;
         }
-    });
-    results.await?.into_iter().collect()
+    }
+    Ok(())
 }
 
 /// The deadline counts from the first poll: a call that is created but not polled has not begun.
-pub async fn from_the_first_poll(on: On) -> Result<()> {
-    let nodes = group(on, "first-poll", 2).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        let second = Duration::from_secs(1);
-        let mut buffer = [1u8; 10];
-        if context.rank() == 0 {
-            let mut other = context.lane(1);
-            let early = context.all_reduce(&mut buffer).deadline(second);
-            // Rank 1 makes the earlier call only after this deadline has passed, so the earlier
-            // deadline would have passed too.
-            given_up(other.barrier().deadline(second).await, true)?;
-            early.await?;
-        } else {
-            context.all_reduce(&mut buffer).deadline(LATE).await?;
-            given_up(context.lane(1).barrier().await, false)?;
-        }
-        ensure!(buffer == [2; 10], "a wrong sum");
-        // The first to leave would change the View before the other's last call.
-        context.barrier().await?;
-        Ok(())
-    });
-    results.await?.into_iter().collect()
+pub async fn from_the_first_poll(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let second = Duration::from_secs(1);
+    let mut buffer = [1u8; 10];
+    if context.rank() == 0 {
+        let mut other = context.lane(1);
+        let early = context.all_reduce(&mut buffer).deadline(second);
+        // Rank 1 makes the earlier call only after this deadline has passed, so the earlier
+        // deadline would have passed too.
+        given_up(other.barrier().deadline(second).await, true)?;
+        early.await?;
+    } else {
+        context.all_reduce(&mut buffer).deadline(LATE).await?;
+        given_up(context.lane(1).barrier().await, false)?;
+    }
+    ensure!(buffer == [2; 10], "a wrong sum");
+    // The first to leave would change the View before the other's last call.
+    context.barrier().await?;
+    Ok(())
 }
 
 /// Two members have a common history; a third one joins and does not call `sync`.
 pub async fn of_a_sync(on: On) -> Result<()> {
     let namespace = fresh("sync-deadline");
     let heard = Arc::new(Barrier::new(3));
-    let mut clusters =
-        vec![builder(on, &namespace, 2).join().await?, builder(on, &namespace, 2).join().await?];
+    let mut clusters = joined(on, &namespace, 2, 2).await?;
     let together = clusters
         .iter()
         .cloned()
@@ -162,7 +143,7 @@ pub async fn of_a_sync(on: On) -> Result<()> {
     for (index, cluster) in clusters.into_iter().enumerate() {
         let heard = Arc::clone(&heard);
         tasks.push(tokio::spawn(async move {
-            let mut context = of_three(&cluster).await?;
+            let mut context = of_size(&cluster, 3).await?;
             let mine = vec![index as u8; 5 + index];
             let mut state = mine.clone();
             if index == 2 {
@@ -199,16 +180,4 @@ pub async fn of_a_sync(on: On) -> Result<()> {
     }
     ensure!(states.windows(2).all(|w| w[0] == w[1]), "{states:?}");
     Ok(())
-}
-
-async fn of_three(cluster: &Cluster) -> Result<Context> {
-    let mut changes = cluster.watch();
-    while changes
-        .next()
-        .await
-        .context("the node ended")?
-        .view
-        .is_none_or(|view| view.members.len() < 3)
-    {}
-    Ok(cluster.context().await?)
 }

@@ -75,17 +75,16 @@ async fn ten_thousand(on: On) -> Result<()> {
         stretch(&mut context, seed, 0, WARM_UP).await?;
         Ok((cluster, context))
     });
-    let nodes = nodes.await?.into_iter().collect::<Result<_>>()?;
+    let mut nodes = nodes.await?;
     let mut before = Resources::settled()?;
     let (threads, descriptors) = (before.threads.clone(), before.descriptors);
     let own_before = threads_of_operations(&before);
-    let mut nodes: Vec<_> = nodes;
     for number in 1..=STRETCHES_MAX {
         let again = everywhere(nodes, move |cluster, mut context| async move {
             stretch(&mut context, seed, number, OPERATIONS - WARM_UP).await?;
             Ok((cluster, context))
         });
-        nodes = again.await?.into_iter().collect::<Result<_>>()?;
+        nodes = again.await?;
         let after = Resources::back_to(&before)?;
         println!(
             "measured: {} operations on {}, {:.1?} since the beginning: from {} to {}",

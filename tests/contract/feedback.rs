@@ -1,10 +1,10 @@
 //! Error feedback: the rounding error is kept as a residual, counts once, and changes only with
 //! calls that commit.
 
-use super::on::{On, all_well, builder, everywhere, fresh, group, of_size};
+use super::on::{On, drop_too_late, everywhere, fresh, joined, meanwhile, of_size, together};
 use anyhow::{Context as _, Result, ensure};
 use potluck::calls::{FeedbackProblem, Rejection};
-use potluck::{Codec, Context, Error, ReduceOp};
+use potluck::{Cluster, Codec, Context, Error, ReduceOp};
 
 const LEN: usize = 10_001;
 
@@ -18,93 +18,78 @@ fn bits(elements: &[f32]) -> Vec<u32> {
 }
 
 /// A sixth of a 4-bit step is always rounded to zero; with feedback it arrives eventually.
-pub async fn small_numbers_arrive(on: On) -> Result<()> {
-    for n in [1, 2, 3] {
-        let nodes = group(on, "feedback-small", n).await?;
-        let results = everywhere(nodes, |_cluster, mut context| async move {
-            let (mut plain, mut owing) = (Codec::int4(), Codec::int4().with_feedback());
-            ensure!(
-                owing.owed().is_empty() && plain.owed().is_empty(),
-                "something is owed before the first call"
-            );
-            let mut arrived = [0.0; 2];
-            for _ in 0..60 {
-                for (codec, arrived) in [&mut plain, &mut owing].into_iter().zip(&mut arrived) {
-                    let mut buffer = vec![0.15f32; LEN];
-                    (0..LEN).step_by(256).for_each(|i| buffer[i] = 7.0);
-                    context.all_reduce(&mut buffer).mean().compress(codec).await?;
-                    *arrived += buffer[LEN - 1];
-                }
-            }
-            ensure!(
-                arrived[0] == 0.0 && (arrived[1] - 9.0).abs() <= 1.0,
-                "{arrived:?} of 9 arrived"
-            );
-            ensure!(
-                plain.owed().is_empty() && owing.owed().len() == LEN,
-                "{} and {}",
-                plain.owed().len(),
-                owing.owed().len()
-            );
-            owing.forget();
-            ensure!(owing.owed().is_empty(), "still owed");
-            Ok(())
-        });
-        all_well(results.await?)?;
+pub async fn small_numbers_arrive(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let (mut plain, mut owing) = (Codec::int4(), Codec::int4().with_feedback());
+    ensure!(
+        owing.owed().is_empty() && plain.owed().is_empty(),
+        "something is owed before the first call"
+    );
+    let mut arrived = [0.0; 2];
+    for _ in 0..60 {
+        for (codec, arrived) in [&mut plain, &mut owing].into_iter().zip(&mut arrived) {
+            let mut buffer = vec![0.15f32; LEN];
+            (0..LEN).step_by(256).for_each(|i| buffer[i] = 7.0);
+            context.all_reduce(&mut buffer).mean().compress(codec).await?;
+            *arrived += buffer[LEN - 1];
+        }
     }
+    ensure!(arrived[0] == 0.0 && (arrived[1] - 9.0).abs() <= 1.0, "{arrived:?} of 9 arrived");
+    ensure!(
+        plain.owed().is_empty() && owing.owed().len() == LEN,
+        "{} and {}",
+        plain.owed().len(),
+        owing.owed().len()
+    );
+    owing.forget();
+    ensure!(owing.owed().is_empty(), "still owed");
     Ok(())
 }
 
 /// The same calls, once undisturbed and once with aborted calls in between: no residual counts
 /// twice, and none is lost.
-pub async fn given_up(on: On) -> Result<()> {
-    let nodes = group(on, "feedback-given-up", 3).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        let (mut calm, mut troubled) =
-            (Codec::int8().with_feedback(), Codec::int8().with_feedback());
-        for call in 0..3 {
-            let (mut a, mut b) =
-                (input(context.rank().index(), call), input(context.rank().index(), call));
-            context.all_reduce(&mut a).mean().compress(&mut calm).await?;
-            let before = troubled.owed();
-            if context.rank() == call {
-                drop(context.all_reduce(&mut b).mean().compress(&mut troubled));
-            } else {
-                let error = context
-                    .all_reduce(&mut b)
+pub async fn given_up(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let (mut calm, mut troubled) = (Codec::int8().with_feedback(), Codec::int8().with_feedback());
+    for call in 0..3 {
+        let (mut a, mut b) =
+            (input(context.rank().index(), call), input(context.rank().index(), call));
+        context.all_reduce(&mut a).mean().compress(&mut calm).await?;
+        let before = troubled.owed();
+        if context.rank() == call {
+            drop(context.all_reduce(&mut b).mean().compress(&mut troubled));
+        } else {
+            let error = context
+                .all_reduce(&mut b)
+                .mean()
+                .compress(&mut troubled)
+                .await
+                .err()
+                .context("added without one")?;
+            ensure!(error.is_retryable(), "{error}");
+        }
+        ensure!(
+            bits(&troubled.owed()) == bits(&before),
+            "what is owed has changed with a call that does not count"
+        );
+        // Owned, in a step, and borrowed are three ways to the same result.
+        match call {
+            0 => {
+                b = context
+                    .all_reduce_owned(b)
                     .mean()
                     .compress(&mut troubled)
                     .await
-                    .err()
-                    .context("added without one")?;
-                ensure!(error.is_retryable(), "{error}");
+                    .map_err(Error::from)?;
             }
-            ensure!(
-                bits(&troubled.owed()) == bits(&before),
-                "what is owed has changed with a call that does not count"
-            );
-            // Owned, in a step, and borrowed are three ways to the same result.
-            match call {
-                0 => {
-                    b = context
-                        .all_reduce_owned(b)
-                        .mean()
-                        .compress(&mut troubled)
-                        .await
-                        .map_err(Error::from)?;
-                }
-                1 => in_step(&mut context, &mut b, &mut troubled).await?,
-                _ => context.all_reduce(&mut b).mean().compress(&mut troubled).await?,
-            }
-            ensure!(
-                bits(&a) == bits(&b) && bits(&calm.owed()) == bits(&troubled.owed()),
-                "call {call} differs"
-            );
-            ensure!(bits(&before) != bits(&troubled.owed()), "nothing new is owed");
+            1 => in_step(&mut context, &mut b, &mut troubled).await?,
+            _ => context.all_reduce(&mut b).mean().compress(&mut troubled).await?,
         }
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+        ensure!(
+            bits(&a) == bits(&b) && bits(&calm.owed()) == bits(&troubled.owed()),
+            "call {call} differs"
+        );
+        ensure!(bits(&before) != bits(&troubled.owed()), "nothing new is owed");
+    }
+    Ok(())
 }
 
 /// First aborted, then committed.
@@ -131,123 +116,97 @@ async fn in_step(context: &mut Context, buffer: &mut [f32], codec: &mut Codec) -
 
 /// A residual belongs to its member and is kept across Views.
 pub async fn over_views(on: On) -> Result<()> {
-    let namespace = fresh("feedback-views");
-    let mut nodes = Vec::new();
-    for _ in 0..3 {
-        nodes.push(builder(on, &namespace, 2).join().await?);
-    }
-    let mut contexts = Vec::new();
-    for node in &nodes {
-        contexts.push(of_size(node, 3).await?);
-    }
-    let results =
-        everywhere(nodes.into_iter().zip(contexts).collect(), |cluster, mut context| async move {
-            let (mut codec, rank) = (Codec::int4().with_feedback(), context.rank().index());
-            let mut buffer = input(rank, 0);
-            context.all_reduce(&mut buffer).compress(&mut codec).await?;
-            let before = codec.owed();
-            if rank == 2 {
-                cluster.leave().await;
-                return Ok(None);
-            }
-            // Called in a View that ends, or after it has ended.
-            let mut buffer = input(rank, 1);
-            let error = context
-                .all_reduce(&mut buffer)
-                .compress(&mut codec)
-                .await
-                .err()
-                .context("added without rank 2")?;
-            ensure!(error.is_retryable() && bits(&codec.owed()) == bits(&before), "{error}");
-            let mut context = of_size(&cluster, 2).await?;
-            context.all_reduce(&mut buffer).compress(&mut codec).await?;
-            // The same call from its own input, with the residual added by hand.
-            let (mut second, mut plain) = (input(rank, 1), Codec::int4());
-            second.iter_mut().zip(&before).for_each(|(x, owed)| *x += owed);
-            context.all_reduce(&mut second).compress(&mut plain).await?;
-            ensure!(bits(&buffer) == bits(&second), "what was owed was not handed in once");
-            Ok(Some(bits(&buffer)))
-        });
-    let sums: Vec<_> = all_well(results.await?)?.into_iter().flatten().collect();
+    let nodes = together(joined(on, &fresh("feedback-views"), 3, 2).await?).await?;
+    let results = everywhere(nodes, |cluster, mut context| async move {
+        let (mut codec, rank) = (Codec::int4().with_feedback(), context.rank().index());
+        let mut buffer = input(rank, 0);
+        context.all_reduce(&mut buffer).compress(&mut codec).await?;
+        let before = codec.owed();
+        if rank == 2 {
+            cluster.leave().await;
+            return Ok(None);
+        }
+        // Called in a View that ends, or after it has ended.
+        let mut buffer = input(rank, 1);
+        let error = context
+            .all_reduce(&mut buffer)
+            .compress(&mut codec)
+            .await
+            .err()
+            .context("added without rank 2")?;
+        ensure!(error.is_retryable() && bits(&codec.owed()) == bits(&before), "{error}");
+        let mut context = of_size(&cluster, 2).await?;
+        context.all_reduce(&mut buffer).compress(&mut codec).await?;
+        // The same call from its own input, with the residual added by hand.
+        let (mut second, mut plain) = (input(rank, 1), Codec::int4());
+        second.iter_mut().zip(&before).for_each(|(x, owed)| *x += owed);
+        context.all_reduce(&mut second).compress(&mut plain).await?;
+        ensure!(bits(&buffer) == bits(&second), "what was owed was not handed in once");
+        Ok(Some(bits(&buffer)))
+    });
+    let sums: Vec<_> = results.await?.into_iter().flatten().collect();
     ensure!(sums.len() == 2 && sums[0] == sums[1], "ranks differ");
     Ok(())
 }
 
 /// A call that is dropped after the vote may commit, so its residual is not used again.
-pub async fn lost(on: On) -> Result<()> {
-    let nodes = group(on, "feedback-lost", 2).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        let (mut codec, mut buffer) =
-            (Codec::int8().with_feedback(), input(context.rank().index(), 0));
-        context.all_reduce(&mut buffer).compress(&mut codec).await?;
-        let (before, mut clone) = (codec.owed(), codec.clone());
-        let mut buffer = input(context.rank().index(), 1);
-        if context.rank() == 0 {
-            let mut call = context.all_reduce(&mut buffer).compress(&mut codec);
-            let begun = std::future::poll_fn(|task| {
-                std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task))
-            });
-            ensure!(begun.await.is_pending(), "rank 1 has not called yet");
-            context.lane(1).barrier().await?;
-            // Rank 1 has its sum, so this rank has voted for it.
-            context.lane(2).barrier().await?;
-            drop(call);
-            while context.take_result::<f32>().is_none() {
-                tokio::task::yield_now().await;
-            }
-        } else {
-            context.lane(1).barrier().await?;
-            context.all_reduce(&mut buffer).compress(&mut codec).await?;
-            context.lane(2).barrier().await?;
+pub async fn lost(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let (mut codec, mut buffer) = (Codec::int8().with_feedback(), input(context.rank().index(), 0));
+    context.all_reduce(&mut buffer).compress(&mut codec).await?;
+    let (before, mut clone) = (codec.owed(), codec.clone());
+    let mut buffer = input(context.rank().index(), 1);
+    if context.rank() == 0 {
+        let call = context.all_reduce(&mut buffer).compress(&mut codec);
+        drop_too_late(&mut context, call).await?;
+        while context.take_result::<f32>().is_none() {
+            tokio::task::yield_now().await;
         }
-        let after = codec.owed();
-        ensure!(bits(&clone.owed()) == bits(&before), "a clone has a call of another");
-        let mut twin = input(context.rank().index(), 1);
-        context.all_reduce(&mut twin).compress(&mut clone).await?;
-        // At the drop the outcome was either known to be a commit, or unknown.
-        let paid = bits(&after) == bits(&clone.owed());
-        ensure!(paid || context.rank() == 0 && after.is_empty(), "{} are owed", after.len());
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+    } else {
+        let call = context.all_reduce(&mut buffer).compress(&mut codec);
+        meanwhile(&mut context, call).await?;
+    }
+    let after = codec.owed();
+    ensure!(bits(&clone.owed()) == bits(&before), "a clone has a call of another");
+    let mut twin = input(context.rank().index(), 1);
+    context.all_reduce(&mut twin).compress(&mut clone).await?;
+    // At the drop the outcome was either known to be a commit, or unknown.
+    let paid = bits(&after) == bits(&clone.owed());
+    ensure!(paid || context.rank() == 0 && after.is_empty(), "{} are owed", after.len());
+    Ok(())
 }
 
-pub async fn refused(on: On) -> Result<()> {
-    let nodes = group(on, "feedback-refused", 2).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        let mut codec = Codec::bf16().with_feedback();
-        let (mut buffer, mut short) = (input(context.rank().index(), 0), vec![1.5f32; 10]);
-        context.all_reduce(&mut buffer).compress(&mut codec).await?;
-        let before = codec.owed();
-        let length = context.all_reduce(&mut short).compress(&mut codec).await;
-        let given = FeedbackProblem::Length { given: 10, owed: LEN };
-        ensure!(
-            matches!(length, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == given),
-            "{length:?}"
-        );
-        let most = context.all_reduce(&mut buffer).max().compress(&mut codec).await;
-        let no_sum = FeedbackProblem::NoSum(ReduceOp::Max);
-        ensure!(
-            matches!(most, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == no_sum),
-            "{most:?}"
-        );
-        let (mut first, mut second) =
-            (input(context.rank().index(), 1), input(context.rank().index(), 2));
-        let mut step = context.step();
-        step.all_reduce(&mut first).compress(&mut codec);
-        step.all_reduce(&mut second).compress(&mut codec);
-        let twice = step.commit().await;
-        let in_use = FeedbackProblem::InUse;
-        ensure!(
-            matches!(twice, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == in_use),
-            "{twice:?}"
-        );
-        ensure!(
-            bits(&codec.owed()) == bits(&before) && short == [1.5; 10],
-            "refused, and yet something has changed"
-        );
-        context.all_reduce(&mut first).compress(&mut codec).await?;
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let mut codec = Codec::bf16().with_feedback();
+    let (mut buffer, mut short) = (input(context.rank().index(), 0), vec![1.5f32; 10]);
+    context.all_reduce(&mut buffer).compress(&mut codec).await?;
+    let before = codec.owed();
+    let length = context.all_reduce(&mut short).compress(&mut codec).await;
+    let given = FeedbackProblem::Length { given: 10, owed: LEN };
+    ensure!(
+        matches!(length, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == given),
+        "{length:?}"
+    );
+    let most = context.all_reduce(&mut buffer).max().compress(&mut codec).await;
+    let no_sum = FeedbackProblem::NoSum(ReduceOp::Max);
+    ensure!(
+        matches!(most, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == no_sum),
+        "{most:?}"
+    );
+    let (mut first, mut second) =
+        (input(context.rank().index(), 1), input(context.rank().index(), 2));
+    let mut step = context.step();
+    step.all_reduce(&mut first).compress(&mut codec);
+    step.all_reduce(&mut second).compress(&mut codec);
+    let twice = step.commit().await;
+    let in_use = FeedbackProblem::InUse;
+    ensure!(
+        matches!(twice, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == in_use),
+        "{twice:?}"
+    );
+    ensure!(
+        bits(&codec.owed()) == bits(&before) && short == [1.5; 10],
+        "refused, and yet something has changed"
+    );
+    context.all_reduce(&mut first).compress(&mut codec).await?;
+    Ok(())
 }

@@ -1,10 +1,9 @@
 //! Reductions that reject NaNs and infinities.
 
 use super::numbers::{Number, differs};
-use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::calls::OwnedError;
-use potluck::{Cause, Context, Error, bf16, f16};
+use potluck::{Cause, Cluster, Context, Error, bf16, f16};
 
 /// A float type of these tests.
 trait Float: Number {
@@ -98,19 +97,12 @@ fn met_on(result: potluck::Result<()>) -> Result<Option<usize>> {
     Ok(on.as_ref().map(|peer| peer.rank.index()))
 }
 
-pub async fn handed_in(on: On) -> Result<()> {
-    for n in [2, 3] {
-        let nodes = group(on, "handed-in", n).await?;
-        let results = everywhere(nodes, |_cluster, mut context| async move {
-            nothing_is_sent(&mut context).await?;
-            one_hands_in::<f32>(&mut context).await?;
-            one_hands_in::<f64>(&mut context).await?;
-            one_hands_in::<f16>(&mut context).await?;
-            one_hands_in::<bf16>(&mut context).await
-        });
-        results.await?.into_iter().collect::<Result<()>>()?;
-    }
-    Ok(())
+pub async fn handed_in(_cluster: Cluster, mut context: Context) -> Result<()> {
+    nothing_is_sent(&mut context).await?;
+    one_hands_in::<f32>(&mut context).await?;
+    one_hands_in::<f64>(&mut context).await?;
+    one_hands_in::<f16>(&mut context).await?;
+    one_hands_in::<bf16>(&mut context).await
 }
 
 /// Rank 0 has a non-finite number and must not send it. Must run before all other calls, because
@@ -148,22 +140,15 @@ async fn one_hands_in<T: Float>(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-pub async fn overflowing(on: On) -> Result<()> {
-    for n in [2, 3] {
-        let nodes = group(on, "overflowing", n).await?;
-        let results = everywhere(nodes, |_cluster, mut context| async move {
-            sum_overflows::<f32>(&mut context).await?;
-            sum_overflows::<f64>(&mut context).await?;
-            sum_overflows::<f16>(&mut context).await?;
-            sum_overflows::<bf16>(&mut context).await?;
-            // Integer overflow is not checked.
-            let mut sum = [u8::MAX; 9];
-            context.all_reduce(&mut sum).reject_non_finite().await?;
-            ensure!(sum == [0u8.wrapping_sub(context.size() as u8); 9], "{sum:?}");
-            Ok(())
-        });
-        results.await?.into_iter().collect::<Result<()>>()?;
-    }
+pub async fn overflowing(_cluster: Cluster, mut context: Context) -> Result<()> {
+    sum_overflows::<f32>(&mut context).await?;
+    sum_overflows::<f64>(&mut context).await?;
+    sum_overflows::<f16>(&mut context).await?;
+    sum_overflows::<bf16>(&mut context).await?;
+    // Integer overflow is not checked.
+    let mut sum = [u8::MAX; 9];
+    context.all_reduce(&mut sum).reject_non_finite().await?;
+    ensure!(sum == [0u8.wrapping_sub(context.size() as u8); 9], "{sum:?}");
     Ok(())
 }
 

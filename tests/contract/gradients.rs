@@ -2,7 +2,7 @@
 
 use super::cancel::polled;
 use super::numbers::differs;
-use super::on::{On, all_well, builder, everywhere, fresh, group, of_size};
+use super::on::{On, builder, drop_too_late, everywhere, fresh, group, joined, meanwhile, of_size};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::calls::{GradientProblem, Rejection};
 use potluck::plan::reference_sum;
@@ -60,78 +60,59 @@ async fn step(
     step.finish().await
 }
 
-pub async fn are_the_means(on: On) -> Result<()> {
-    for n in [1, 2, 3] {
-        let nodes = group(on, "gradients", n).await?;
-        let results = everywhere(nodes, |cluster, context| async move {
-            for (bucket_bytes, buckets) in [(1, 6), (40_000, 3), (1 << 30, 1)] {
-                let mut sync = GradientSync::new(&cluster, &LENS).bucket_bytes(bucket_bytes);
-                ensure!(sync.buckets().len() == buckets, "{:?}", sync.buckets());
-                for (number, backwards) in [true, false, true].into_iter().enumerate() {
-                    let mut mine = gradients(context.rank().index(), number);
-                    step(&mut sync, &mut mine, backwards).await?;
-                    for (have, want) in mine.iter().zip(means(&sync, &context, number)) {
-                        ensure!(
-                            differs(have, &want).is_none(),
-                            "step {number} in {buckets} buckets"
-                        );
-                    }
-                }
+pub async fn are_the_means(cluster: Cluster, context: Context) -> Result<()> {
+    for (bucket_bytes, buckets) in [(1, 6), (40_000, 3), (1 << 30, 1)] {
+        let mut sync = GradientSync::new(&cluster, &LENS).bucket_bytes(bucket_bytes);
+        ensure!(sync.buckets().len() == buckets, "{:?}", sync.buckets());
+        for (number, backwards) in [true, false, true].into_iter().enumerate() {
+            let mut mine = gradients(context.rank().index(), number);
+            step(&mut sync, &mut mine, backwards).await?;
+            for (have, want) in mine.iter().zip(means(&sync, &context, number)) {
+                ensure!(differs(have, &want).is_none(), "step {number} in {buckets} buckets");
             }
-            Ok(())
-        });
-        all_well(results.await?)?;
+        }
     }
     Ok(())
 }
 
 /// The gradients of the last layers are sent before those of the first layers are known.
-pub async fn leave_early(on: On) -> Result<()> {
-    let nodes = group(on, "gradients-early", 3).await?;
-    let results = everywhere(nodes, |cluster, context| async move {
-        // The bytes that a member sends for one bucket alone: two thirds of it in each of the two
-        // phases.
-        for (codec, bytes) in [
-            (None, 200_000),
-            (Some(Codec::bf16()), 100_000),
-            (Some(Codec::int8().with_feedback()), 50_000),
-        ] {
-            let sync = GradientSync::new(&cluster, &[50_000; 3]).bucket_bytes(200_000);
-            let mut sync = if let Some(codec) = codec { sync.compress(codec) } else { sync };
-            let mut mine = vec![vec![context.rank().index() as f32; 50_000]; 3];
-            let [first, second, last] = mine.as_mut_slice() else { bail!("three parameters") };
-            let mut step = sync.step().await?;
-            let before = context.traffic().sent_bytes;
-            step.push(2, last);
-            while context.traffic().sent_bytes - before < bytes {
-                tokio::task::yield_now().await;
-            }
-            step.push(1, second);
-            step.push(0, first);
-            step.finish().await?;
-            ensure!(
-                mine.iter().flatten().all(|mean| (mean - 1.0).abs() < 0.02),
-                "wrong means with {sync:?}"
-            );
+pub async fn leave_early(cluster: Cluster, context: Context) -> Result<()> {
+    // The bytes that a member sends for one bucket alone: two thirds of it in each of the two
+    // phases.
+    for (codec, bytes) in [
+        (None, 200_000),
+        (Some(Codec::bf16()), 100_000),
+        (Some(Codec::int8().with_feedback()), 50_000),
+    ] {
+        let sync = GradientSync::new(&cluster, &[50_000; 3]).bucket_bytes(200_000);
+        let mut sync = if let Some(codec) = codec { sync.compress(codec) } else { sync };
+        let mut mine = vec![vec![context.rank().index() as f32; 50_000]; 3];
+        let [first, second, last] = mine.as_mut_slice() else { bail!("three parameters") };
+        let mut step = sync.step().await?;
+        let before = context.traffic().sent_bytes;
+        step.push(2, last);
+        while context.traffic().sent_bytes - before < bytes {
+            tokio::task::yield_now().await;
         }
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+        step.push(1, second);
+        step.push(0, first);
+        step.finish().await?;
+        ensure!(
+            mine.iter().flatten().all(|mean| (mean - 1.0).abs() < 0.02),
+            "wrong means with {sync:?}"
+        );
+    }
+    Ok(())
 }
 
 /// More parameters than a step may have calls.
-pub async fn of_many_parameters(on: On) -> Result<()> {
-    let nodes = group(on, "gradients-many", 2).await?;
-    let results = everywhere(nodes, |cluster, context| async move {
-        let mut sync =
-            GradientSync::new(&cluster, &[3; 500]).bucket_bytes(12).compress(Codec::bf16());
-        ensure!((2..=64).contains(&sync.buckets().len()), "{}", sync.buckets().len());
-        let mut mine = vec![vec![context.rank().index() as f32; 3]; 500];
-        step(&mut sync, &mut mine, true).await?;
-        ensure!(mine == vec![vec![0.5; 3]; 500], "wrong means");
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+pub async fn of_many_parameters(cluster: Cluster, context: Context) -> Result<()> {
+    let mut sync = GradientSync::new(&cluster, &[3; 500]).bucket_bytes(12).compress(Codec::bf16());
+    ensure!((2..=64).contains(&sync.buckets().len()), "{}", sync.buckets().len());
+    let mut mine = vec![vec![context.rank().index() as f32; 3]; 500];
+    step(&mut sync, &mut mine, true).await?;
+    ensure!(mine == vec![vec![0.5; 3]; 500], "wrong means");
+    Ok(())
 }
 
 pub async fn encoded_are_alike(on: On) -> Result<()> {
@@ -163,71 +144,65 @@ pub async fn encoded_are_alike(on: On) -> Result<()> {
         }
         Ok(all)
     });
-    let all = all_well(results.await?)?;
+    let all = results.await?;
     ensure!(all.windows(2).all(|pair| pair[0] == pair[1]), "ranks differ");
     Ok(())
 }
 
 /// All or none of the members complete the step, and nothing is written before that.
-pub async fn given_up(on: On) -> Result<()> {
-    let nodes = group(on, "gradients-given-up", 3).await?;
-    let results = everywhere(nodes, |cluster, mut context| async move {
-        let codec = Codec::int4().with_feedback();
-        let mut sync = GradientSync::new(&cluster, &LENS).compress(codec.clone());
-        let mut calm = GradientSync::new(&cluster, &LENS).compress(codec);
-        for number in 0..3 {
-            let (mut first, owed) = (gradients(context.rank().index(), number), sync.owed());
-            let before = bits(&first);
-            if context.rank() == number {
-                let mut given_up = sync.step().await?;
-                first
-                    .iter_mut()
-                    .enumerate()
-                    .rev()
-                    .take(4)
-                    .for_each(|(parameter, gradient)| given_up.push(parameter, gradient));
-                drop(given_up);
-            } else {
-                let error = step(&mut sync, &mut first, true)
-                    .await
-                    .err()
-                    .context("finished without one")?;
-                ensure!(error.is_retryable(), "{error}");
-            }
-            ensure!(bits(&first) == before && sync.owed() == owed, "something was written");
-            step(&mut sync, &mut first, true).await?;
-            let mut second = gradients(context.rank().index(), number);
-            step(&mut calm, &mut second, true).await?;
-            ensure!(
-                bits(&first) == bits(&second) && sync.owed() == calm.owed(),
-                "step {number} differs"
-            );
-        }
-        // No other rank takes part in this step.
-        if context.rank() == 1 {
-            let mut mine = gradients(1, 9);
-            let mut alone = sync.step().await?;
-            alone.deadline(Duration::from_millis(50));
-            mine.iter_mut()
+pub async fn given_up(cluster: Cluster, mut context: Context) -> Result<()> {
+    let codec = Codec::int4().with_feedback();
+    let mut sync = GradientSync::new(&cluster, &LENS).compress(codec.clone());
+    let mut calm = GradientSync::new(&cluster, &LENS).compress(codec);
+    for number in 0..3 {
+        let (mut first, owed) = (gradients(context.rank().index(), number), sync.owed());
+        let before = bits(&first);
+        if context.rank() == number {
+            let mut given_up = sync.step().await?;
+            first
+                .iter_mut()
                 .enumerate()
-                .for_each(|(parameter, gradient)| alone.push(parameter, gradient));
-            let error = alone.finish().await.err().context("finished alone")?;
-            ensure!(
-                matches!(error, Error::Aborted { cause: Cause::Deadline { of: None } }),
-                "{error:?}"
-            );
+                .rev()
+                .take(4)
+                .for_each(|(parameter, gradient)| given_up.push(parameter, gradient));
+            drop(given_up);
+        } else {
+            let error =
+                step(&mut sync, &mut first, true).await.err().context("finished without one")?;
+            ensure!(error.is_retryable(), "{error}");
         }
-        context.barrier().await?;
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+        ensure!(bits(&first) == before && sync.owed() == owed, "something was written");
+        step(&mut sync, &mut first, true).await?;
+        let mut second = gradients(context.rank().index(), number);
+        step(&mut calm, &mut second, true).await?;
+        ensure!(
+            bits(&first) == bits(&second) && sync.owed() == calm.owed(),
+            "step {number} differs"
+        );
+    }
+    // No other rank takes part in this step.
+    if context.rank() == 1 {
+        let mut mine = gradients(1, 9);
+        let mut alone = sync.step().await?;
+        alone.deadline(Duration::from_millis(50));
+        mine.iter_mut()
+            .enumerate()
+            .for_each(|(parameter, gradient)| alone.push(parameter, gradient));
+        let error = alone.finish().await.err().context("finished alone")?;
+        ensure!(
+            matches!(error, Error::Aborted { cause: Cause::Deadline { of: None } }),
+            "{error:?}"
+        );
+    }
+    context.barrier().await?;
+    Ok(())
 }
 
 /// A step that is dropped after the vote may commit: the next step reports the lost result, and no
 /// residual counts twice.
 pub async fn lost(on: On) -> Result<()> {
     let nodes = group(on, "gradients-lost", 2).await?;
-    let results = everywhere(nodes, |cluster, context| async move {
+    let results = everywhere(nodes, |cluster, mut context| async move {
         let mut sync = GradientSync::new(&cluster, &LENS).compress(Codec::int8().with_feedback());
         let mut mine = gradients(context.rank().index(), 0);
         step(&mut sync, &mut mine, true).await?;
@@ -240,14 +215,7 @@ pub async fn lost(on: On) -> Result<()> {
                 .enumerate()
                 .rev()
                 .for_each(|(parameter, gradient)| begun.push(parameter, gradient));
-            let mut finish = Box::pin(begun.finish());
-            let polled =
-                std::future::poll_fn(|task| std::task::Poll::Ready(finish.as_mut().poll(task)));
-            ensure!(polled.await.is_pending(), "rank 1 has not called yet");
-            context.lane(1).barrier().await?;
-            // Rank 1 has its means, so this rank has voted for them.
-            context.lane(2).barrier().await?;
-            drop(finish);
+            drop_too_late(&mut context, Box::pin(begun.finish())).await?;
             ensure!(
                 bits(&mine) == untouched && sync.owed() != before,
                 "what was owed may have counted"
@@ -258,15 +226,13 @@ pub async fn lost(on: On) -> Result<()> {
                 tokio::task::yield_now().await;
             }
         } else {
-            context.lane(1).barrier().await?;
-            step(&mut sync, &mut mine, true).await?;
-            context.lane(2).barrier().await?;
+            meanwhile(&mut context, step(&mut sync, &mut mine, true)).await?;
         }
         let mut next = gradients(context.rank().index(), 2);
         step(&mut sync, &mut next, true).await?;
         Ok(bits(&next))
     });
-    let all = all_well(results.await?)?;
+    let all = results.await?;
     ensure!(all[0] == all[1], "ranks differ");
     Ok(())
 }
@@ -295,7 +261,7 @@ pub async fn begun_again(on: On) -> Result<()> {
             }
             Ok(dropped)
         });
-        if !all_well(results.await?)?[0] {
+        if !results.await?[0] {
             ensure!(polls > 1, "nothing was dropped");
             return Ok(());
         }
@@ -303,66 +269,55 @@ pub async fn begun_again(on: On) -> Result<()> {
     bail!("the comparison never ends")
 }
 
-pub async fn refused(on: On) -> Result<()> {
-    let nodes = group(on, "gradients-refused", 2).await?;
-    let results = everywhere(nodes, |cluster, context| async move {
-        let mut sync = GradientSync::new(&cluster, &LENS);
-        for (odd, parameter, problem) in [
-            (0, 0, GradientProblem::Missing),
-            (1, 1, GradientProblem::Twice),
-            (2, 6, GradientProblem::Unknown),
-            (3, 5, GradientProblem::Length { given: 3, wanted: 10 }),
-        ] {
-            let (mut mine, mut more) = (gradients(context.rank().index(), 0), vec![1.0; 128]);
-            let before = bits(&mine);
-            let mut step = sync.step().await?;
-            let skipped = if odd == 0 { Some(0) } else { None };
-            for (i, gradient) in
-                mine.iter_mut().enumerate().filter(|(i, _)| Some(*i) != skipped).rev()
-            {
-                let end = if odd == 3 && i == 5 { 3 } else { gradient.len() };
-                step.push(i, &mut gradient[..end]);
-            }
-            if let 1 | 2 = odd {
-                step.push(parameter, &mut more);
-            }
-            let error = step.finish().await.err().context("a step that makes no sense")?;
-            let expected = Rejection::Gradient { parameter, problem };
-            ensure!(
-                matches!(error, Error::Rejected(rejection) if rejection == expected),
-                "{odd}: {error:?}"
-            );
-            ensure!(bits(&mine) == before, "{odd}: something was written");
+pub async fn refused(cluster: Cluster, context: Context) -> Result<()> {
+    let mut sync = GradientSync::new(&cluster, &LENS);
+    for (odd, parameter, problem) in [
+        (0, 0, GradientProblem::Missing),
+        (1, 1, GradientProblem::Twice),
+        (2, 6, GradientProblem::Unknown),
+        (3, 5, GradientProblem::Length { given: 3, wanted: 10 }),
+    ] {
+        let (mut mine, mut more) = (gradients(context.rank().index(), 0), vec![1.0; 128]);
+        let before = bits(&mine);
+        let mut step = sync.step().await?;
+        let skipped = if odd == 0 { Some(0) } else { None };
+        for (i, gradient) in mine.iter_mut().enumerate().filter(|(i, _)| Some(*i) != skipped).rev()
+        {
+            let end = if odd == 3 && i == 5 { 3 } else { gradient.len() };
+            step.push(i, &mut gradient[..end]);
         }
-        // The same number of elements in other parameters, and other buckets.
-        let other = if context.rank() == 0 { [10, 20, 30] } else { [10, 30, 20] };
-        let mut unlike = GradientSync::new(&cluster, &other);
-        for _ in 0..2 {
-            let error = unlike.step().await.err().context("parameters that differ")?;
-            let expected = Rejection::Layout { rank: Rank::from(1 - context.rank().index()) };
-            ensure!(
-                matches!(error, Error::Rejected(rejection) if rejection == expected),
-                "{error:?}"
-            );
+        if let 1 | 2 = odd {
+            step.push(parameter, &mut more);
         }
-        let bucket_bytes = if context.rank() == 0 { 40 } else { 1000 };
-        let mut unlike = GradientSync::new(&cluster, &[10, 20, 30]).bucket_bytes(bucket_bytes);
-        ensure!(unlike.step().await.is_err(), "buckets that differ");
-        let mut mine = gradients(context.rank().index(), 0);
-        step(&mut sync, &mut mine, true).await?;
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+        let error = step.finish().await.err().context("a step that makes no sense")?;
+        let expected = Rejection::Gradient { parameter, problem };
+        ensure!(
+            matches!(error, Error::Rejected(rejection) if rejection == expected),
+            "{odd}: {error:?}"
+        );
+        ensure!(bits(&mine) == before, "{odd}: something was written");
+    }
+    // The same number of elements in other parameters, and other buckets.
+    let other = if context.rank() == 0 { [10, 20, 30] } else { [10, 30, 20] };
+    let mut unlike = GradientSync::new(&cluster, &other);
+    for _ in 0..2 {
+        let error = unlike.step().await.err().context("parameters that differ")?;
+        let expected = Rejection::Layout { rank: Rank::from(1 - context.rank().index()) };
+        ensure!(matches!(error, Error::Rejected(rejection) if rejection == expected), "{error:?}");
+    }
+    let bucket_bytes = if context.rank() == 0 { 40 } else { 1000 };
+    let mut unlike = GradientSync::new(&cluster, &[10, 20, 30]).bucket_bytes(bucket_bytes);
+    ensure!(unlike.step().await.is_err(), "buckets that differ");
+    let mut mine = gradients(context.rank().index(), 0);
+    step(&mut sync, &mut mine, true).await?;
+    Ok(())
 }
 
 /// Three members train, one leaves, another joins: residuals are kept, and the new member gets the
 /// state.
 pub async fn over_views(on: On) -> Result<()> {
     let namespace = fresh("gradients-views");
-    let mut clusters = Vec::new();
-    for _ in 0..3 {
-        clusters.push(builder(on, &namespace, 2).join().await?);
-    }
+    let mut clusters = joined(on, &namespace, 3, 2).await?;
     for cluster in &clusters {
         of_size(cluster, 3).await?;
     }

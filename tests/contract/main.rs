@@ -24,9 +24,11 @@ mod steps;
 mod syncs;
 
 use anyhow::{Context as _, Result, ensure};
-use on::{Network, On, tell_log};
+use on::{Network, On, everywhere, group, tell_log};
 use potluck::plan::EngineKind;
+use potluck::{Cluster, Context};
 use potluck_harness::{Lab, Need, Suite};
+use std::pin::Pin;
 use std::time::Duration;
 
 /// Set if this process is the suite inside a network namespace.
@@ -35,9 +37,9 @@ const INSIDE: &str = "POTLUCK_CONTRACT_LOOPBACK";
 /// Longer than any test takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-type Story = fn(On) -> Told;
+type Story = Box<dyn Fn(On) -> Told + Send>;
 
-type Told = std::pin::Pin<Box<dyn Future<Output = Result<()>>>>;
+type Told = Pin<Box<dyn Future<Output = Result<()>>>>;
 
 fn main() {
     let network =
@@ -64,86 +66,107 @@ fn main() {
     suite.run()
 }
 
+/// A story that makes its own groups.
+fn story<F>(tell: impl Fn(On) -> F + Send + 'static) -> Story
+where
+    F: Future<Output = Result<()>> + 'static,
+{
+    Box::new(move |on| Box::pin(tell(on)))
+}
+
+/// The story of a program that all members of a group run, in groups of these sizes.
+fn among<F>(
+    sizes: &'static [usize],
+    program: impl Fn(Cluster, Context) -> F + Copy + Send + Sync + 'static,
+) -> Story
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    story(move |on| async move {
+        for n in sizes {
+            let done = everywhere(group(on, "story", *n).await?, program).await;
+            done.with_context(|| format!("among {n}"))?;
+        }
+        Ok(())
+    })
+}
+
 fn stories(network: Network) -> Vec<(&'static str, Story)> {
-    let in_process: &[(&str, Story)] = &[
-        ("every call is the reference bit for bit, among 5", |n| Box::pin(matrix::of(n, 5))),
-        ("every call is the reference bit for bit, among 4", |n| Box::pin(matrix::of(n, 4))),
-        ("every call is the reference bit for bit, among 2", |n| Box::pin(matrix::of(n, 2))),
-        ("every call is the reference bit for bit, among 1", |n| Box::pin(matrix::of(n, 1))),
-        ("calls are dropped at every poll", |n| Box::pin(cancel::at_every_poll(n))),
-        ("messages are dropped at every poll", |n| Box::pin(messages::dropped_at_every_poll(n))),
-        ("syncs are dropped at every poll", |n| Box::pin(cancel::syncs_at_every_poll(n))),
-        ("a sync that follows a dropped one brings the state", |n| {
-            Box::pin(syncs::again_after_a_drop(n))
-        }),
-        ("calls are dropped at a moment of chance", |n| Box::pin(cancel::at_random(n))),
+    let in_process = [
+        ("every call is the reference bit for bit, among 5", story(|on| matrix::of(on, 5))),
+        ("every call is the reference bit for bit, among 4", story(|on| matrix::of(on, 4))),
+        ("every call is the reference bit for bit, among 2", story(|on| matrix::of(on, 2))),
+        ("every call is the reference bit for bit, among 1", story(|on| matrix::of(on, 1))),
+        ("calls are dropped at every poll", story(cancel::at_every_poll)),
+        ("messages are dropped at every poll", story(messages::dropped_at_every_poll)),
+        ("syncs are dropped at every poll", story(cancel::syncs_at_every_poll)),
+        ("a sync that follows a dropped one brings the state", story(syncs::again_after_a_drop)),
+        ("calls are dropped at a moment of chance", story(cancel::at_random)),
     ];
-    let mut stories: Vec<(&str, Story)> = vec![
-        ("every call is the reference bit for bit, among 3", |n| Box::pin(matrix::of(n, 3))),
-        ("a call that makes no sense is refused", |n| Box::pin(reductions::rejected(n))),
-        ("a root that is no rank is refused", |n| Box::pin(reductions::no_root(n))),
-        ("copies reach everybody", |n| Box::pin(copies::copies(n))),
-        ("whoever calls something else, all hear who called what", |n| {
-            Box::pin(mismatches::every_kind(n))
-        }),
-        ("shapes in different order are a mismatch", |n| {
-            Box::pin(mismatches::shapes_in_different_order(n))
-        }),
-        ("parts that do not fit are refused", |n| Box::pin(parts::parts_that_do_not_fit(n))),
-        ("all kinds at once", |n| Box::pin(parts::all_kinds_at_once(n))),
-        ("what travels encoded gives the same bits to all", |n| Box::pin(reductions::codecs(n))),
-        ("what is rounded away is owed", |n| Box::pin(feedback::small_numbers_arrive(n))),
-        ("what is owed changes with calls that count", |n| Box::pin(feedback::given_up(n))),
-        ("what is owed goes along into the next View", |n| Box::pin(feedback::over_views(n))),
-        ("what may have counted is owed no more", |n| Box::pin(feedback::lost(n))),
-        ("feedback is for one buffer and one call at a time", |n| Box::pin(feedback::refused(n))),
-        ("gradients are the means of their buckets", |n| Box::pin(gradients::are_the_means(n))),
-        ("gradients leave while others are computed", |n| Box::pin(gradients::leave_early(n))),
-        ("gradients of many parameters", |n| Box::pin(gradients::of_many_parameters(n))),
-        ("gradients that travel encoded are the same bits for all", |n| {
-            Box::pin(gradients::encoded_are_alike(n))
-        }),
-        ("gradients of a step that is given up", |n| Box::pin(gradients::given_up(n))),
-        ("gradients of a step that was dropped too late", |n| Box::pin(gradients::lost(n))),
-        ("gradients of a step that is begun again", |n| Box::pin(gradients::begun_again(n))),
-        ("gradients that do not fit are refused", |n| Box::pin(gradients::refused(n))),
-        ("gradients go from View to View", |n| Box::pin(gradients::over_views(n))),
-        ("many calls at once", |n| Box::pin(order::many_at_once(n))),
-        ("lanes in different order", |n| Box::pin(order::lanes(n))),
-        ("a dropped call is aborted for all", |n| Box::pin(outcomes::dropped(n))),
-        ("a deadline ends the wait for all", |n| Box::pin(outcomes::deadline(n))),
-        ("a message reaches the other one alone", |n| Box::pin(messages::reach_one(n))),
-        ("messages meet in the order of their calls", |n| Box::pin(messages::in_order(n))),
-        ("messages that do not fit each other", |n| Box::pin(messages::differ(n))),
-        ("messages to nobody, and too many", |n| Box::pin(messages::refused(n))),
-        ("a dropped message", |n| Box::pin(messages::dropped(n))),
-        ("a step counts as one", |n| Box::pin(steps::count_as_one(n))),
-        ("a step of every kind of call", |n| Box::pin(steps::of_every_kind(n))),
-        ("steps that differ are a mismatch", |n| Box::pin(steps::differ(n))),
-        ("a step that makes no sense is refused", |n| Box::pin(steps::refused(n))),
-        ("a step that is given up", |n| Box::pin(steps::given_up(n))),
-        ("best effort gives the right sums", |n| Box::pin(best_effort::sums(n))),
-        ("best effort is given up too", |n| Box::pin(best_effort::given_up(n))),
-        ("what is no number is not handed in", |n| Box::pin(finite::handed_in(n))),
-        ("a sum that overflows is given up", |n| Box::pin(finite::overflowing(n))),
-        ("a deadline of every kind of call", |n| Box::pin(deadlines::of_every_kind(n))),
-        ("the same deadline on all ranks", |n| Box::pin(deadlines::the_same_everywhere(n))),
-        ("a deadline counts from the first poll", |n| Box::pin(deadlines::from_the_first_poll(n))),
-        ("a sync in each of two lanes", |n| Box::pin(syncs::in_two_lanes(n))),
-        ("a sync of each of two states", |n| Box::pin(syncs::of_two_states(n))),
-        ("a deadline of a sync", |n| Box::pin(deadlines::of_a_sync(n))),
-        ("a result that was dropped too late is kept", |n| Box::pin(outcomes::lost(n))),
-        ("a result that was dropped too late is kept when the View changes", |n| {
-            Box::pin(outcomes::lost_and_left(n))
-        }),
-        ("what was done is counted", |n| Box::pin(metrics::of_operations(n))),
-        ("what is counted outlives its View", |n| Box::pin(metrics::over_views(n))),
-        ("a joiner must sync", |n| Box::pin(members::joiner(n))),
-        ("who leaves is not waited for", |n| Box::pin(members::leaving(n))),
-        ("too many calls take no number", |n| Box::pin(order::too_many(n))),
-        ("nobody came", |n| Box::pin(members::nobody(n))),
-        ("an owned buffer comes back", |n| Box::pin(outcomes::owned(n))),
-        ("sixteen are a group and the seventeenth waits", |n| Box::pin(members::sixteen(n))),
+    let mut stories = vec![
+        ("every call is the reference bit for bit, among 3", story(|on| matrix::of(on, 3))),
+        ("a call that makes no sense is refused", among(&[3], reductions::rejected)),
+        ("a root that is no rank is refused", among(&[3], reductions::no_root)),
+        ("copies reach everybody", among(&[3], copies::copies)),
+        ("whoever calls something else, all hear who called what", story(mismatches::every_kind)),
+        ("shapes in different order are a mismatch", story(mismatches::shapes_in_different_order)),
+        ("parts that do not fit are refused", among(&[3], parts::parts_that_do_not_fit)),
+        ("all kinds at once", among(&[4], parts::all_kinds_at_once)),
+        ("what travels encoded gives the same bits to all", story(reductions::codecs)),
+        ("what is rounded away is owed", among(&[1, 2, 3], feedback::small_numbers_arrive)),
+        ("what is owed changes with calls that count", among(&[3], feedback::given_up)),
+        ("what is owed goes along into the next View", story(feedback::over_views)),
+        ("what may have counted is owed no more", among(&[2], feedback::lost)),
+        ("feedback is for one buffer and one call at a time", among(&[2], feedback::refused)),
+        ("gradients are the means of their buckets", among(&[1, 2, 3], gradients::are_the_means)),
+        ("gradients leave while others are computed", among(&[3], gradients::leave_early)),
+        ("gradients of many parameters", among(&[2], gradients::of_many_parameters)),
+        (
+            "gradients that travel encoded are the same bits for all",
+            story(gradients::encoded_are_alike),
+        ),
+        ("gradients of a step that is given up", among(&[3], gradients::given_up)),
+        ("gradients of a step that was dropped too late", story(gradients::lost)),
+        ("gradients of a step that is begun again", story(gradients::begun_again)),
+        ("gradients that do not fit are refused", among(&[2], gradients::refused)),
+        ("gradients go from View to View", story(gradients::over_views)),
+        ("many calls at once", among(&[3], order::many_at_once)),
+        ("lanes in different order", among(&[3], order::lanes)),
+        ("a dropped call is aborted for all", among(&[3], outcomes::dropped)),
+        ("a deadline ends the wait for all", among(&[2], outcomes::deadline)),
+        ("a message reaches the other one alone", among(&[2, 3, 5], messages::reach_one)),
+        ("messages meet in the order of their calls", story(messages::in_order)),
+        ("messages that do not fit each other", among(&[3], messages::differ)),
+        ("messages to nobody, and too many", among(&[2], messages::refused)),
+        ("a dropped message", among(&[3], messages::dropped)),
+        ("a step counts as one", among(&[1, 2, 3, 5], steps::count_as_one)),
+        ("a step of every kind of call", among(&[2, 3], steps::of_every_kind)),
+        ("steps that differ are a mismatch", among(&[3], steps::differ)),
+        ("a step that makes no sense is refused", among(&[3], steps::refused)),
+        ("a step that is given up", among(&[3], steps::given_up)),
+        ("best effort gives the right sums", among(&[2, 3, 5], best_effort::sums)),
+        ("best effort is given up too", among(&[3], best_effort::given_up)),
+        ("what is no number is not handed in", among(&[2, 3], finite::handed_in)),
+        ("a sum that overflows is given up", among(&[2, 3], finite::overflowing)),
+        ("a deadline of every kind of call", among(&[3], deadlines::of_every_kind)),
+        ("the same deadline on all ranks", among(&[3], deadlines::the_same_everywhere)),
+        ("a deadline counts from the first poll", among(&[2], deadlines::from_the_first_poll)),
+        ("a sync in each of two lanes", story(syncs::in_two_lanes)),
+        ("a sync of each of two states", story(syncs::of_two_states)),
+        ("a deadline of a sync", story(deadlines::of_a_sync)),
+        ("a result that was dropped too late is kept", among(&[2], outcomes::lost)),
+        (
+            "a result that was dropped too late is kept when the View changes",
+            story(outcomes::lost_and_left),
+        ),
+        ("what was done is counted", story(metrics::of_operations)),
+        ("what is counted outlives its View", story(metrics::over_views)),
+        ("a joiner must sync", story(members::joiner)),
+        ("who leaves is not waited for", story(members::leaving)),
+        ("too many calls take no number", story(order::too_many)),
+        ("nobody came", story(members::nobody)),
+        ("an owned buffer comes back", among(&[2], outcomes::owned)),
+        ("sixteen are a group and the seventeenth waits", story(members::sixteen)),
     ];
     if network == Network::Process {
         stories.extend(in_process);

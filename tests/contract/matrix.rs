@@ -6,16 +6,14 @@
 //! cell is one call by all members, made twice.
 
 use super::numbers::{Number, differs, input, reduced};
-use super::on::{Network, On, everywhere, group};
+use super::on::{Network, Nodes, On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Cluster, Context, ReduceOp, bf16, f16};
+use potluck::{Context, ReduceOp, bf16, f16};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const OPS: [ReduceOp; 5] =
     [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
-
-type Nodes = Vec<(Cluster, Context)>;
 
 /// The whole matrix for `n` members.
 pub async fn of(on: On, n: usize) -> Result<()> {
@@ -85,7 +83,7 @@ impl Row {
                     Ok((cluster, context))
                 }
             });
-            self.nodes = told.await?.into_iter().collect::<Result<_>>()?;
+            self.nodes = told.await?;
         }
         Ok(())
     }

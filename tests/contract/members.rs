@@ -1,6 +1,6 @@
 //! Joining and leaving.
 
-use super::on::{On, begun, builder, fresh, group};
+use super::on::{On, begun, builder, fresh, group, joined, of_size};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::report::State;
 use potluck::{Cause, Cluster, Context, Error};
@@ -9,10 +9,7 @@ use tokio::sync::oneshot;
 
 pub async fn joiner(on: On) -> Result<()> {
     let namespace = fresh("joiner");
-    let mut veterans = Vec::new();
-    for _ in 0..2 {
-        veterans.push(builder(on, &namespace, 2).join().await?);
-    }
+    let veterans = joined(on, &namespace, 2, 2).await?;
     let mut tasks = Vec::new();
     for cluster in veterans {
         let namespace = namespace.clone();
@@ -26,15 +23,8 @@ pub async fn joiner(on: On) -> Result<()> {
                 None
             };
             let newcomer = third.map(|third| tokio::spawn(newcomer(third)));
-            while context.size() < 3 {
-                let mut changes = cluster.watch();
-                while changes
-                    .next()
-                    .await
-                    .is_some_and(|s| s.view.is_none_or(|v| v.members.len() < 3))
-                {}
-                context = context.renewed().await?;
-            }
+            of_size(&cluster, 3).await?;
+            context = context.renewed().await?;
             let refused = context.all_reduce(&mut buffer).await;
             ensure!(matches!(refused, Err(Error::NeedsSync)), "{refused:?}");
             ensure!(cluster.status().state == State::NeedsSync, "{:?}", cluster.status().state);
@@ -127,10 +117,7 @@ pub async fn nobody(on: On) -> Result<()> {
 
 pub async fn sixteen(on: On) -> Result<()> {
     let namespace = fresh("sixteen");
-    let mut clusters = Vec::new();
-    for _ in 0..16 {
-        clusters.push(builder(on, &namespace, 16).join().await?);
-    }
+    let clusters = joined(on, &namespace, 16, 16).await?;
     let mut tasks = Vec::new();
     for cluster in &clusters {
         let cluster = cluster.clone();

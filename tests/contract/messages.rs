@@ -2,7 +2,7 @@
 
 use super::cancel::{Fate, polled};
 use super::numbers::{Chance, Number, differs, input};
-use super::on::{On, all_well, everywhere, group, seed};
+use super::on::{On, everywhere, group, seed};
 use anyhow::{Result, bail, ensure};
 use potluck::calls::{CallKind, Rejection};
 use potluck::{Cause, Cluster, Context, Error, bf16};
@@ -16,27 +16,21 @@ const LONG: usize = 40_000;
 const LENS: [usize; 6] = [0, 1, 7, 1001, 65_537, 400_000];
 
 /// All pairs of ranks, two messages at a time, while the other ranks do something else or nothing.
-pub async fn reach_one(on: On) -> Result<()> {
-    for n in [2, 3, 5] {
-        let nodes = group(on, "message", n).await?;
-        let results = everywhere(nodes, move |_cluster, mut context| async move {
-            for from in 0..n {
-                for to in (0..n).filter(|to| *to != from) {
-                    for len in LENS {
-                        pass::<f32>(&mut context, from, to, len).await?;
-                    }
-                    pass::<bf16>(&mut context, from, to, 999).await?;
-                    pass::<u64>(&mut context, from, to, 999).await?;
-                }
+pub async fn reach_one(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let n = context.size();
+    for from in 0..n {
+        for to in (0..n).filter(|to| *to != from) {
+            for len in LENS {
+                pass::<f32>(&mut context, from, to, len).await?;
             }
-            // Messages do not use the numbers of the lane's collectives.
-            let mut sum = [1u32; 9];
-            context.all_reduce(&mut sum).await?;
-            ensure!(sum == [n as u32; 9], "{sum:?}");
-            Ok(())
-        });
-        all_well(results.await?)?;
+            pass::<bf16>(&mut context, from, to, 999).await?;
+            pass::<u64>(&mut context, from, to, 999).await?;
+        }
     }
+    // Messages do not use the numbers of the lane's collectives.
+    let mut sum = [1u32; 9];
+    context.all_reduce(&mut sum).await?;
+    ensure!(sum == [n as u32; 9], "{sum:?}");
     Ok(())
 }
 
@@ -82,7 +76,7 @@ pub async fn in_order(on: On) -> Result<()> {
         }
         Ok(())
     });
-    all_well(results.await?).map(drop)
+    results.await.map(drop)
 }
 
 async fn all(calls: Vec<impl Future<Output = potluck::Result<()>>>) -> potluck::Result<()> {
@@ -107,125 +101,109 @@ async fn all(calls: Vec<impl Future<Output = potluck::Result<()>>>) -> potluck::
 }
 
 /// Different lengths, element types or tags: both ends fail soon, and the next message is correct.
-pub async fn differ(on: On) -> Result<()> {
-    let nodes = group(on, "messages-differ", 3).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        for (a, b) in [(0, 1), (1, 0), (2, 1), (0, 2)] {
-            for odd in ["length", "large", "dtype", "tag"] {
-                context.barrier().await?;
-                let started = Instant::now();
-                let (long, mut mine) = (vec![7f32; 100_000], vec![5f32; 30]);
-                let error = match (context.rank().index(), odd) {
-                    (rank, "length") if rank == a => context.send(b, 4, &long[..29]).await.err(),
-                    (rank, "large") if rank == a => context.send(b, 4, &long).await.err(),
-                    (rank, "dtype") if rank == a => context.send(b, 4, &[7i32; 30]).await.err(),
-                    (rank, "tag") if rank == a => context.send(b, 5, &long[..30]).await.err(),
-                    (rank, _) if rank == b => context.recv(a, 4, &mut mine).await.err(),
-                    _ => continue,
-                };
-                ensure!(
-                    started.elapsed() < Duration::from_secs(1),
-                    "{odd}: told after {:?}",
-                    started.elapsed()
-                );
-                let Some(Error::Mismatch(calls)) = &error else {
-                    bail!("{odd} of {a} to {b}: {error:?}")
-                };
-                let [one, other] =
-                    [&calls.one, &calls.other].map(|(peer, call)| (peer.rank, *call));
-                let ends = [one.0.index(), other.0.index()];
-                ensure!(ends == [a.min(b), a.max(b)], "{odd}: {calls}");
-                let kind = |tag| CallKind::Message { from: a.into(), to: b.into(), tag };
-                ensure!(
-                    [kind(4), kind(5)].contains(&one.1.kind) && one.1 != other.1,
-                    "{odd}: {calls}"
-                );
-                ensure!(mine == [5.0; 30], "the buffer is touched");
-                pass::<f32>(&mut context, a, b, 70_000).await?;
-            }
+pub async fn differ(_cluster: Cluster, mut context: Context) -> Result<()> {
+    for (a, b) in [(0, 1), (1, 0), (2, 1), (0, 2)] {
+        for odd in ["length", "large", "dtype", "tag"] {
+            context.barrier().await?;
+            let started = Instant::now();
+            let (long, mut mine) = (vec![7f32; 100_000], vec![5f32; 30]);
+            let error = match (context.rank().index(), odd) {
+                (rank, "length") if rank == a => context.send(b, 4, &long[..29]).await.err(),
+                (rank, "large") if rank == a => context.send(b, 4, &long).await.err(),
+                (rank, "dtype") if rank == a => context.send(b, 4, &[7i32; 30]).await.err(),
+                (rank, "tag") if rank == a => context.send(b, 5, &long[..30]).await.err(),
+                (rank, _) if rank == b => context.recv(a, 4, &mut mine).await.err(),
+                _ => continue,
+            };
+            ensure!(
+                started.elapsed() < Duration::from_secs(1),
+                "{odd}: told after {:?}",
+                started.elapsed()
+            );
+            let Some(Error::Mismatch(calls)) = &error else {
+                bail!("{odd} of {a} to {b}: {error:?}")
+            };
+            let [one, other] = [&calls.one, &calls.other].map(|(peer, call)| (peer.rank, *call));
+            let ends = [one.0.index(), other.0.index()];
+            ensure!(ends == [a.min(b), a.max(b)], "{odd}: {calls}");
+            let kind = |tag| CallKind::Message { from: a.into(), to: b.into(), tag };
+            ensure!([kind(4), kind(5)].contains(&one.1.kind) && one.1 != other.1, "{odd}: {calls}");
+            ensure!(mine == [5.0; 30], "the buffer is touched");
+            pass::<f32>(&mut context, a, b, 70_000).await?;
         }
-        // The rank without a part in the last message must not leave before it completes.
-        context.barrier().await?;
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+    }
+    // The rank without a part in the last message must not leave before it completes.
+    context.barrier().await?;
+    Ok(())
 }
 
-pub async fn refused(on: On) -> Result<()> {
-    let nodes = group(on, "messages-refused", 2).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        let (rank, other) = (context.rank().index(), 1 - context.rank().index());
-        for nobody in [rank, 2, 15, 16, 255, 1 << 40] {
-            let errors =
-                [context.send(nobody, 0, &[1u8]).await, context.recv(nobody, 0, &mut [1u8]).await];
-            for error in errors {
-                ensure!(
-                    matches!(error, Err(Error::Rejected(Rejection::NoPeer { size: 2 }))),
-                    "{nobody}: {error:?}"
-                );
-            }
+pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let (rank, other) = (context.rank().index(), 1 - context.rank().index());
+    for nobody in [rank, 2, 15, 16, 255, 1 << 40] {
+        let errors =
+            [context.send(nobody, 0, &[1u8]).await, context.recv(nobody, 0, &mut [1u8]).await];
+        for error in errors {
+            ensure!(
+                matches!(error, Err(Error::Rejected(Rejection::NoPeer { size: 2 }))),
+                "{nobody}: {error:?}"
+            );
         }
-        // Rejected messages take no number, so these are the first ones. For half of them the other
-        // end has not called yet.
-        let (mine, mut got) = ([rank as u8; 3], vec![[9u8; 3]; 16]);
-        let sends: Vec<_> = (0..16).map(|_| context.send(other, 0, &mine)).collect();
-        let recvs: Vec<_> = got.iter_mut().map(|m| context.recv(other, 0, m)).collect();
-        let mut one_more = [9u8; 3];
-        let error = context.recv(other, 0, &mut one_more).await;
-        ensure!(matches!(error, Err(Error::TooManyInFlight)), "{error:?}");
-        context.barrier().await?;
-        let (sends, recvs) = tokio::join!(all(sends), all(recvs));
-        sends?;
-        recvs?;
-        ensure!(got == vec![[other as u8; 3]; 16], "{got:?}");
-        pass::<f32>(&mut context, 0, 1, 10).await
-    });
-    all_well(results.await?).map(drop)
+    }
+    // Rejected messages take no number, so these are the first ones. For half of them the other
+    // end has not called yet.
+    let (mine, mut got) = ([rank as u8; 3], vec![[9u8; 3]; 16]);
+    let sends: Vec<_> = (0..16).map(|_| context.send(other, 0, &mine)).collect();
+    let recvs: Vec<_> = got.iter_mut().map(|m| context.recv(other, 0, m)).collect();
+    let mut one_more = [9u8; 3];
+    let error = context.recv(other, 0, &mut one_more).await;
+    ensure!(matches!(error, Err(Error::TooManyInFlight)), "{error:?}");
+    context.barrier().await?;
+    let (sends, recvs) = tokio::join!(all(sends), all(recvs));
+    sends?;
+    recvs?;
+    ensure!(got == vec![[other as u8; 3]; 16], "{got:?}");
+    pass::<f32>(&mut context, 0, 1, 10).await
 }
 
 /// Either end drops the message before its first poll, or the receiver calls after the sender's
 /// deadline: the other end fails, and the third rank is not affected.
-pub async fn dropped(on: On) -> Result<()> {
-    let nodes = group(on, "messages-dropped", 3).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        let rank = context.rank().index();
-        let data = vec![1f32; 50_000];
-        let mut buffer = vec![2f32; 50_000];
-        if rank == 0 {
-            drop(context.send(1, 0, &data));
-            let error = context.send(1, 0, &data).await;
-            ensure!(
-                matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })),
-                "{error:?}"
-            );
-            let late = context.send(1, 0, &data).deadline(Duration::from_millis(50)).await;
-            ensure!(
-                matches!(late, Err(Error::Aborted { cause: Cause::Deadline { of: None } })),
-                "{late:?}"
-            );
-            context.barrier().await?;
-        } else if rank == 1 {
-            let error = context.recv(0, 0, &mut buffer).await;
-            ensure!(
-                matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })),
-                "{error:?}"
-            );
-            drop(context.recv(0, 0, &mut buffer));
-            context.barrier().await?;
-            let late = context.recv(0, 0, &mut buffer).await;
-            ensure!(
-                matches!(late, Err(Error::Aborted { cause: Cause::Deadline { of: Some(_) } })),
-                "{late:?}"
-            );
-            ensure!(buffer == vec![2.0; 50_000], "the buffer is touched");
-        } else {
-            context.barrier().await?;
-        }
-        pass::<f32>(&mut context, 0, 1, 10).await?;
+pub async fn dropped(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let rank = context.rank().index();
+    let data = vec![1f32; 50_000];
+    let mut buffer = vec![2f32; 50_000];
+    if rank == 0 {
+        drop(context.send(1, 0, &data));
+        let error = context.send(1, 0, &data).await;
+        ensure!(
+            matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })),
+            "{error:?}"
+        );
+        let late = context.send(1, 0, &data).deadline(Duration::from_millis(50)).await;
+        ensure!(
+            matches!(late, Err(Error::Aborted { cause: Cause::Deadline { of: None } })),
+            "{late:?}"
+        );
         context.barrier().await?;
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+    } else if rank == 1 {
+        let error = context.recv(0, 0, &mut buffer).await;
+        ensure!(
+            matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })),
+            "{error:?}"
+        );
+        drop(context.recv(0, 0, &mut buffer));
+        context.barrier().await?;
+        let late = context.recv(0, 0, &mut buffer).await;
+        ensure!(
+            matches!(late, Err(Error::Aborted { cause: Cause::Deadline { of: Some(_) } })),
+            "{late:?}"
+        );
+        ensure!(buffer == vec![2.0; 50_000], "the buffer is touched");
+    } else {
+        context.barrier().await?;
+    }
+    pass::<f32>(&mut context, 0, 1, 10).await?;
+    context.barrier().await?;
+    Ok(())
 }
 
 /// One end drops a message after each number of polls: the other end fails, and the third rank
@@ -241,7 +219,7 @@ pub async fn dropped_at_every_poll(on: On) -> Result<()> {
                     let fate = message_dropped(&mut context, victim, polls, woken).await?;
                     Ok((cluster, context, fate))
                 };
-                let seen = all_well(everywhere(nodes, program).await?)?;
+                let seen = everywhere(nodes, program).await?;
                 let (theirs, other) = (seen[victim].2, seen[1 - victim].2);
                 let fits = if theirs == Some(Fate::Aborted) { Fate::Aborted } else { Fate::Done };
                 ensure!(

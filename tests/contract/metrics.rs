@@ -1,6 +1,6 @@
 //! `Cluster::metrics`.
 
-use super::on::{On, builder, everywhere, fresh, group, of_size};
+use super::on::{On, everywhere, fresh, group, joined, of_size, once};
 use anyhow::{Context as _, Result, ensure};
 use potluck::report::{EdgeMetrics, Metrics};
 use potluck::{Cluster, Context, NodeId};
@@ -41,10 +41,7 @@ pub async fn of_operations(on: On) -> Result<()> {
             if begun == 1 {
                 let mut other = context.lane(7);
                 let mut call = other.gather(0, &[1u8]);
-                let polled = std::future::poll_fn(|task| {
-                    std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task))
-                });
-                ensure!(polled.await.is_pending(), "nobody else calls it");
+                ensure!(once(&mut call).await.is_pending(), "nobody else calls it");
             }
 
             let metrics = cluster.metrics();
@@ -76,7 +73,7 @@ pub async fn of_operations(on: On) -> Result<()> {
             Ok((cluster, context))
         }
     });
-    let nodes: Vec<_> = results.await?.into_iter().collect::<Result<_>>()?;
+    let nodes = results.await?;
     let sent_everywhere = agreed(&nodes).await;
     ensure!(
         sent_everywhere >= 4 * 5 * 280_000,
@@ -123,11 +120,7 @@ fn edge(metrics: &Metrics, node: NodeId) -> EdgeMetrics {
 
 /// Three members, one of which leaves.
 pub async fn over_views(on: On) -> Result<()> {
-    let namespace = fresh("metrics-views");
-    let mut clusters = Vec::new();
-    for _ in 0..3 {
-        clusters.push(builder(on, &namespace, 2).join().await?);
-    }
+    let mut clusters = joined(on, &fresh("metrics-views"), 3, 2).await?;
     let leaver = clusters.pop().context("three")?;
     let gone = leaver.status().node;
     let other = tokio::spawn(async move {

@@ -109,7 +109,7 @@ pub async fn every_kind(on: On) -> Result<()> {
             }
             Ok(told)
         });
-        let told: Vec<Vec<String>> = told.await?.into_iter().collect::<Result<_>>()?;
+        let told: Vec<Vec<String>> = told.await?;
         println!("measured: {} mismatches among {size} on {}", told[0].len(), on.engine);
         for (place, said) in told[0].iter().enumerate() {
             let others = told.iter().all(|others| others[place] == *said);
@@ -166,7 +166,7 @@ pub async fn shapes_in_different_order(on: On) -> Result<()> {
         }
         Ok(mismatches)
     });
-    let told: Vec<usize> = told.await?.into_iter().collect::<Result<_>>()?;
+    let told: Vec<usize> = told.await?;
     ensure!(
         told[0] > 0 && told[0] < 800 && told.iter().all(|others| *others == told[0]),
         "mismatches: {told:?}"

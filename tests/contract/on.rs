@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use potluck::plan::EngineKind;
 use potluck::{Builder, Cluster, Config, Context, EngineOffer};
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
@@ -19,6 +20,9 @@ pub struct On {
     pub network: Network,
     pub engine: EngineKind,
 }
+
+/// Nodes, each with its context of the View that they are in.
+pub type Nodes = Vec<(Cluster, Context)>;
 
 /// A namespace that no other test uses.
 pub fn fresh(story: &str) -> String {
@@ -40,15 +44,19 @@ pub fn builder(on: On, namespace: &str, min: usize) -> Builder {
     builder.open_lan(namespace).min_members(min).engine(engine)
 }
 
-/// `n` nodes in one View, in rank order.
-pub async fn group(on: On, story: &str, n: usize) -> Result<Vec<(Cluster, Context)>> {
-    let namespace = fresh(story);
+/// `n` nodes of a namespace, which want `min` members.
+pub async fn joined(on: On, namespace: &str, n: usize, min: usize) -> Result<Vec<Cluster>> {
     let mut clusters = Vec::new();
     for _ in 0..n {
-        clusters.push(builder(on, &namespace, n).join().await?);
+        clusters.push(builder(on, namespace, min).join().await?);
     }
+    Ok(clusters)
+}
+
+/// `n` nodes in one View, in rank order.
+pub async fn group(on: On, story: &str, n: usize) -> Result<Nodes> {
     let mut nodes = Vec::new();
-    for cluster in clusters {
+    for cluster in joined(on, &fresh(story), n, n).await? {
         let context = cluster.context().await?;
         nodes.push((cluster, context));
     }
@@ -71,31 +79,29 @@ pub async fn group(on: On, story: &str, n: usize) -> Result<Vec<(Cluster, Contex
 }
 
 /// Three nodes in a View that is not in sync: two with a common history, and one that came later.
-pub async fn out_of_step(on: On, story: &str) -> Result<Vec<(Cluster, Context)>> {
+pub async fn out_of_step(on: On, story: &str) -> Result<Nodes> {
     let namespace = fresh(story);
-    let mut clusters = Vec::new();
-    for _ in 0..2 {
-        clusters.push(builder(on, &namespace, 2).join().await?);
-    }
+    let mut clusters = joined(on, &namespace, 2, 2).await?;
     let (mut a, mut b) = tokio::try_join!(clusters[0].context(), clusters[1].context())?;
     tokio::try_join!(a.barrier(), b.barrier())?;
     drop((a, b));
     clusters.push(builder(on, &namespace, 2).join().await?);
-    let mut nodes = Vec::new();
-    for cluster in clusters {
-        let mut changes = cluster.watch();
-        let mut context = cluster.context().await?;
-        while context.size() < 3 {
-            changes.next().await.context("the node ended")?;
-            context = cluster.context().await?;
-        }
-        nodes.push((cluster, context));
-    }
-    nodes.sort_by_key(|(_, context)| context.rank());
+    let nodes = together(clusters).await?;
     ensure!(
         nodes.iter().all(|(_, context)| !context.is_in_sync()),
         "a newcomer cannot know what the others know"
     );
+    Ok(nodes)
+}
+
+/// These nodes in a View of all of them, in rank order.
+pub async fn together(clusters: Vec<Cluster>) -> Result<Nodes> {
+    let (size, mut nodes) = (clusters.len(), Vec::new());
+    for cluster in clusters {
+        let context = of_size(&cluster, size).await?;
+        nodes.push((cluster, context));
+    }
+    nodes.sort_by_key(|(_, context)| context.rank());
     Ok(nodes)
 }
 
@@ -111,9 +117,10 @@ pub async fn of_size(cluster: &Cluster, size: usize) -> Result<Context> {
     Ok(cluster.context().await?)
 }
 
-/// Runs one program on every node; returns the results in rank order.
-pub async fn everywhere<R: Send + 'static, F: Future<Output = R> + Send>(
-    nodes: Vec<(Cluster, Context)>,
+/// Runs one program on every node. Returns the results in the order of the nodes, or the errors of
+/// all: the first error may be a consequence of another rank's.
+pub async fn everywhere<R: Send + 'static, F: Future<Output = Result<R>> + Send>(
+    nodes: Nodes,
     program: impl Fn(Cluster, Context) -> F + Send + Sync + Clone + 'static,
 ) -> Result<Vec<R>> {
     let tasks: Vec<_> = nodes
@@ -123,11 +130,42 @@ pub async fn everywhere<R: Send + 'static, F: Future<Output = R> + Send>(
             tokio::spawn(async move { program(cluster, context).await })
         })
         .collect();
-    let mut results = Vec::new();
-    for task in tasks {
-        results.push(task.await?);
+    let (mut results, mut met) = (Vec::new(), Vec::new());
+    for (rank, task) in tasks.into_iter().enumerate() {
+        match task.await? {
+            Ok(result) => results.push(result),
+            Err(error) => met.push(format!("rank {rank}: {error:#}")),
+        }
     }
+    ensure!(met.is_empty(), "{}", met.join("\n"));
     Ok(results)
+}
+
+/// Polls a call once.
+pub async fn once<F: Future + Unpin>(call: &mut F) -> Poll<F::Output> {
+    std::future::poll_fn(|task| Poll::Ready(Pin::new(&mut *call).poll(task))).await
+}
+
+/// Drops a call too late: all others have its result by then, so that this rank has voted for it.
+/// They [call it meanwhile](meanwhile).
+pub async fn drop_too_late<F: Future + Unpin>(context: &mut Context, mut call: F) -> Result<()> {
+    // It is not polled again: its data and its vote need no polls.
+    ensure!(once(&mut call).await.is_pending(), "the others have not called yet");
+    context.lane(1).barrier().await?;
+    context.lane(2).barrier().await?;
+    drop(call);
+    Ok(())
+}
+
+/// The same call on the other ranks.
+pub async fn meanwhile(
+    context: &mut Context,
+    call: impl Future<Output = potluck::Result<()>>,
+) -> Result<()> {
+    context.lane(1).barrier().await?;
+    call.await?;
+    context.lane(2).barrier().await?;
+    Ok(())
 }
 
 /// Awaits `call`, and sends to `told` after its first poll: from then on it is open in its View.
@@ -153,19 +191,6 @@ pub fn seed(story: &str) -> Result<u64> {
     };
     println!("{story}: POTLUCK_SEED={seed}");
     Ok(seed)
-}
-
-/// The results of all ranks, or the errors of all ranks: the first error may be a consequence of
-/// another rank's.
-pub fn all_well<R>(results: Vec<Result<R>>) -> Result<Vec<R>> {
-    let (well, met): (Vec<_>, Vec<_>) =
-        results.into_iter().enumerate().partition(|(_, result)| result.is_ok());
-    let met: Vec<String> = met
-        .into_iter()
-        .filter_map(|(rank, r)| Some(format!("rank {rank}: {:#}", r.err()?)))
-        .collect();
-    ensure!(met.is_empty(), "{}", met.join("\n"));
-    well.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Sends the log that `POTLUCK_LOG` enables to standard error.

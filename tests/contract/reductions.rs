@@ -3,68 +3,54 @@
 use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, ensure};
 use potluck::calls::Rejection;
-use potluck::{Codec, DType, Error};
+use potluck::{Cluster, Codec, Context, DType, Error};
 
-pub async fn rejected(on: On) -> Result<()> {
-    let nodes = group(on, "rejected", 3).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        let mut buffer = vec![7i32; 100];
-        let error =
-            context.all_reduce(&mut buffer).mean().await.err().context("the mean of integers")?;
-        ensure!(
-            matches!(error, Error::Rejected(Rejection::MeanOfIntegers(DType::I32))),
-            "{error:?}"
-        );
-        ensure!(
-            error.code() == "rejected" && !error.is_retryable() && buffer == [7; 100],
-            "{error}"
-        );
-        // Only one rank makes the invalid call; it takes a number of the lane on every rank.
-        let one = context.all_reduce(&mut buffer);
-        let error = if context.rank() == 1 { one.mean().await } else { one.await };
-        let error = error.err().context("added without rank 1")?;
-        ensure!(
-            matches!(error, Error::Rejected(_)) == (context.rank() == 1) && buffer == [7; 100],
-            "{error}"
-        );
-        context.all_reduce(&mut buffer).product().await?;
-        ensure!(buffer == [343; 100], "the next call is wrong");
-        Ok(())
-    });
-    results.await?.into_iter().collect()
+pub async fn rejected(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let mut buffer = vec![7i32; 100];
+    let error =
+        context.all_reduce(&mut buffer).mean().await.err().context("the mean of integers")?;
+    ensure!(matches!(error, Error::Rejected(Rejection::MeanOfIntegers(DType::I32))), "{error:?}");
+    ensure!(error.code() == "rejected" && !error.is_retryable() && buffer == [7; 100], "{error}");
+    // Only one rank makes the invalid call; it takes a number of the lane on every rank.
+    let one = context.all_reduce(&mut buffer);
+    let error = if context.rank() == 1 { one.mean().await } else { one.await };
+    let error = error.err().context("added without rank 1")?;
+    ensure!(
+        matches!(error, Error::Rejected(_)) == (context.rank() == 1) && buffer == [7; 100],
+        "{error}"
+    );
+    context.all_reduce(&mut buffer).product().await?;
+    ensure!(buffer == [343; 100], "the next call is wrong");
+    Ok(())
 }
 
 /// A root that is no rank, for every call that has a root.
-pub async fn no_root(on: On) -> Result<()> {
-    let nodes = group(on, "no-root", 3).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        for root in [3, 1000] {
-            let (mut buffer, mut part, parts) = ([7i32; 30], [7i32; 10], [7i32; 30]);
-            let mut step = context.step();
-            step.reduce(root, &mut buffer);
-            let errors = [
-                step.commit().await.err(),
-                context.broadcast(root, &mut buffer).await.err(),
-                context.reduce(root, &mut buffer).await.err(),
-                context.gather(root, &buffer).await.err(),
-                context.scatter(root, Some(&parts), &mut part).await.err(),
-            ];
-            for (index, error) in errors.into_iter().enumerate() {
-                let error = error.with_context(|| format!("call {index} to rank {root}"))?;
-                let is_told = matches!(error, Error::Rejected(Rejection::NoRoot { size: 3, .. }));
-                ensure!(
-                    is_told && !error.is_retryable() && error.to_string().contains("0 to 2"),
-                    "call {index}: {error:?}"
-                );
-            }
-            ensure!(buffer == [7; 30] && part == [7; 10], "something was written");
+pub async fn no_root(_cluster: Cluster, mut context: Context) -> Result<()> {
+    for root in [3, 1000] {
+        let (mut buffer, mut part, parts) = ([7i32; 30], [7i32; 10], [7i32; 30]);
+        let mut step = context.step();
+        step.reduce(root, &mut buffer);
+        let errors = [
+            step.commit().await.err(),
+            context.broadcast(root, &mut buffer).await.err(),
+            context.reduce(root, &mut buffer).await.err(),
+            context.gather(root, &buffer).await.err(),
+            context.scatter(root, Some(&parts), &mut part).await.err(),
+        ];
+        for (index, error) in errors.into_iter().enumerate() {
+            let error = error.with_context(|| format!("call {index} to rank {root}"))?;
+            let is_told = matches!(error, Error::Rejected(Rejection::NoRoot { size: 3, .. }));
+            ensure!(
+                is_told && !error.is_retryable() && error.to_string().contains("0 to 2"),
+                "call {index}: {error:?}"
+            );
         }
-        let mut next = [context.rank().index() as u32; 100];
-        context.all_reduce(&mut next).await?;
-        ensure!(next == [3; 100], "the next call is wrong");
-        Ok(())
-    });
-    results.await?.into_iter().collect()
+        ensure!(buffer == [7; 30] && part == [7; 10], "something was written");
+    }
+    let mut next = [context.rank().index() as u32; 100];
+    context.all_reduce(&mut next).await?;
+    ensure!(next == [3; 100], "the next call is wrong");
+    Ok(())
 }
 
 pub async fn codecs(on: On) -> Result<()> {
@@ -95,7 +81,7 @@ pub async fn codecs(on: On) -> Result<()> {
             }
             Ok(all)
         });
-        let bits: Vec<Vec<u32>> = results.await?.into_iter().collect::<Result<_>>()?;
+        let bits: Vec<Vec<u32>> = results.await?;
         ensure!(bits.windows(2).all(|w| w[0] == w[1]), "ranks differ");
     }
     Ok(())

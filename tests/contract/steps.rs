@@ -1,82 +1,63 @@
 //! Several calls under one vote.
 
 use super::numbers::{Number, differs, input, reduced};
-use super::on::{On, all_well, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::calls::{CallKind, CallMode, Rejection};
-use potluck::{Cause, Codec, Context, Error, ReduceOp, Step};
+use potluck::{Cause, Cluster, Codec, Context, Error, ReduceOp, Step};
 use std::time::{Duration, Instant};
 
 /// All results or none, with other calls beside the step.
-pub async fn count_as_one(on: On) -> Result<()> {
-    for n in [1, 2, 3, 5] {
-        let nodes = group(on, "step", n).await?;
-        let results = everywhere(nodes, move |_cluster, mut context| async move {
-            for round in 0..5u64 {
-                let rank = context.rank().index();
-                let lens = [0, 1, 1000, 65_537, 300_000];
-                let mut buffers: Vec<Vec<f32>> =
-                    lens.iter().map(|len| input(round, rank, *len)).collect();
-                let mut beside = vec![1i64; 1000];
-                let mut step = context.step();
-                let mut first = None;
-                for (i, buffer) in buffers.iter_mut().enumerate() {
-                    let call = step.all_reduce(buffer);
-                    if i % 2 == 1 {
-                        call.mean();
-                    }
-                    // Called in the middle of the step, and complete before its end.
-                    if i == 2 {
-                        first = Some(context.all_reduce(&mut beside));
-                    }
-                }
-                first.context("it was called")?.await?;
-                step.commit().await?;
-                ensure!(beside == vec![n as i64; 1000], "a wrong sum beside a step");
-                for (i, (buffer, len)) in buffers.iter().zip(lens).enumerate() {
-                    let inputs: Vec<Vec<f32>> =
-                        (0..n).map(|rank| input(round, rank, len)).collect();
-                    let op = if i % 2 == 1 { ReduceOp::Mean } else { ReduceOp::Sum };
-                    let expected = reduced(&context.fold_order::<f32>(len), op, &inputs);
-                    ensure!(
-                        differs(buffer, &expected).is_none(),
-                        "call {i} of round {round} among {n}"
-                    );
-                }
+pub async fn count_as_one(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let n = context.size();
+    for round in 0..5u64 {
+        let rank = context.rank().index();
+        let lens = [0, 1, 1000, 65_537, 300_000];
+        let mut buffers: Vec<Vec<f32>> = lens.iter().map(|len| input(round, rank, *len)).collect();
+        let mut beside = vec![1i64; 1000];
+        let mut step = context.step();
+        let mut first = None;
+        for (i, buffer) in buffers.iter_mut().enumerate() {
+            let call = step.all_reduce(buffer);
+            if i % 2 == 1 {
+                call.mean();
             }
-            let empty = context.step();
-            empty.commit().await?;
-            Ok(())
-        });
-        all_well(results.await?)?;
+            // Called in the middle of the step, and complete before its end.
+            if i == 2 {
+                first = Some(context.all_reduce(&mut beside));
+            }
+        }
+        first.context("it was called")?.await?;
+        step.commit().await?;
+        ensure!(beside == vec![n as i64; 1000], "a wrong sum beside a step");
+        for (i, (buffer, len)) in buffers.iter().zip(lens).enumerate() {
+            let inputs: Vec<Vec<f32>> = (0..n).map(|rank| input(round, rank, len)).collect();
+            let op = if i % 2 == 1 { ReduceOp::Mean } else { ReduceOp::Sum };
+            let expected = reduced(&context.fold_order::<f32>(len), op, &inputs);
+            ensure!(differs(buffer, &expected).is_none(), "call {i} of round {round} among {n}");
+        }
     }
+    let empty = context.step();
+    empty.commit().await?;
     Ok(())
 }
 
 /// The results of a step with every kind of call.
-pub async fn of_every_kind(on: On) -> Result<()> {
-    for n in [2, 3] {
-        let nodes = group(on, "step-kinds", n).await?;
-        let results = everywhere(nodes, move |_cluster, mut context| async move {
-            for len in [0, 5, 65_537] {
-                kinds::<f32>(&mut context, len).await?;
-                kinds::<u8>(&mut context, len).await?;
-            }
-            let (mut rounded, mut exact) = (vec![0.1f32; 100], vec![0.1f32; 100]);
-            let mut step = context.step();
-            step.all_reduce(&mut rounded).compress(&mut Codec::bf16());
-            step.all_reduce(&mut exact);
-            step.commit().await?;
-            ensure!(
-                rounded != exact && (rounded[0] - exact[0]).abs() < 0.01,
-                "{} and {}",
-                rounded[0],
-                exact[0]
-            );
-            Ok(())
-        });
-        all_well(results.await?)?;
+pub async fn of_every_kind(_cluster: Cluster, mut context: Context) -> Result<()> {
+    for len in [0, 5, 65_537] {
+        kinds::<f32>(&mut context, len).await?;
+        kinds::<u8>(&mut context, len).await?;
     }
+    let (mut rounded, mut exact) = (vec![0.1f32; 100], vec![0.1f32; 100]);
+    let mut step = context.step();
+    step.all_reduce(&mut rounded).compress(&mut Codec::bf16());
+    step.all_reduce(&mut exact);
+    step.commit().await?;
+    ensure!(
+        rounded != exact && (rounded[0] - exact[0]).abs() < 0.01,
+        "{} and {}",
+        rounded[0],
+        exact[0]
+    );
     Ok(())
 }
 
@@ -123,45 +104,39 @@ async fn kinds<T: Number>(context: &mut Context, len: usize) -> Result<()> {
 }
 
 /// One member makes another step: another call, one more, one less, or no step at all.
-pub async fn differ(on: On) -> Result<()> {
-    let nodes = group(on, "step-differs", 3).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        for odd_rank in 0..3 {
-            for odd in ["call", "more", "fewer", "none", "early"] {
-                context.barrier().await?;
-                let started = Instant::now();
-                let is_odd = context.rank() == odd_rank;
-                let error = differing(&mut context, odd, is_odd)
-                    .await
-                    .with_context(|| format!("{odd} on {odd_rank}"))?;
-                ensure!(
-                    started.elapsed() < Duration::from_secs(1),
-                    "{odd}: told after {:?}",
-                    started.elapsed()
-                );
-                let Error::Mismatch(calls) = &error else {
-                    bail!("{odd} on {odd_rank}: {error:?}")
-                };
-                let sides = [&calls.one, &calls.other];
-                ensure!(
-                    sides.iter().filter(|(peer, _)| peer.rank.index() == odd_rank).count() == 1,
-                    "{odd}: {calls}"
-                );
-                let in_step = |(_, call): &&(_, potluck::calls::Call)| {
-                    call.mode == CallMode::PerStep || matches!(call.kind, CallKind::Step { .. })
-                };
-                ensure!(
-                    sides.iter().any(in_step) && calls.to_string().contains("step"),
-                    "{odd}: {calls}"
-                );
-                let mut next = [1u8; 3];
-                context.all_reduce(&mut next).await?;
-                ensure!(next == [3; 3], "{odd}: the next call is wrong");
-            }
+pub async fn differ(_cluster: Cluster, mut context: Context) -> Result<()> {
+    for odd_rank in 0..3 {
+        for odd in ["call", "more", "fewer", "none", "early"] {
+            context.barrier().await?;
+            let started = Instant::now();
+            let is_odd = context.rank() == odd_rank;
+            let error = differing(&mut context, odd, is_odd)
+                .await
+                .with_context(|| format!("{odd} on {odd_rank}"))?;
+            ensure!(
+                started.elapsed() < Duration::from_secs(1),
+                "{odd}: told after {:?}",
+                started.elapsed()
+            );
+            let Error::Mismatch(calls) = &error else { bail!("{odd} on {odd_rank}: {error:?}") };
+            let sides = [&calls.one, &calls.other];
+            ensure!(
+                sides.iter().filter(|(peer, _)| peer.rank.index() == odd_rank).count() == 1,
+                "{odd}: {calls}"
+            );
+            let in_step = |(_, call): &&(_, potluck::calls::Call)| {
+                call.mode == CallMode::PerStep || matches!(call.kind, CallKind::Step { .. })
+            };
+            ensure!(
+                sides.iter().any(in_step) && calls.to_string().contains("step"),
+                "{odd}: {calls}"
+            );
+            let mut next = [1u8; 3];
+            context.all_reduce(&mut next).await?;
+            ensure!(next == [3; 3], "{odd}: the next call is wrong");
         }
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+    }
+    Ok(())
 }
 
 async fn differing(context: &mut Context, odd: &str, is_odd: bool) -> Result<Error> {
@@ -194,107 +169,98 @@ async fn ended(step: Step<'_>) -> Result<Error> {
 
 /// The rank with an invalid step gets the reason, the others get an abort, and the next call is
 /// correct.
-pub async fn refused(on: On) -> Result<()> {
-    let nodes = group(on, "step-rejected", 3).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        let (rank, mut many) = (context.rank().index(), vec![[1u8; 4]; 65]);
-        let (mut small, mut ints) = ([0f32; 5], [1i32; 5]);
-        for odd_rank in 0..3 {
-            for case in 0..4 {
-                let mut step = context.step();
-                step.all_reduce(&mut small);
-                if rank == odd_rank {
-                    match case {
-                        0 => step.all_reduce(&mut ints).mean(),
-                        1 => many.iter_mut().for_each(|buffer| drop(step.all_reduce(buffer))),
-                        2 => step.all_gather(&[1.0f32; 2], &mut []),
-                        _ => step.all_to_all(&[1u8; 4], &mut many[0]),
-                    }
+pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let (rank, mut many) = (context.rank().index(), vec![[1u8; 4]; 65]);
+    let (mut small, mut ints) = ([0f32; 5], [1i32; 5]);
+    for odd_rank in 0..3 {
+        for case in 0..4 {
+            let mut step = context.step();
+            step.all_reduce(&mut small);
+            if rank == odd_rank {
+                match case {
+                    0 => step.all_reduce(&mut ints).mean(),
+                    1 => many.iter_mut().for_each(|buffer| drop(step.all_reduce(buffer))),
+                    2 => step.all_gather(&[1.0f32; 2], &mut []),
+                    _ => step.all_to_all(&[1u8; 4], &mut many[0]),
                 }
-                let error = step.commit().await.err().context("committed")?;
-                match error {
-                    Error::Rejected(why) if rank == odd_rank => {
-                        let right = match case {
-                            0 => matches!(why, Rejection::MeanOfIntegers(_)),
-                            1 => why == Rejection::StepTooLong,
-                            2 => why == Rejection::Output { given: 0, wanted: 6 },
-                            _ => matches!(why, Rejection::Uneven { .. }),
-                        };
-                        ensure!(right, "case {case}: {why}");
-                    }
-                    Error::Aborted { cause: Cause::Dropped { by: Some(_) } }
-                        if rank != odd_rank => {}
-                    // It has begun valid calls before the one too many.
-                    Error::Mismatch(_) if rank != odd_rank && case == 1 => {}
-                    error => bail!("case {case}: {error:?}"),
-                }
-                let mut next = [1u8; 3];
-                context.all_reduce(&mut next).await?;
-                ensure!(next == [3; 3] && small == [0.0; 5] && ints == [1; 5], "case {case}");
             }
+            let error = step.commit().await.err().context("committed")?;
+            match error {
+                Error::Rejected(why) if rank == odd_rank => {
+                    let right = match case {
+                        0 => matches!(why, Rejection::MeanOfIntegers(_)),
+                        1 => why == Rejection::StepTooLong,
+                        2 => why == Rejection::Output { given: 0, wanted: 6 },
+                        _ => matches!(why, Rejection::Uneven { .. }),
+                    };
+                    ensure!(right, "case {case}: {why}");
+                }
+                Error::Aborted { cause: Cause::Dropped { by: Some(_) } } if rank != odd_rank => {}
+                // It has begun valid calls before the one too many.
+                Error::Mismatch(_) if rank != odd_rank && case == 1 => {}
+                error => bail!("case {case}: {error:?}"),
+            }
+            let mut next = [1u8; 3];
+            context.all_reduce(&mut next).await?;
+            ensure!(next == [3; 3] && small == [0.0; 5] && ints == [1; 5], "case {case}");
         }
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+    }
+    Ok(())
 }
 
 /// Dropped before its end, dropped at its end, past its deadline, or with a non-finite number:
 /// aborted for all.
-pub async fn given_up(on: On) -> Result<()> {
-    let nodes = group(on, "step-dropped", 3).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        for case in 0..4 {
-            let rank = context.rank().index();
-            let mut buffer = vec![rank as f32; 100_000];
-            if case == 3 && rank == 1 {
-                buffer[77_777] = f32::NAN;
-            }
-            let before = buffer.clone();
-            let mut step = context.step();
-            if case == 3 && rank == 1 {
-                step.reject_non_finite();
-            }
-            step.all_reduce(&mut buffer);
-            let outcome = match (case, rank) {
-                (0, 1) => {
-                    drop(step);
-                    None
-                }
-                (1, 1) => {
-                    drop(step.commit());
-                    None
-                }
-                (2, 1) => Some(step.commit().deadline(Duration::from_millis(50)).await),
-                (2, 2) => {
-                    // Runs when all is over.
-                    let error = context.lane(7).all_reduce(&mut [0u8]).await;
-                    error?;
-                    Some(step.commit().await)
-                }
-                _ => Some(step.commit().await),
-            };
-            if case == 2 && rank < 2 {
-                context.lane(7).all_reduce(&mut [0u8]).await?;
-            }
-            let cause = match outcome {
-                None => None,
-                Some(Err(Error::Aborted { cause })) => Some(cause),
-                Some(other) => bail!("case {case}: {other:?}"),
-            };
-            let right = match (case, cause) {
-                (0 | 1, None) => rank == 1,
-                (0 | 1, Some(Cause::Dropped { by: Some(peer) })) => peer.rank.index() == 1,
-                (2, Some(Cause::Deadline { of })) => of.is_none() == (rank == 1),
-                (3, Some(Cause::NonFinite { on })) => on.is_none() == (rank == 1),
-                _ => false,
-            };
-            ensure!(right, "case {case} on {rank}");
-            ensure!(differs(&buffer, &before).is_none(), "case {case}: the buffer is touched");
-            let mut next = [1u8; 3];
-            context.all_reduce(&mut next).await?;
-            ensure!(next == [3; 3], "case {case}: the next call is wrong");
+pub async fn given_up(_cluster: Cluster, mut context: Context) -> Result<()> {
+    for case in 0..4 {
+        let rank = context.rank().index();
+        let mut buffer = vec![rank as f32; 100_000];
+        if case == 3 && rank == 1 {
+            buffer[77_777] = f32::NAN;
         }
-        Ok(())
-    });
-    all_well(results.await?).map(drop)
+        let before = buffer.clone();
+        let mut step = context.step();
+        if case == 3 && rank == 1 {
+            step.reject_non_finite();
+        }
+        step.all_reduce(&mut buffer);
+        let outcome = match (case, rank) {
+            (0, 1) => {
+                drop(step);
+                None
+            }
+            (1, 1) => {
+                drop(step.commit());
+                None
+            }
+            (2, 1) => Some(step.commit().deadline(Duration::from_millis(50)).await),
+            (2, 2) => {
+                // Runs when all is over.
+                let error = context.lane(7).all_reduce(&mut [0u8]).await;
+                error?;
+                Some(step.commit().await)
+            }
+            _ => Some(step.commit().await),
+        };
+        if case == 2 && rank < 2 {
+            context.lane(7).all_reduce(&mut [0u8]).await?;
+        }
+        let cause = match outcome {
+            None => None,
+            Some(Err(Error::Aborted { cause })) => Some(cause),
+            Some(other) => bail!("case {case}: {other:?}"),
+        };
+        let right = match (case, cause) {
+            (0 | 1, None) => rank == 1,
+            (0 | 1, Some(Cause::Dropped { by: Some(peer) })) => peer.rank.index() == 1,
+            (2, Some(Cause::Deadline { of })) => of.is_none() == (rank == 1),
+            (3, Some(Cause::NonFinite { on })) => on.is_none() == (rank == 1),
+            _ => false,
+        };
+        ensure!(right, "case {case} on {rank}");
+        ensure!(differs(&buffer, &before).is_none(), "case {case}: the buffer is touched");
+        let mut next = [1u8; 3];
+        context.all_reduce(&mut next).await?;
+        ensure!(next == [3; 3], "case {case}: the next call is wrong");
+    }
+    Ok(())
 }

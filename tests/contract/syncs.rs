@@ -58,8 +58,7 @@ pub async fn again_after_a_drop(on: On) -> Result<()> {
                 context.barrier().await?;
                 Ok(dropped)
             };
-            let seen = everywhere(out_of_step(on, "sync-again").await?, program).await?;
-            let dropped: Vec<bool> = seen.into_iter().collect::<Result<_>>()?;
+            let dropped = everywhere(out_of_step(on, "sync-again").await?, program).await?;
             if !dropped[victim] {
                 break;
             }
@@ -101,7 +100,7 @@ pub async fn in_two_lanes(on: On) -> Result<()> {
         );
         Ok(())
     };
-    everywhere(out_of_step(on, "sync-lanes").await?, program).await?.into_iter().collect()
+    everywhere(out_of_step(on, "sync-lanes").await?, program).await.map(drop)
 }
 
 /// A program that keeps its state in two buffers, and a program that reaches the start of its loop
@@ -133,5 +132,5 @@ pub async fn of_two_states(on: On) -> Result<()> {
             Ok(())
         }
     };
-    everywhere(out_of_step(on, "sync-states").await?, program).await?.into_iter().collect()
+    everywhere(out_of_step(on, "sync-states").await?, program).await.map(drop)
 }
