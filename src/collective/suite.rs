@@ -3,20 +3,23 @@
 
 mod endings;
 mod group;
+mod order;
 mod results;
 mod scarce;
 
 pub use endings::{
     a_job_may_end_before_it_is_fed, every_job_is_told_once_that_the_backend_has_closed,
+    what_does_not_fit_is_refused,
 };
 pub use group::{
     Chance, Group, Opened, Outcome, PATIENCE, bytes, call, f32_call, f32s, job, op, plan,
+    plan_with_small, until,
 };
+pub use order::starts_feeds_credits_and_ends_in_any_order;
 pub use results::{
     a_barrier_moves_nothing, a_sync_hands_on_the_roots_state_whatever_the_others_counted,
-    chunks_as_large_as_digest_blocks_are_hashed_alike, copies_keep_every_bit, digest,
-    large_reductions_give_the_same_bits_twice,
-    many_operations_at_once_in_any_order_with_credit_at_any_time, reductions_over_real_links,
+    assert_gives, chunks_as_large_as_digest_blocks_are_hashed_alike, coded, copies_keep_every_bit,
+    large_reductions_give_the_same_bits_twice, reductions_over_real_links,
     small_reductions_of_every_size_and_kind, what_is_lent_is_only_read,
     what_was_kept_of_a_contribution_has_its_length,
 };
@@ -97,9 +100,10 @@ macro_rules! engine_suite {
             copies_keep_every_bit
             every_job_is_told_once_that_the_backend_has_closed
             large_reductions_give_the_same_bits_twice
-            many_operations_at_once_in_any_order_with_credit_at_any_time
             reductions_over_real_links
             small_reductions_of_every_size_and_kind
+            starts_feeds_credits_and_ends_in_any_order
+            what_does_not_fit_is_refused
             what_is_lent_is_only_read
             what_was_kept_of_a_contribution_has_its_length
             whichever_block_there_is_no_memory_for_the_call_fails_and_the_next_one_does_not

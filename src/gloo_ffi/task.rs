@@ -209,20 +209,11 @@ fn bytes_of(count: u64, dtype: DType) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{AutoCodecs, PlanClass};
+    use crate::collective::suite;
+    use std::sync::Arc;
 
-    fn plan(algorithm: Algorithm) -> Plan {
-        let classes = vec![PlanClass {
-            bytes_max: u64::MAX,
-            chunk_bytes: 1024,
-            algorithm,
-            auto: AutoCodecs::NONE,
-        }];
-        Plan { revision: 0, reason: String::new(), classes }
-    }
-
-    fn call(kind: CallKind, dtype: DType, count: u64) -> Call {
-        Call::new(kind, dtype, count)
+    fn plan(algorithm: Algorithm) -> Arc<Plan> {
+        suite::plan(1024, algorithm)
     }
 
     const SUM: CallKind = CallKind::AllReduce(ReduceOp::Sum);
@@ -236,7 +227,7 @@ mod tests {
             let plan = plan(planned);
             let reduction =
                 Reduction { op: ReduceOp::Sum, dtype: DType::F32, count: 10, algorithm };
-            let plain = call(SUM, DType::F32, 10);
+            let plain = Call::new(SUM, DType::F32, 10);
             assert_eq!(Task::of(&plain, &plan, None, 3), Ok(Task::Reduce(reduction)));
             let coded = Call { codec: CodecId::Bf16, ..plain };
             assert_eq!(
@@ -251,18 +242,19 @@ mod tests {
     fn who_contributes_hands_in_one_block() {
         let (plan, root) = (plan(Algorithm::GlooRing), Rank(1));
         let task = |call: Call, sync| Task::of(&call, &plan, sync, 3).expect("fits");
-        assert_eq!(task(call(SUM, DType::F64, 5), None).input_bytes(3), 40);
-        assert_eq!(task(call(CallKind::AllGather, DType::F32, 5), None).input_bytes(3), 20);
-        let scatter = task(call(CallKind::Scatter { root: Rank(2) }, DType::I64, 5), None);
+        assert_eq!(task(Call::new(SUM, DType::F64, 5), None).input_bytes(3), 40);
+        assert_eq!(task(Call::new(CallKind::AllGather, DType::F32, 5), None).input_bytes(3), 20);
+        let scatter = task(Call::new(CallKind::Scatter { root: Rank(2) }, DType::I64, 5), None);
         assert_eq!((scatter.input_bytes(3), scatter.contributes(Rank(0))), (120, false));
-        let broadcast = task(call(CallKind::Broadcast { root }, DType::F32, 5), None);
+        let broadcast = task(Call::new(CallKind::Broadcast { root }, DType::F32, 5), None);
         assert_eq!(
             (broadcast.input_bytes(3), broadcast.contributes(root), broadcast.contributes(Rank(0))),
             (20, true, false)
         );
-        let sync = task(call(CallKind::Sync { version: 1 }, DType::U8, 99), Some((root, 7)));
+        let sync = task(Call::new(CallKind::Sync { version: 1 }, DType::U8, 99), Some((root, 7)));
         assert_eq!(sync, Task::Broadcast { root, bytes: 7 });
-        for empty in [call(SUM, DType::F32, 0), call(CallKind::Barrier, DType::U8, 0)] {
+        for empty in [Call::new(SUM, DType::F32, 0), Call::new(CallKind::Barrier, DType::U8, 0)]
+        {
             assert_eq!(task(empty, None).input_bytes(3), 0);
         }
     }
@@ -272,19 +264,19 @@ mod tests {
         let (ring, one_shot) = (plan(Algorithm::GlooRing), plan(Algorithm::OneShot));
         let coded = |call: Call| Call { codec: CodecId::Bf16, ..call };
         let unfit = [
-            (call(CallKind::AllReduce(ReduceOp::Mean), DType::U8, 1), None),
-            (call(SUM, DType::F64, u64::MAX / 8 + 1), None),
-            (call(SUM, DType::F32, 1 << 62), None),
-            (call(CallKind::AllGather, DType::F32, 1 << 60), None),
-            (coded(call(SUM, DType::F64, 1)), None),
-            (coded(call(CallKind::AllGather, DType::F32, 1)), None),
-            (call(CallKind::Broadcast { root: Rank(3) }, DType::F32, 1), None),
-            (call(CallKind::Sync { version: 0 }, DType::U8, 1), None),
-            (call(CallKind::Sync { version: 0 }, DType::U8, 1), Some((Rank(3), 1))),
+            (Call::new(CallKind::AllReduce(ReduceOp::Mean), DType::U8, 1), None),
+            (Call::new(SUM, DType::F64, u64::MAX / 8 + 1), None),
+            (Call::new(SUM, DType::F32, 1 << 62), None),
+            (Call::new(CallKind::AllGather, DType::F32, 1 << 60), None),
+            (coded(Call::new(SUM, DType::F64, 1)), None),
+            (coded(Call::new(CallKind::AllGather, DType::F32, 1)), None),
+            (Call::new(CallKind::Broadcast { root: Rank(3) }, DType::F32, 1), None),
+            (Call::new(CallKind::Sync { version: 0 }, DType::U8, 1), None),
+            (Call::new(CallKind::Sync { version: 0 }, DType::U8, 1), Some((Rank(3), 1))),
         ];
         for (call, sync_root) in unfit {
             assert_eq!(Task::of(&call, &ring, sync_root, 3), Err(Unfit), "{call}");
         }
-        assert_eq!(Task::of(&call(SUM, DType::F32, 1), &one_shot, None, 3), Err(Unfit));
+        assert_eq!(Task::of(&Call::new(SUM, DType::F32, 1), &one_shot, None, 3), Err(Unfit));
     }
 }

@@ -10,66 +10,65 @@ use group::Group;
 
 const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 10);
 
-#[test]
-fn a_result_counts_when_all_hold_it() {
-    let mut g = Group::of(3);
+/// A sum that all members have begun, as all know.
+fn begun_by_all(n: u8) -> (Group, OpId) {
+    let mut g = Group::of(n);
     let op = g.begin_all(SUM);
     g.deliver_all();
-    g.ledgers[0].done(op, 7);
-    g.ledgers[1].done(op, 7);
+    (g, op)
+}
+
+fn aborted(reason: AbortReason, by: u8) -> Outcome {
+    Outcome::Aborted(AbortCause { reason, by: Rank(by) })
+}
+
+#[test]
+fn a_result_counts_when_all_hold_it() {
+    let (mut g, op) = begun_by_all(3);
+    g.done(0..2, op);
     g.deliver_all();
     assert!(g.resolved.iter().all(Vec::is_empty));
     g.ledgers[2].done(op, 7);
     g.deliver_all();
-    assert!(g.resolved.iter().all(|r| *r == [(op, Outcome::Committed)]));
+    g.assert_ends(op, Outcome::Committed);
 }
 
 #[test]
 fn one_abort_ends_it_for_all_even_after_done() {
-    let mut g = Group::of(3);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
-    g.ledgers[0].done(op, 7);
-    g.ledgers[1].done(op, 7);
+    let (mut g, op) = begun_by_all(3);
+    g.done(0..2, op);
     g.deliver_all();
     g.ledgers[2].abort(op, AbortReason::Deadline);
     g.deliver_all();
-    let aborted = Outcome::Aborted(AbortCause { reason: AbortReason::Deadline, by: Rank(2) });
-    assert!(g.resolved.iter().all(|r| *r == [(op, aborted)]));
+    let aborted = aborted(AbortReason::Deadline, 2);
+    g.assert_ends(op, aborted);
 }
 
 #[test]
 fn a_deadline_after_done_ends_what_another_member_has_not_voted_on() {
-    let mut g = Group::of(3);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
-    g.ledgers[0].done(op, 7);
-    g.ledgers[1].done(op, 7);
+    let (mut g, op) = begun_by_all(3);
+    g.done(0..2, op);
     g.deliver_all();
     g.ledgers[0].expire(op);
     assert_eq!(g.ledgers[0].unanswered(op), [Rank(2)]);
     g.deliver_all();
-    let aborted = Outcome::Aborted(AbortCause { reason: AbortReason::Deadline, by: Rank(0) });
-    assert!(g.resolved.iter().all(|r| *r == [(op, aborted)]));
+    let aborted = aborted(AbortReason::Deadline, 0);
+    g.assert_ends(op, aborted);
     assert!(g.ledgers.iter().all(|ledger| ledger.unanswered(op).is_empty()));
 }
 
 #[test]
 fn a_deadline_after_done_ends_nothing_that_all_have_voted_for() {
-    let mut g = Group::of(3);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
-    (0..3).for_each(|i| g.ledgers[i].done(op, 7));
+    let (mut g, op) = begun_by_all(3);
+    g.done(0..3, op);
     g.ledgers[0].expire(op);
     g.deliver_all();
-    assert!(g.resolved.iter().all(|r| *r == [(op, Outcome::Committed)]));
+    g.assert_ends(op, Outcome::Committed);
 }
 
 #[test]
 fn a_deadline_after_done_is_said_again_over_a_new_link() {
-    let mut g = Group::of(2);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
+    let (mut g, op) = begun_by_all(2);
     g.ledgers[0].done(op, 7);
     g.ledgers[0].expire(op);
     g.ledgers[0].expire(op);
@@ -79,10 +78,8 @@ fn a_deadline_after_done_is_said_again_over_a_new_link() {
 
 #[test]
 fn members_that_have_all_voted_done_wait_for_the_same_votes() {
-    let mut g = Group::of(3);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
-    (0..2).for_each(|i| g.ledgers[i].done(op, 7));
+    let (mut g, op) = begun_by_all(3);
+    g.done(0..2, op);
     g.deliver(0, 1);
     g.deliver(1, 0);
     g.ledgers[0].expire(op);
@@ -104,9 +101,7 @@ fn what_others_have_begun_takes_no_room_from_own_calls() {
 
 #[test]
 fn who_has_not_answered_is_known_by_rank() {
-    let mut g = Group::of(3);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
+    let (mut g, op) = begun_by_all(3);
     assert!(g.ledgers[0].unanswered(op).is_empty(), "nobody has been asked");
     g.ledgers[0].expire(op);
     assert_eq!(g.ledgers[0].unanswered(op), [Rank(1), Rank(2)]);
@@ -117,9 +112,7 @@ fn who_has_not_answered_is_known_by_rank() {
 
 #[test]
 fn nobody_returns_aborted_before_all_have_voted_so() {
-    let mut g = Group::of(3);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
+    let (mut g, op) = begun_by_all(3);
     g.ledgers[0].abort(op, AbortReason::Dropped);
     g.deliver(0, 1);
     g.deliver(1, 0);
@@ -128,9 +121,7 @@ fn nobody_returns_aborted_before_all_have_voted_so() {
 
 #[test]
 fn after_done_this_member_cannot_give_up_alone() {
-    let mut g = Group::of(2);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
+    let (mut g, op) = begun_by_all(2);
     g.ledgers[0].done(op, 1);
     g.drain(0);
     g.ledgers[0].abort(op, AbortReason::Deadline);
@@ -146,7 +137,7 @@ fn a_root_that_has_done_its_part_may_give_up_until_all_have_called() {
     assert!(!g.ledgers[0].has_voted_done(op));
     g.ledgers[0].abort(op, AbortReason::Deadline);
     g.deliver_all();
-    let aborted = Outcome::Aborted(AbortCause { reason: AbortReason::Deadline, by: Rank(0) });
+    let aborted = aborted(AbortReason::Deadline, 0);
     assert_eq!(g.resolved[0], [(op, aborted)]);
 
     let next = g.begin(0, broadcast);
@@ -189,9 +180,7 @@ fn different_calls_end_in_one_mismatch_for_all() {
 
 #[test]
 fn different_bits_are_a_digest_mismatch_for_all_when_the_next_view_says_so() {
-    let mut g = Group::of(3);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
+    let (mut g, op) = begun_by_all(3);
     (0..3).for_each(|i| g.ledgers[i].done(op, if i == 2 { 8 } else { 7 }));
     g.deliver(2, 0);
     assert!(!g.ledgers[0].must_end(), "a vote is missing");
@@ -204,18 +193,15 @@ fn different_bits_are_a_digest_mismatch_for_all_when_the_next_view_says_so() {
         g.ledgers[i].decide(&[]);
         g.drain(i);
     }
-    let mismatch = Outcome::DigestMismatch { odd: Some(Rank(2)) };
-    assert!(g.resolved.iter().all(|r| *r == [(op, mismatch)]));
+    g.assert_ends(op, Outcome::DigestMismatch { odd: Some(Rank(2)) });
     assert!(g.ledgers.iter().all(|ledger| ledger.committed() == 0));
 }
 
 /// An operation that is decided here keeps its outcome, whatever the next View says about it.
 #[test]
 fn a_dispute_changes_no_outcome() {
-    let mut g = Group::of(2);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
-    (0..2).for_each(|i| g.ledgers[i].done(op, 7));
+    let (mut g, op) = begun_by_all(2);
+    g.done(0..2, op);
     g.deliver_all();
     g.ledgers[0].freeze();
     g.ledgers[0].fail(&[DisputedOp { op, odd: None }]);
@@ -232,13 +218,7 @@ fn call_once(g: &mut Group, lane: Lane) -> OpId {
     g.deliver_all();
     g.ledgers.iter_mut().for_each(|ledger| ledger.done(op, 7));
     g.deliver_all();
-    let n = g.ledgers.len();
-    for _ in 0..2 {
-        for from in 0..n {
-            let resolved = g.ledgers[from].report_resolved(u32::MAX);
-            (0..n).for_each(|to| g.ledgers[to].on_resolved(Rank(from as u8), &resolved));
-        }
-    }
+    (0..2).for_each(|_| g.pass_reports());
     op
 }
 
@@ -280,10 +260,7 @@ fn a_view_ends_before_lanes_in_no_order_fill_the_memory() {
 
 #[test]
 fn a_frozen_ledger_never_changes_its_mind() {
-    let mut g = Group::of(2);
-    let op = g.begin(0, SUM);
-    g.begin(1, SUM);
-    g.deliver_all();
+    let (mut g, op) = begun_by_all(2);
     g.ledgers[0].done(op, 1);
     let closing = g.ledgers[0].freeze();
     assert_eq!(closing.ops[0].status, Status::Done(1));
@@ -298,9 +275,7 @@ fn a_frozen_ledger_never_changes_its_mind() {
 
 #[test]
 fn what_others_have_committed_is_not_ok_without_that_result() {
-    let mut g = Group::of(3);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
+    let (mut g, op) = begun_by_all(3);
     g.ledgers[0].done(op, 7);
     g.ledgers[1].done(op, 8);
     for rank in 0..3 {
@@ -315,13 +290,10 @@ fn what_others_have_committed_is_not_ok_without_that_result() {
 
 #[test]
 fn an_operation_stays_listed_until_everybody_has_decided_it() {
-    let mut g = Group::of(2);
-    let op = g.begin(0, SUM);
-    g.begin(1, SUM);
-    g.ledgers[0].done(op, 1);
-    g.ledgers[1].done(op, 1);
+    let (mut g, op) = begun_by_all(2);
+    g.done(0..2, op);
     g.deliver_all();
-    assert_eq!(g.ledgers[0].clone().freeze().ops[0].status, Status::Committed(1));
+    assert_eq!(g.ledgers[0].clone().freeze().ops[0].status, Status::Committed(7));
     assert_eq!(g.ledgers[0].report_resolved(u32::MAX), [op]);
     g.ledgers[0].on_resolved(Rank(1), &[op]);
     assert!(g.ledgers[0].resolved().is_empty());
@@ -330,10 +302,8 @@ fn an_operation_stays_listed_until_everybody_has_decided_it() {
 
 #[test]
 fn what_a_frozen_ledger_reports_does_not_change() {
-    let mut g = Group::of(2);
-    let op = g.begin_all(SUM);
-    g.deliver_all();
-    g.ledgers.iter_mut().for_each(|ledger| ledger.done(op, 7));
+    let (mut g, op) = begun_by_all(2);
+    g.done(0..2, op);
     g.deliver_all();
     let resolved = g.ledgers[0].report_resolved(0b11);
     let closing = g.ledgers[0].freeze();
@@ -344,11 +314,8 @@ fn what_a_frozen_ledger_reports_does_not_change() {
 
 #[test]
 fn who_decides_last_still_tells_the_others() {
-    let mut g = Group::of(2);
-    let op = g.begin(0, SUM);
-    g.begin(1, SUM);
-    g.ledgers[0].done(op, 1);
-    g.ledgers[1].done(op, 1);
+    let (mut g, op) = begun_by_all(2);
+    g.done(0..2, op);
     g.deliver_all();
     // Member 1 reports first. Member 0 has reported nothing since and must not forget before it
     // has.

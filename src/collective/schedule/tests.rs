@@ -1,14 +1,17 @@
 //! The senders and receivers of every frame, for every kind of call.
 
 use super::*;
-use crate::protocol::{Algorithm, AutoCodecs, CodecId, PlanClass, Tree, TreeShare, any_tree};
+use crate::collective::suite::{plan, plan_with_small};
+use crate::protocol::{Algorithm, CodecId, Tree, TreeShare, any_tree};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
-    let algorithm = Algorithm::Ring { order: order.iter().copied().map(Rank).collect() };
-    let classes =
-        vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, algorithm, auto: AutoCodecs::NONE }];
-    Plan { revision: 0, reason: String::new(), classes }
+    plan_of(chunk_bytes, Algorithm::Ring { order: order.iter().copied().map(Rank).collect() })
+}
+
+fn plan_of(chunk_bytes: u32, algorithm: Algorithm) -> Plan {
+    Arc::unwrap_or_clone(plan(chunk_bytes, algorithm))
 }
 
 fn call(kind: CallKind, count: u64) -> Call {
@@ -126,13 +129,7 @@ fn over(trees: Vec<Tree>) -> Plan {
     let (each, rest) = (1_000_000 / trees.len() as u32, 1_000_000 % trees.len() as u32);
     let share = |(i, tree)| TreeShare { tree, ppm: if i == 0 { each + rest } else { each } };
     let algorithm = Algorithm::Trees { trees: trees.into_iter().enumerate().map(share).collect() };
-    let classes = vec![PlanClass {
-        bytes_max: u64::MAX,
-        chunk_bytes: 1024,
-        algorithm,
-        auto: AutoCodecs::NONE,
-    }];
-    Plan { revision: 0, reason: String::new(), classes }
+    plan_of(1024, algorithm)
 }
 
 proptest! {
@@ -208,24 +205,15 @@ fn assert_flow(schedule: &Schedule, flow: usize) {
 
 #[test]
 fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
-    let mut plan = ring(&[0, 1, 2, 3], 1024);
+    let algorithm = Algorithm::Ring { order: ranks(4).collect() };
     let frames = |plan: &Plan| {
         let schedule = Schedule::of(&call(CallKind::AllToAll, 400), None, plan, 4).expect("fits");
         let of =
             |flow: usize| ranks(4).map(|me| schedule.role(flow, me).down_to.len()).sum::<usize>();
         (0..16).map(of).sum::<usize>()
     };
-    assert_eq!(frames(&plan), 4 * (1 + 2 + 3));
-    plan.classes.insert(
-        0,
-        PlanClass {
-            bytes_max: 9,
-            chunk_bytes: 1024,
-            algorithm: Algorithm::OneShot,
-            auto: AutoCodecs::NONE,
-        },
-    );
-    assert_eq!(frames(&plan), 12);
+    assert_eq!(frames(&plan(1024, algorithm.clone())), 4 * (1 + 2 + 3));
+    assert_eq!(frames(&plan_with_small(9, 1024, algorithm)), 12);
 }
 
 #[test]

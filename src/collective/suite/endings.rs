@@ -3,8 +3,10 @@
 use super::super::backend::Backend;
 use super::super::input::Input;
 use super::{Door, Group, f32_call, op};
-use crate::memory::bytes_of;
-use crate::protocol::{CallKind, EngineFault, OpId, Rank, ReduceOp};
+use crate::memory::{DType, bytes_of};
+use crate::protocol::{
+    Algorithm, Call, CallKind, CodecId, EngineFault, OpId, Plan, Rank, ReduceOp,
+};
 use std::sync::Arc;
 
 const SUM: CallKind = CallKind::AllReduce(ReduceOp::Sum);
@@ -26,6 +28,36 @@ pub fn a_job_may_end_before_it_is_fed(door: &Door) {
         assert_eq!(group.sent_bytes(), 0);
         assert!(group.end().is_empty(), "done is called once");
     }
+}
+
+pub fn what_does_not_fit_is_refused(door: &Door) {
+    let (group, chance, mut number) = (door.group(2), &mut super::Chance(1), 0);
+    let own = door.plans(2, 1024, chance).swap_remove(0);
+    let algorithms = (door.algorithms)(2, chance);
+    let anothers = [Algorithm::OneShot, Algorithm::GlooRing].into_iter();
+    let anothers = anothers.filter(|algorithm| !algorithms.contains(algorithm));
+    let mut assert_unfit = |call: Call, plan: &Arc<Plan>, input: &Input<'_>| {
+        let of = op(0, number);
+        number += 1;
+        group.start_with(Rank(0), of, call, None, plan, input);
+        let (_, ended, result) = group.outcome();
+        assert_eq!((ended, result.err()), (of, Some(EngineFault::Unfit)), "{call}");
+    };
+    for call in [
+        Call { dtype: DType::U8, ..f32_call(CallKind::AllReduce(ReduceOp::Mean), 8) },
+        Call { codec: CodecId::Bf16, ..f32_call(CallKind::AllGather, 1) },
+        f32_call(SUM, usize::MAX / 2),
+        f32_call(CallKind::Broadcast { root: Rank(2) }, 1),
+    ] {
+        assert_unfit(call, &own, &Input::Borrowed(&[]));
+    }
+    for algorithm in anothers {
+        assert_unfit(f32_call(SUM, 1), &super::plan(1024, algorithm), &Input::Borrowed(&[0; 4]));
+    }
+    for bytes in [0, 3996, 4004] {
+        assert_unfit(f32_call(SUM, 1000), &own, &Input::Borrowed(&vec![0; bytes]));
+    }
+    assert_unfit(f32_call(SUM, 1000), &own, &Input::Nothing);
 }
 
 pub fn every_job_is_told_once_that_the_backend_has_closed(door: &Door) {

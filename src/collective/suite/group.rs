@@ -10,7 +10,7 @@ use crate::protocol::{
 };
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest wait for anything; only a failing test reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -207,6 +207,15 @@ impl Group {
     }
 }
 
+/// Waits until this is so.
+pub fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "waited too long until {what}");
+        std::thread::yield_now();
+    }
+}
+
 /// A job that reports its outcome to `report`.
 pub fn job(
     me: Rank,
@@ -239,10 +248,19 @@ pub fn op(lane: u64, number: u64) -> OpId {
     OpId { lane: Lane(lane), number }
 }
 
+/// A plan that uses `algorithm` for every buffer.
 pub fn plan(chunk_bytes: u32, algorithm: Algorithm) -> Arc<Plan> {
-    let classes =
-        vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, algorithm, auto: AutoCodecs::NONE }];
-    Arc::new(Plan { revision: 0, reason: String::new(), classes })
+    let class = PlanClass { bytes_max: u64::MAX, chunk_bytes, algorithm, auto: AutoCodecs::NONE };
+    Arc::new(Plan { revision: 0, reason: String::new(), classes: vec![class] })
+}
+
+/// The same but for buffers of at most `bytes_max`, which all ranks send each other: in this plan
+/// all reach each other.
+pub fn plan_with_small(bytes_max: u64, chunk_bytes: u32, algorithm: Algorithm) -> Arc<Plan> {
+    let mut plan = Arc::unwrap_or_clone(plan(chunk_bytes, algorithm));
+    let large = plan.classes[0].clone();
+    plan.classes.insert(0, PlanClass { bytes_max, algorithm: Algorithm::OneShot, ..large });
+    Arc::new(plan)
 }
 
 /// Splitmix64 (Steele, Lea, Flood 2014).

@@ -6,9 +6,10 @@ use super::super::backend::Finished;
 use super::super::input::Input;
 use super::super::reference::reference;
 use super::{Chance, Door, Group, bytes, call, f32_call, f32s, memory, op};
+use crate::compression::Codec;
 use crate::link::{sealed_tcp, tcp};
-use crate::memory::{DType, Pool, bytes_of};
-use crate::protocol::{CallKind, OpId, Plan, Rank, ReduceOp};
+use crate::memory::{DType, Element, Pool, bytes_of};
+use crate::protocol::{Call, CallKind, OpId, Plan, Rank, ReduceOp};
 use half::f16;
 use std::sync::Arc;
 
@@ -55,10 +56,33 @@ fn assert_reduces<T: Arithmetic + PartialOrd>(
     chance: &mut Chance,
 ) {
     let expected = expected(plan, reduce, inputs);
-    let raw: Vec<Vec<u8>> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
     let call = call(CallKind::AllReduce(reduce), T::DTYPE, expected.len());
+    assert_gives(group, of, call, plan, inputs, &expected, chance);
+}
+
+/// Runs a call on all ranks: each gets this result.
+pub fn assert_gives<T: Element>(
+    group: &Group,
+    of: OpId,
+    call: Call,
+    plan: &Arc<Plan>,
+    inputs: &[Vec<T>],
+    expected: &[T],
+    chance: &mut Chance,
+) {
+    let raw: Vec<Vec<u8>> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
     let finished = group.run(of, call, None, plan, &raw, chance);
-    assert_all(&finished, bytes_of(&expected), &format!("{call} of {}, {plan:?}", inputs.len()));
+    assert_all(&finished, bytes_of(expected), &format!("{call} of {}, {plan:?}", inputs.len()));
+}
+
+/// What is left of these elements when the codec has encoded all at once: cuts for sending must not
+/// show.
+pub fn coded(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
+    let (mut encoded, mut decoded) =
+        (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
+    codec.encode(elements, &mut encoded);
+    codec.decode(&encoded, &mut decoded).expect("what it has written");
+    decoded
 }
 
 /// Operations with the numbers 0, 1, 2 and so on of one lane.
@@ -251,50 +275,5 @@ pub fn a_barrier_moves_nothing(door: &Door) {
             assert!(finished.iter().all(|finished| finished.output.len() == 0));
         }
         assert_eq!(group.sent_bytes(), 0);
-    }
-}
-
-pub fn many_operations_at_once_in_any_order_with_credit_at_any_time(door: &Door) {
-    for seed in 0..10 {
-        let mut chance = Chance(seed);
-        println!("seed {seed}");
-        let size = 2 + chance.below(4) as usize;
-        let group = door.group(size);
-        // Small whole numbers, whose sums are exact in any order.
-        let input =
-            |me: Rank, number: u64, count: usize| vec![f32::from(me.0) + number as f32; count];
-        let sum = |number: u64| (0..size).map(|me| me as f32 + number as f32).sum::<f32>();
-        let ops: Vec<(u64, usize, Arc<Plan>)> = (0..24)
-            .map(|number| {
-                let mut plans = door.plans(size, 4096, &mut chance);
-                let plan = plans.swap_remove(chance.below(plans.len() as u64) as usize);
-                (number, chance.below(60_000) as usize, plan)
-            })
-            .collect();
-        // Every rank starts the operations in its own order. Each start is announced to each peer
-        // as a credit at some later time.
-        let mut starts = chance
-            .shuffled(group.ranks().flat_map(|me| ops.iter().map(move |op| (me, op))).collect());
-        let mut words: Vec<(Rank, Rank, u64)> = Vec::new();
-        while !starts.is_empty() || !words.is_empty() {
-            let pick = chance.below((starts.len() + words.len()) as u64) as usize;
-            if let Some((to, from, number)) =
-                pick.checked_sub(starts.len()).map(|at| words.swap_remove(at))
-            {
-                group.backends[to.index()].credit(op(number % 3, number), from);
-                continue;
-            }
-            let (me, (number, count, plan)) = starts.swap_remove(pick);
-            let (of, call) = (op(number % 3, *number), CallKind::AllReduce(ReduceOp::Sum));
-            let input = input(me, *number, *count);
-            group.start(me, of, f32_call(call, *count), None, plan, bytes_of(&input));
-            words.extend(group.ranks().filter(|to| *to != me).map(|to| (to, me, *number)));
-        }
-        for _ in 0..size * ops.len() {
-            let (rank, of, result) = group.outcome();
-            let got = bytes(&result.unwrap_or_else(|fault| panic!("{of} on rank {rank}: {fault}")));
-            let (number, count, _) = ops[of.number as usize];
-            assert!(got == bytes_of(&vec![sum(number); count]), "{of} on rank {rank}");
-        }
     }
 }

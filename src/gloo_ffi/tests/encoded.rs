@@ -3,21 +3,12 @@
 use super::super::rails::HELPERS_MAX;
 use super::door::{DOOR, SCHEDULES};
 use crate::collective::reference;
-use crate::collective::suite::{Chance, bytes, digest, f32_call, f32s, op, plan};
-use crate::compression::{Codec, codec, codec_of_sums};
+use crate::collective::suite::{Chance, assert_gives, bytes, coded, f32_call, f32s, op, plan};
+use crate::compression::{codec, codec_of_sums};
 use crate::memory::bytes_of;
 use crate::protocol::{Algorithm, Call, CallKind, CodecId, Plan, Rank, ReduceOp, ring_segment};
 
 const SUMS: [ReduceOp; 2] = [ReduceOp::Sum, ReduceOp::Mean];
-
-/// Encodes all elements at once: the cuts for sending must not affect the result.
-fn coded(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
-    let (mut encoded, mut decoded) =
-        (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
-    codec.encode(elements, &mut encoded);
-    codec.decode(&encoded, &mut decoded).expect("what it has written");
-    decoded
-}
 
 /// Every rank encodes once, the decoded contributions are folded by rank, and the sum is encoded.
 fn coded_reference(id: CodecId, reduce: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
@@ -47,13 +38,10 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
             let plan = plan(256 * 1024, SCHEDULES[number % 2].clone());
             let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
             let expected = coded_reference(id, reduce, &inputs);
-            let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
             let call = Call { codec: id, ..f32_call(CallKind::AllReduce(reduce), count) };
             let before = group.sent_bytes();
-            for finished in group.run(op(0, number as u64), call, None, &plan, &raw, &mut chance) {
-                assert!(bytes(&finished) == bytes_of(&expected), "{call} of {size}");
-                assert_eq!(finished.digest, digest(bytes_of(&expected)));
-            }
+            let of = op(0, number as u64);
+            assert_gives(&group, of, call, &plan, &inputs, &expected, &mut chance);
             let sent = group.sent_bytes();
             // Every rank but its owner sends each shard, and the sum goes back to all of them.
             let there = codec(id).expect("a codec").encoded_len(count);

@@ -1,7 +1,7 @@
 //! Gloo and the native engine in one View, over the same links.
 
 use super::door::both;
-use crate::collective::suite::{Chance, PATIENCE, bytes, f32_call, op, plan};
+use crate::collective::suite::{Chance, bytes, f32_call, op, plan, until};
 use crate::collective::{EARLY_OPS_MAX, reference};
 use crate::link::{DataHeader, Phase, memory, sealed_tcp, tcp};
 use crate::memory::{Pool, bytes_of};
@@ -11,8 +11,6 @@ use crate::protocol::{
 use crate::report::Traffic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread;
-use std::time::Instant;
 
 /// Plans for Gloo, and for the native engine.
 fn plans(size: usize) -> Vec<Arc<Plan>> {
@@ -27,15 +25,6 @@ fn plans(size: usize) -> Vec<Arc<Plan>> {
         Algorithm::Ring { order: ring },
     ];
     algorithms.into_iter().map(|algorithm| plan(256 * 1024, algorithm)).collect()
-}
-
-/// Waits until `so` holds.
-fn until(so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < PATIENCE, "it has not come true");
-        thread::yield_now();
-    }
 }
 
 fn sum(count: usize) -> Call {
@@ -99,7 +88,10 @@ fn calls_of_both_run_beside_each_other_and_are_exact() {
                     .iter()
                     .fold(Traffic::default(), |sum, backend| sum.and(backend.traffic()))
             };
-            until(|| traffic().sent_bytes > 0 && traffic().sent_bytes == traffic().received_bytes);
+            let what = "all that is sent has been received";
+            until(what, || {
+                traffic().sent_bytes > 0 && traffic().sent_bytes == traffic().received_bytes
+            });
             group.end();
         }
     }

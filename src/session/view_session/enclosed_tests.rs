@@ -1,8 +1,9 @@
 //! Contributions enclosed with their descriptors, on the native engine.
 
-use super::testing::Group;
+use super::testing::{Group, numbers};
 use crate::collective::Input;
-use crate::memory::{DType, Staging, bytes_of, bytes_of_mut};
+use crate::collective::suite::f32_call;
+use crate::memory::{DType, bytes_of};
 use crate::protocol::{
     AbortReason, Call, CallKind, CallMode, ENCLOSED_BYTES_MAX, Enclosed, Lane, OpId, OpMessage,
     Outcome, PlanStep, Rank, ReduceOp, view_of,
@@ -11,12 +12,8 @@ use std::sync::Arc;
 
 const SIZE: usize = 3;
 
-fn call(kind: CallKind, count: usize) -> Call {
-    Call::new(kind, DType::F32, count as u64)
-}
-
 fn sum(count: usize) -> Call {
-    call(CallKind::AllReduce(ReduceOp::Sum), count)
+    f32_call(CallKind::AllReduce(ReduceOp::Sum), count)
 }
 
 fn inputs(len: usize) -> Vec<Vec<f32>> {
@@ -30,13 +27,6 @@ fn summed(len: usize) -> Vec<f32> {
         .expect("some members")
 }
 
-fn numbers(output: Option<Staging>) -> Vec<f32> {
-    let output = output.expect("a result");
-    let mut numbers = vec![0f32; output.len() / 4];
-    output.copy_to(bytes_of_mut(&mut numbers));
-    numbers
-}
-
 /// The messages of a member that makes this call.
 fn begun(group: &mut Group, member: usize, call: Call, input: &[f32]) -> (OpId, Vec<OpMessage>) {
     let op = group.members[member].call(Lane::MAIN, call).expect("a number");
@@ -44,30 +34,26 @@ fn begun(group: &mut Group, member: usize, call: Call, input: &[f32]) -> (OpId, 
     (op, group.take_said(member))
 }
 
+/// A member hears again all that rank 1 has said.
+fn hear_again(group: &Group, to: u8) {
+    for message in group.members[1].replay(Rank(to), |all| all) {
+        group.members[usize::from(to)].on_message(Rank(1), &message).expect("an honest member");
+    }
+}
+
 #[test]
 fn what_all_get_alike_needs_no_data_link_if_it_is_small() {
     let mut group = Group::without_data_links(view_of(SIZE as u8));
     let most = ENCLOSED_BYTES_MAX / 4;
-    let gathered = |len| inputs(len).concat();
     for len in [1, 7, most] {
         let op = group.call_all(sum(len));
         group.begin_all(&op, sum(len), &inputs(len));
-        for (rank, op) in op.iter().enumerate() {
-            assert!(
-                numbers(group.decided(rank, *op).output) == summed(len),
-                "a sum of {len} at {rank}"
-            );
-        }
-        let gather = call(CallKind::AllGather, len);
+        group.assert_results(&op, &summed(len));
+        let gather = f32_call(CallKind::AllGather, len);
         let op = group.call_all(gather);
         group.begin_all(&op, gather, &inputs(len));
-        for (rank, op) in op.iter().enumerate() {
-            assert!(
-                numbers(group.decided(rank, *op).output) == gathered(len),
-                "{len} of each at {rank}"
-            );
-        }
-        let hand_on = call(CallKind::Broadcast { root: Rank(1) }, len);
+        group.assert_results(&op, &inputs(len).concat());
+        let hand_on = f32_call(CallKind::Broadcast { root: Rank(1) }, len);
         let op = group.call_all(hand_on);
         for (rank, (member, op)) in group.members.iter().zip(&op).enumerate() {
             let roots = inputs(len);
@@ -75,12 +61,7 @@ fn what_all_get_alike_needs_no_data_link_if_it_is_small() {
                 if rank == 1 { Input::Borrowed(bytes_of(&roots[1])) } else { Input::Nothing };
             member.begin(*op, hand_on, &input);
         }
-        for (rank, op) in op.iter().enumerate() {
-            assert!(
-                numbers(group.decided(rank, *op).output) == inputs(len)[1],
-                "{len} of the root at {rank}"
-            );
-        }
+        group.assert_results(&op, &inputs(len)[1]);
     }
     let traffic = group.members[0].backend().traffic_with(Rank(1));
     let each = 4 * (1 + 7 + most) as u64;
@@ -107,9 +88,7 @@ fn larger_ones_and_those_beyond_sixteen_at_once_go_over_the_data_links() {
     let mut group = Group::of(view_of(SIZE as u8));
     let ops: Vec<Vec<OpId>> = (0..40).map(|_| group.call_all(sum(1))).collect();
     ops.iter().for_each(|op| group.begin_all(op, sum(1), &inputs(1)));
-    for op in ops.iter().flat_map(|op| op.iter().enumerate()) {
-        assert!(numbers(group.decided(op.0, *op.1).output) == summed(1));
-    }
+    ops.iter().for_each(|op| group.assert_results(op, &summed(1)));
 }
 
 #[test]
@@ -121,14 +100,8 @@ fn a_link_that_broke_says_it_again_and_it_counts_once() {
     // rank 0.
     let lost = group.take_said(1);
     assert!(lost.iter().any(|message| message.enclosed.is_some()), "{lost:?}");
-    for to in [2, 2, 0] {
-        for message in group.members[1].replay(Rank(to), |all| all) {
-            group.members[usize::from(to)].on_message(Rank(1), &message).expect("an honest member");
-        }
-    }
-    for (rank, op) in op.iter().enumerate() {
-        assert!(numbers(group.decided(rank, *op).output) == summed(5), "rank {rank}");
-    }
+    [2, 2, 0].into_iter().for_each(|to| hear_again(&group, to));
+    group.assert_results(&op, &summed(5));
     let again = group.members[1].replay(Rank(2), |all| all);
     assert!(
         again.iter().all(|message| message.enclosed.is_none()),
@@ -184,7 +157,7 @@ fn what_does_not_fit_its_call_fails_it() {
 fn one_whose_call_differs_is_a_mismatch() {
     let mut group = Group::of(view_of(2));
     for (ours, theirs) in
-        [(sum(5), sum(6)), (sum(6), sum(5)), (sum(5), call(CallKind::AllGather, 5))]
+        [(sum(5), sum(6)), (sum(6), sum(5)), (sum(5), f32_call(CallKind::AllGather, 5))]
     {
         for first in [0, 1] {
             let mut ops = [None; 2];
@@ -232,9 +205,7 @@ fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
     for message in said[5..].iter().chain(&group.members[1].replay(Rank(0), |all| all)) {
         group.members[0].on_message(Rank(1), message).expect("an honest member");
     }
-    for message in group.members[1].replay(Rank(2), |all| all) {
-        group.members[2].on_message(Rank(1), &message).expect("an honest member");
-    }
+    hear_again(&group, 2);
     for (rank, step) in steps.iter().enumerate() {
         let decided = group.decided(rank, *step);
         assert_eq!(decided.outcome, Outcome::Committed);
@@ -242,7 +213,7 @@ fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
         decided
             .parts
             .into_iter()
-            .for_each(|output| assert!(numbers(Some(output)) == summed(1), "rank {rank}"));
+            .for_each(|output| assert!(numbers(&output) == summed(1), "rank {rank}"));
     }
 }
 
@@ -258,12 +229,10 @@ fn a_call_by_best_effort_is_said_again_as_long_as_somebody_may_lack_it() {
         group.members[0].on_message(Rank(1), message).expect("an honest member");
     }
     for rank in [0, 1] {
-        assert!(numbers(group.decided(rank, op[rank]).output) == summed(5), "rank {rank}");
+        group.assert_result(rank, op[rank], &summed(5));
     }
-    for message in group.members[1].replay(Rank(2), |all| all) {
-        group.members[2].on_message(Rank(1), &message).expect("an honest member");
-    }
-    assert!(numbers(group.decided(2, op[2]).output) == summed(5), "rank 2");
+    hear_again(&group, 2);
+    group.assert_result(2, op[2], &summed(5));
 }
 
 #[test]
@@ -275,9 +244,7 @@ fn what_is_held_for_another_plan_is_enclosed_when_it_begins() {
     for member in &group.members {
         assert_eq!(member.switch(1, None), Ok(PlanStep::Switched { revision: 1 }));
     }
-    for (rank, op) in op.iter().enumerate() {
-        assert!(numbers(group.decided(rank, *op).output) == summed(5), "rank {rank}");
-    }
+    group.assert_results(&op, &summed(5));
 }
 
 #[test]

@@ -1,26 +1,21 @@
 //! Calls during the agreement on another plan, on the native engine over in-memory links.
 
-use super::testing::Group;
+use super::testing::{Group, numbers};
+use crate::collective::suite::{f32_call, plan};
 use crate::collective::{Input, reference};
-use crate::memory::{DType, bytes_of};
-use crate::os::lock;
+use crate::memory::bytes_of;
 use crate::protocol::{
-    AbortCause, AbortReason, Algorithm, AutoCodecs, Call, CallKind, CallMode, CodecId, Lane, OpId,
-    Outcome, Plan, PlanClass, PlanStep, Rank, ReduceOp, Switch, Tree, TreeShare, view_of,
+    AbortCause, AbortReason, Algorithm, Call, CallKind, CallMode, Lane, OpId, Outcome, Plan,
+    PlanStep, Rank, ReduceOp, Switch, Tree, TreeShare, view_of,
 };
+use std::sync::Arc;
 
 const SIZE: usize = 3;
 /// Not a multiple of 8 bytes.
 const LEN: usize = 50_001;
 
 fn sum(mode: CallMode) -> Call {
-    Call {
-        kind: CallKind::AllReduce(ReduceOp::Sum),
-        dtype: DType::F32,
-        count: LEN as u64,
-        codec: CodecId::None,
-        mode,
-    }
+    Call { mode, ..f32_call(CallKind::AllReduce(ReduceOp::Sum), LEN) }
 }
 
 /// Numbers whose sum depends on the order of addition.
@@ -33,23 +28,11 @@ fn inputs() -> Vec<Vec<f32>> {
 fn chain() -> Plan {
     let tree = Tree { parents: vec![None, Some(Rank(0)), Some(Rank(1))] };
     let algorithm = Algorithm::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
-    let class = PlanClass {
-        bytes_max: u64::MAX,
-        chunk_bytes: 16 * 1024,
-        algorithm,
-        auto: AutoCodecs::NONE,
-    };
-    Plan { revision: 1, reason: "a chain".to_owned(), classes: vec![class] }
+    Plan { revision: 1, ..Arc::unwrap_or_clone(plan(16 * 1024, algorithm)) }
 }
 
 fn expected(plan: &Plan) -> Vec<f32> {
     reference(&plan.fold_order(SIZE, LEN, 4), ReduceOp::Sum, &inputs())
-}
-
-fn numbers(output: &crate::memory::Staging) -> Vec<f32> {
-    let mut numbers = vec![0f32; LEN];
-    output.copy_to(crate::memory::bytes_of_mut(&mut numbers));
-    numbers
 }
 
 #[test]
@@ -82,11 +65,7 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
 
     // Calls made before the hold do not wait, although they begin only now.
     group.begin_all(&before, sum(CallMode::PerOp), &inputs());
-    for (rank, op) in before.iter().enumerate() {
-        let decided = group.decided(rank, *op);
-        assert_eq!(decided.outcome, Outcome::Committed);
-        assert!(numbers(&decided.output.expect("a result")) == expected(&first), "rank {rank}");
-    }
+    group.assert_results(&before, &expected(&first));
 
     let switch = Switch { plan: next.clone(), first: first_new };
     for member in &group.members {
@@ -97,10 +76,8 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
             "said again"
         );
     }
+    group.assert_results(&whole, &expected(&next));
     for rank in 0..SIZE {
-        let decided = group.decided(rank, whole[rank]);
-        assert_eq!(decided.outcome, Outcome::Committed);
-        assert!(numbers(&decided.output.expect("a result")) == expected(&next), "rank {rank}");
         let decided = group.decided(rank, steps[rank]);
         assert_eq!(decided.outcome, Outcome::Committed);
         assert!(numbers(&decided.parts[0]) == expected(&next), "rank {rank}, in a step");
@@ -134,11 +111,7 @@ fn a_call_whose_input_cannot_be_held_fails_and_no_other() {
     for member in &group.members {
         assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }));
     }
-    for (rank, op) in held.iter().enumerate() {
-        let decided = group.decided(rank, *op);
-        assert_eq!(decided.outcome, Outcome::Committed);
-        assert!(numbers(&decided.output.expect("a result")) == expected(&chain()), "rank {rank}");
-    }
+    group.assert_results(&held, &expected(&chain()));
 }
 
 #[test]
@@ -182,14 +155,7 @@ fn what_somebody_has_begun_before_is_not_waited_for() {
         &Input::Borrowed(bytes_of(&inputs()[2])),
     );
     // The next plan never gets a starting point.
-    for rank in 0..SIZE {
-        let decided = group.decided(rank, late);
-        assert_eq!(decided.outcome, Outcome::Committed);
-        assert!(
-            numbers(&decided.output.expect("a result")) == expected(&Plan::mesh(SIZE)),
-            "rank {rank}"
-        );
-    }
+    group.assert_results(&[late; SIZE], &expected(&Plan::mesh(SIZE)));
 }
 
 #[test]

@@ -4,9 +4,8 @@ use super::ViewSession;
 use super::decided::Decided;
 use super::op_sender::OpSender;
 use crate::collective::{Input, NativeEngine, Outgoing};
-use crate::memory::{Pool, bytes_of};
-use crate::os::lock;
-use crate::protocol::{Call, Lane, OpId, OpMessage, PlanStep, Rank, View};
+use crate::memory::{Pool, Staging, bytes_of, bytes_of_mut};
+use crate::protocol::{Call, Lane, OpId, OpMessage, Outcome, PlanStep, Rank, View};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -32,6 +31,13 @@ impl OpSender for Kept {
     }
 
     fn flush(&self) {}
+}
+
+/// The elements of a result.
+pub(crate) fn numbers(output: &Staging) -> Vec<f32> {
+    let mut numbers = vec![0f32; output.len() / 4];
+    output.copy_to(bytes_of_mut(&mut numbers));
+    numbers
 }
 
 impl Group {
@@ -93,6 +99,18 @@ impl Group {
     pub(crate) fn decided(&mut self, member: usize, op: OpId) -> Decided {
         let session = Arc::clone(&self.members[member]);
         self.ready(|task| session.poll_decided(op, task))
+    }
+
+    /// Requires that each member gets this result.
+    pub(crate) fn assert_results(&mut self, ops: &[OpId], expected: &[f32]) {
+        (0..).zip(ops).for_each(|(member, op)| self.assert_result(member, *op, expected));
+    }
+
+    pub(crate) fn assert_result(&mut self, member: usize, op: OpId, expected: &[f32]) {
+        let decided = self.decided(member, op);
+        assert_eq!(decided.outcome, Outcome::Committed, "rank {member}");
+        let output = decided.output.expect("a result");
+        assert!(numbers(&output) == expected, "{op} at rank {member}");
     }
 
     /// Delivers messages until `poll` is ready; fails after 60 seconds.

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use crate::protocol::view_of;
+use std::ops::Range;
 
 /// An operation on which all agree, and the source of a sync's state with its length.
 type Agreed = (OpId, Option<(Rank, u64)>);
@@ -72,6 +73,30 @@ impl Group {
             for from in 0..n {
                 (0..n).filter(|to| *to != from).for_each(|to| self.deliver(from, to));
             }
+        }
+    }
+
+    /// These members report to all others what they have decided.
+    pub fn pass_reports(&mut self) {
+        let n = self.ledgers.len();
+        for from in 0..n {
+            let resolved = self.ledgers[from].report_resolved(u32::MAX);
+            for to in (0..n).filter(|to| *to != from) {
+                self.ledgers[to].on_resolved(Rank(from as u8), &resolved);
+            }
+        }
+        (0..n).for_each(|i| self.drain(i));
+    }
+
+    /// The engines of these members hold the result.
+    pub fn done(&mut self, members: Range<usize>, op: OpId) {
+        members.for_each(|i| self.ledgers[i].done(op, 7));
+    }
+
+    /// Requires that the operation, and no other one, has ended so on each member.
+    pub fn assert_ends(&self, op: OpId, outcome: Outcome) {
+        for (i, resolved) in self.resolved.iter().enumerate() {
+            assert_eq!(*resolved, [(op, outcome)], "on rank {i}");
         }
     }
 

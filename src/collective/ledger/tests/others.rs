@@ -43,23 +43,13 @@ fn end_step(g: &mut Group, i: usize, op: OpId, parts: u8) {
     g.ledgers[i].describe(op);
 }
 
-fn pass_reports(g: &mut Group) {
-    for from in 0..g.ledgers.len() {
-        let resolved = g.ledgers[from].report_resolved(u32::MAX);
-        for to in (0..g.ledgers.len()).filter(|to| *to != from) {
-            g.ledgers[to].on_resolved(Rank(from as u8), &resolved);
-        }
-    }
-    (0..g.ledgers.len()).for_each(|i| g.drain(i));
-}
-
 /// Rank 0 aborts a call of `lane` that rank 1 never makes.
 fn give_up_alone(g: &mut Group, lane: Lane) -> Result<(), CallRefusal> {
     let op = g.ledgers[0].call(lane, SUM)?;
     g.ledgers[0].describe(op);
     g.ledgers[0].abort(op, AbortReason::Deadline);
     g.deliver_all();
-    pass_reports(g);
+    g.pass_reports();
     Ok(())
 }
 
@@ -82,21 +72,14 @@ fn a_lane_that_one_member_has_left_holds_up_nobody() {
             ledger.describe(op.expect("a number"));
         }
         g.deliver_all();
-        g.ledgers.iter_mut().zip([calls_number(n); 2]).for_each(|(ledger, op)| ledger.done(op, 1));
+        g.done(0..2, OpId { lane: Lane::tagged(5), number: n as u64 });
         g.deliver_all();
-        pass_reports(&mut g);
+        g.pass_reports();
     }
-    assert!(
-        g.resolved.iter().all(|resolved| resolved
-            .iter()
-            .filter(|(_, end)| *end == Outcome::Committed)
-            .count()
-            == 3 * OPS_LISTED_MAX)
-    );
-}
-
-fn calls_number(n: usize) -> OpId {
-    OpId { lane: Lane::tagged(5), number: n as u64 }
+    let committed = |ends: &Vec<(OpId, Outcome)>| {
+        ends.iter().filter(|(_, end)| *end == Outcome::Committed).count()
+    };
+    assert!(g.resolved.iter().map(committed).all(|count| count == 3 * OPS_LISTED_MAX));
 }
 
 #[test]
@@ -225,7 +208,7 @@ fn a_message_concerns_its_two_ends() {
         assert_eq!(g.ledgers[end].committed(), 0, "it is no part of the group's history");
     }
     assert!(g.resolved[1].is_empty() && g.ledgers[1].in_flight() == 0);
-    pass_reports(&mut g);
+    g.pass_reports();
     assert!(
         g.ledgers.iter_mut().all(|l| l.resolved().is_empty()),
         "who has no part in it is not waited for"
@@ -405,7 +388,7 @@ fn best_effort_counts_on_each_member_by_itself() {
     g.ledgers[1].done(op, 2);
     g.drain(1);
     assert_eq!(g.resolved[1], [(op, Outcome::Committed)]);
-    pass_reports(&mut g);
+    g.pass_reports();
     assert_eq!(g.retired, [[op], [op]]);
 }
 
@@ -420,7 +403,7 @@ fn best_effort_given_up_is_over_at_once_but_not_where_it_is_done() {
     g.drain(0);
     g.drain(1);
     g.deliver(1, 2);
-    let aborted = Outcome::Aborted(AbortCause { reason: AbortReason::Dropped, by: Rank(1) });
+    let aborted = aborted(AbortReason::Dropped, 1);
     assert_eq!(g.resolved, [[(op, Outcome::Committed)], [(op, aborted)], [(op, aborted)]]);
     g.deliver_all();
     assert!(g.resolved.iter().all(|r| r.len() == 1), "an outcome is final");
@@ -441,8 +424,8 @@ fn two_who_wait_for_each_others_reports_both_get_them() {
     }
     g.ledgers.iter_mut().for_each(|ledger| _ = ledger.report_resolved(u32::MAX));
     (0..2).for_each(|i| _ = g.ledgers[i].replay(Rank(1 - i as u8)));
-    pass_reports(&mut g);
-    pass_reports(&mut g);
+    g.pass_reports();
+    g.pass_reports();
     for (i, lane) in [Lane::MAIN, Lane::tagged(7)].into_iter().enumerate() {
         assert!(g.ledgers[i].call(lane, SUM).is_ok(), "{i} is refused for ever");
     }

@@ -4,12 +4,12 @@ use super::door::DOOR;
 use crate::collective::arithmetic::Arithmetic;
 use crate::collective::reference::reference;
 use crate::collective::schedule::{Route, Schedule};
-use crate::collective::suite::{Chance, bytes, digest, op};
+use crate::collective::suite::{self, Chance, assert_gives, bytes, coded, f32_call, op};
 use crate::compression::{Codec, codec, codec_of_sums};
-use crate::memory::{DType, bytes_of, elements_of};
+use crate::memory::{bytes_of, elements_of};
 use crate::protocol::{
-    Algorithm, AutoCodecs, Call, CallKind, CallMode, CodecId, Coding, FoldOrder, FoldSegment,
-    FoldTree, Plan, PlanClass, Rank, ReduceOp, Tree, TreeShare,
+    Algorithm, Call, CallKind, CodecId, Coding, FoldOrder, FoldSegment, FoldTree, Plan, Rank,
+    ReduceOp, Tree, TreeShare,
 };
 use std::sync::Arc;
 
@@ -26,14 +26,7 @@ const CODECS: [CodecId; 6] = [
 /// A plan that uses `algorithm` for every buffer but the empty one. The exchange for the empty
 /// buffer declares that all ranks reach each other.
 pub fn plan(chunk_bytes: u32, algorithm: Algorithm) -> Arc<Plan> {
-    let class = |bytes_max, algorithm| PlanClass {
-        bytes_max,
-        chunk_bytes,
-        algorithm,
-        auto: AutoCodecs::NONE,
-    };
-    let classes = vec![class(0, Algorithm::OneShot), class(u64::MAX, algorithm)];
-    Arc::new(Plan { revision: 0, reason: "a test".to_owned(), classes })
+    suite::plan_with_small(0, chunk_bytes, algorithm)
 }
 
 fn plans(size: usize, chance: &mut Chance) -> Vec<Arc<Plan>> {
@@ -48,25 +41,11 @@ fn plans(size: usize, chance: &mut Chance) -> Vec<Arc<Plan>> {
 }
 
 pub fn call(codec: CodecId, op: ReduceOp, count: usize) -> Call {
-    Call {
-        kind: CallKind::AllReduce(op),
-        dtype: DType::F32,
-        count: count as u64,
-        codec,
-        mode: CallMode::PerOp,
-    }
+    Call { codec, ..f32_call(CallKind::AllReduce(op), count) }
 }
 
-fn coded(id: CodecId, elements: &[f32]) -> Vec<f32> {
-    coded_by(codec(id).expect("a codec"), elements)
-}
-
-fn coded_by(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
-    let (mut encoded, mut decoded) =
-        (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
-    codec.encode(elements, &mut encoded);
-    codec.decode(&encoded, &mut decoded).expect("what it has written");
-    decoded
+fn coded_once(id: CodecId, elements: &[f32]) -> Vec<f32> {
+    coded(codec(id).expect("a codec"), elements)
 }
 
 /// The sum of the contributions to one chunk at a rank: its own and those below it. A partial sum
@@ -76,7 +55,7 @@ fn sum_at(rank: Rank, tree: &Tree, call: &Call, coding: Coding, parts: &[&[f32]]
     let from = |child: Rank| {
         let sum = sum_at(child, tree, call, coding, parts);
         let goes_on = tree.children(child).is_empty() || coding.of(child) == CodecId::None;
-        if goes_on { sum } else { coded_by(of_sums(coding.codec(), parts.len()), &sum) }
+        if goes_on { sum } else { coded(of_sums(coding.codec(), parts.len()), &sum) }
     };
     let mut below: Vec<(Rank, Vec<f32>)> =
         tree.children(rank).into_iter().map(|child| (child, from(child))).collect();
@@ -111,7 +90,7 @@ pub fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
     let (size, coding) = (inputs.len(), plan.coding(call));
     let of = |rank: u8| Some(coding.of(Rank(rank))).filter(|codec| *codec != CodecId::None);
     let contribution = |(rank, input): (u8, &Vec<f32>)| {
-        of(rank).map_or_else(|| input.clone(), |codec| coded(codec, input))
+        of(rank).map_or_else(|| input.clone(), |codec| coded_once(codec, input))
     };
     let contributions: Vec<Vec<f32>> = (0..).zip(inputs).map(contribution).collect();
     let schedule = Schedule::of(call, None, plan, size).expect("it can be carried out");
@@ -128,7 +107,7 @@ pub fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
                 }
                 Route::Paths { owner, up, .. } => {
                     let up = up.as_ref().expect("all contribute");
-                    coded_by(
+                    coded(
                         of_sums(coding.codec(), size),
                         &finished(call, sum_at(*owner, up, call, coding, &parts), size),
                     )
@@ -177,23 +156,8 @@ fn every_codec_adds_what_was_decoded_and_gives_everybody_the_same() {
                     let call = call(codec, op, count);
                     let expected =
                         if count == 0 { Vec::new() } else { expected(&call, &plan, &inputs) };
-                    let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-                    for finished in group.run(
-                        crate::collective::suite::op(0, number),
-                        call,
-                        None,
-                        &plan,
-                        &raw,
-                        &mut chance,
-                    ) {
-                        let got = bytes(&finished);
-                        assert!(
-                            got == bytes_of(&expected),
-                            "{call} of {size}, {:?}",
-                            plan.classes[1].algorithm
-                        );
-                        assert_eq!(finished.digest, digest(&got));
-                    }
+                    let of = suite::op(0, number);
+                    assert_gives(&group, of, call, &plan, &inputs, &expected, &mut chance);
                     number += 1;
                 }
             }
@@ -237,8 +201,6 @@ fn the_sum_of_eight_is_as_near_as_the_codec_says_and_as_short() {
     .enumerate()
     {
         let group = DOOR.group(size);
-        let sent =
-            || group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum::<u64>();
         let results = group.run(
             op(0, number as u64),
             call(codec, ReduceOp::Mean, count),
@@ -247,7 +209,7 @@ fn the_sum_of_eight_is_as_near_as_the_codec_says_and_as_short() {
             &raw,
             &mut chance,
         );
-        let ratio = sent() as f64 / (2 * (size - 1) * count * 4) as f64;
+        let ratio = group.sent_bytes() as f64 / (2 * (size - 1) * count * 4) as f64;
         let result = bytes(&results[0]);
         assert!(results.iter().all(|other| bytes(other) == result), "ranks differ with {codec}");
         let result = elements_of::<f32>(&result).expect("f32");
@@ -271,7 +233,7 @@ fn sums_of_the_largest_are_exact_and_short() {
     let inputs: Vec<Vec<f32>> =
         (0..size).map(|_| (0..count).map(|_| student(&mut chance).round()).collect()).collect();
     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-    let sent: Vec<Vec<f32>> = inputs.iter().map(|input| coded(id, input)).collect();
+    let sent: Vec<Vec<f32>> = inputs.iter().map(|input| coded_once(id, input)).collect();
     // Whole numbers, whose sums are exact in any order.
     let exact: Vec<f32> =
         (0..count).map(|i| sent.iter().map(|part| part[i]).sum::<f32>() + 0.0).collect();
@@ -280,8 +242,7 @@ fn sums_of_the_largest_are_exact_and_short() {
     let results =
         group.run(op(0, 0), call(id, ReduceOp::Sum, count), None, &ring, &raw, &mut chance);
     assert!(results.iter().all(|result| bytes(result) == bytes_of(&exact)));
-    let wire: u64 = group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
-    let ratio = wire as f64 / (2 * (size - 1) * count * 4) as f64;
+    let ratio = group.sent_bytes() as f64 / (2 * (size - 1) * count * 4) as f64;
     println!("{ratio:.4} of the bytes");
     assert!(ratio < 0.0368, "3 of 256 there and 12 of them back, in 5 bytes each: {ratio}");
 }

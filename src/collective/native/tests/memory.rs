@@ -5,7 +5,7 @@ use super::super::NativeEngine;
 use super::door::{DOOR, board};
 use crate::collective::backend::{Engine, Finished, Job};
 use crate::collective::input::Input;
-use crate::collective::suite::{Chance, Outcome, PATIENCE, bytes, f32_call, job, op, plan};
+use crate::collective::suite::{Outcome, PATIENCE, bytes, f32_call, job, op, plan, until};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown, narrow};
 use crate::memory::{Block, Pool, bytes_of};
 use crate::os::Mutex;
@@ -157,11 +157,9 @@ fn of_what_is_lent_nothing_is_copied() {
             );
         }
         group.backends.iter().for_each(|backend| backend.retire(op));
-        let deadline = std::time::Instant::now() + PATIENCE;
-        while inputs.iter().any(|input| Arc::strong_count(input) > 1) {
-            assert!(std::time::Instant::now() < deadline, "the engine keeps what it was lent");
-            std::thread::yield_now();
-        }
+        until("the engine has given back what it was lent", || {
+            inputs.iter().all(|input| Arc::strong_count(input) == 1)
+        });
         assert!(inputs.iter().enumerate().all(|(me, input)| input.iter().all(|x| *x == me as f32)));
     }
 }
@@ -186,14 +184,9 @@ fn the_first_chunk_is_at_its_peer_before_the_last_is_asked_for() {
             let first = asked.is_empty();
             *asked = range.clone();
             drop(asked);
-            let deadline = std::time::Instant::now() + PATIENCE;
-            while !first && group.backends[1].traffic().received_bytes == before {
-                assert!(
-                    std::time::Instant::now() < deadline,
-                    "nothing leaves while {range:?} is not there"
-                );
-                std::thread::yield_now();
-            }
+            until(&format!("something leaves while {range:?} is not there"), || {
+                first || group.backends[1].traffic().received_bytes > before
+            });
         };
         group.begin(Rank(0), op, call, None, &plan, None);
         group.backends[0].feed(op, &Input::Watched(bytes_of(&input), &watch));
@@ -418,92 +411,4 @@ fn what_comes_before_the_feed_is_used() {
         bytes(&slow.outcome().expect("a sum"))
             == bytes_of(&[vec![3.0f32; 1000], vec![0.0; 1000]].concat())
     );
-}
-
-#[test]
-fn starts_feeds_credits_and_ends_in_any_order() {
-    #[derive(Clone, Copy)]
-    enum Step {
-        Begin(Rank, u64),
-        Feed(Rank, u64),
-        Credit(Rank, Rank, u64),
-        Cancel(Rank, u64),
-    }
-    for seed in 0..30 {
-        let mut chance = Chance(seed);
-        println!("seed {seed}");
-        let size = 2 + chance.below(4) as usize;
-        let group = DOOR.group(size);
-        let counts: Vec<usize> = (0..12).map(|_| chance.below(30_000) as usize).collect();
-        let plans: Vec<Arc<Plan>> = counts
-            .iter()
-            .map(|_| if chance.below(3) == 0 { plan(4096, Algorithm::OneShot) } else { ring(size) })
-            .collect();
-        // All ranks cancel a third of the operations, each at its own time.
-        let given_up: Vec<bool> = counts.iter().map(|_| chance.below(3) == 0).collect();
-        let inputs: Vec<Vec<Arc<Vec<f32>>>> = counts
-            .iter()
-            .map(|count| (0..size).map(|me| Arc::new(vec![me as f32 + 1.0; *count])).collect())
-            .collect();
-        let numbers = || 0..counts.len() as u64;
-        let mut steps: Vec<Step> =
-            numbers().flat_map(|n| group.ranks().map(move |me| Step::Begin(me, n))).collect();
-        let cancels = numbers()
-            .filter(|n| given_up[*n as usize])
-            .flat_map(|n| group.ranks().map(move |me| Step::Cancel(me, n)));
-        steps.extend(cancels);
-        while !steps.is_empty() {
-            let step = steps.swap_remove(chance.below(steps.len() as u64) as usize);
-            match step {
-                Step::Begin(me, n) => {
-                    let input = Input::lent(&inputs[n as usize][me.index()]);
-                    let model = input.model().filter(|_| chance.below(2) == 0);
-                    group.begin(
-                        me,
-                        op(0, n),
-                        f32_call(SUM, counts[n as usize]),
-                        None,
-                        &plans[n as usize],
-                        model,
-                    );
-                    steps.push(Step::Feed(me, n));
-                    steps.extend(
-                        group.ranks().filter(|to| *to != me).map(|to| Step::Credit(to, me, n)),
-                    );
-                }
-                Step::Feed(me, n) => {
-                    let input = &inputs[n as usize][me.index()];
-                    let borrowed = chance.below(2) == 0;
-                    let input = if borrowed {
-                        Input::Borrowed(bytes_of(input))
-                    } else {
-                        Input::lent(input)
-                    };
-                    group.backends[me.index()].feed(op(0, n), &input);
-                }
-                Step::Credit(to, from, n) => group.backends[to.index()].credit(op(0, n), from),
-                Step::Cancel(me, n) => group.backends[me.index()].cancel(op(0, n)),
-            }
-        }
-        for _ in 0..size * counts.len() {
-            let (me, of, result) = group.outcome();
-            let n = of.number as usize;
-            match result {
-                Ok(finished) => {
-                    let sum = (1..=size).sum::<usize>() as f32;
-                    assert!(
-                        bytes(&finished) == bytes_of(&vec![sum; counts[n]]),
-                        "{of} on rank {me}"
-                    );
-                }
-                Err(fault) => assert!(
-                    given_up[n] && fault == EngineFault::Cancelled,
-                    "{of} on rank {me}: {fault}"
-                ),
-            }
-        }
-        let unharmed =
-            |(me, input): (usize, &Arc<Vec<f32>>)| input.iter().all(|x| *x == me as f32 + 1.0);
-        assert!(inputs.iter().all(|of| of.iter().enumerate().all(unharmed)));
-    }
 }

@@ -2,35 +2,21 @@
 
 use super::door::{DOOR, trees};
 use crate::collective::reference::reference;
-use crate::collective::suite::{Chance, Group, bytes, f32_call, op, plan};
+use crate::collective::suite::{Chance, Group, bytes, f32_call, op, plan, plan_with_small};
 use crate::memory::{Element, bytes_of};
-use crate::protocol::{
-    Algorithm, AutoCodecs, CallKind, Plan, PlanClass, Rank, ReduceOp, ring_segment,
-};
+use crate::protocol::{Algorithm, CallKind, Plan, Rank, ReduceOp, ring_segment};
 use std::sync::Arc;
 
 /// Plans: direct; a ring; a ring for reductions with direct copies; random trees.
 fn plans(size: usize, chunk_bytes: u32, chance: &mut Chance) -> Vec<Arc<Plan>> {
     let order = chance.shuffled((0..size as u8).map(Rank).collect());
     let ring = Algorithm::Ring { order };
-    let small = PlanClass {
-        bytes_max: 1,
-        chunk_bytes,
-        algorithm: Algorithm::OneShot,
-        auto: AutoCodecs::NONE,
-    };
-    let large = PlanClass {
-        bytes_max: u64::MAX,
-        chunk_bytes,
-        algorithm: ring.clone(),
-        auto: AutoCodecs::NONE,
-    };
-    let both = Plan { revision: 0, reason: String::new(), classes: vec![small, large] };
+    let both = plan_with_small(1, chunk_bytes, ring.clone());
     let trees = Algorithm::Trees { trees: trees(size, chance) };
     vec![
         plan(chunk_bytes, Algorithm::OneShot),
         plan(chunk_bytes, ring),
-        Arc::new(both),
+        both,
         plan(chunk_bytes, trees),
     ]
 }

@@ -4,7 +4,7 @@
 use super::coded::{call, expected, plan, some};
 use super::door::DOOR;
 use crate::collective::input::Input;
-use crate::collective::suite::{Chance, bytes, digest, op};
+use crate::collective::suite::{Chance, assert_gives, bytes, op};
 use crate::compression::codec;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown, narrow};
 use crate::memory::{bytes_of, elements_of};
@@ -77,16 +77,8 @@ fn sums_are_those_of_a_reference_and_the_same_everywhere() {
                     let inputs: Vec<_> = (0..size).map(|_| some(count, &mut chance)).collect();
                     let call = call(CodecId::Auto(coarsest), reduce, count);
                     let expected = expected(&call, &plan, &inputs);
-                    let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-                    for finished in group.run(op(0, number), call, None, &plan, &raw, &mut chance) {
-                        let got = bytes(&finished);
-                        assert!(
-                            got == bytes_of(&expected),
-                            "{call} of {size}, {:?}",
-                            plan.classes[1]
-                        );
-                        assert_eq!(finished.digest, digest(&got));
-                    }
+                    let of = op(0, number);
+                    assert_gives(&group, of, call, &plan, &inputs, &expected, &mut chance);
                     number += 1;
                 }
             }

@@ -1,10 +1,9 @@
 //! A member without memory for what arrives before its call.
 
 use super::door::DOOR;
-use crate::collective::suite::{Chance, PATIENCE, Scarce, Way, f32_call, plan};
+use crate::collective::suite::{Chance, Scarce, Way, f32_call, plan, until};
 use crate::memory::bytes_of;
 use crate::protocol::{Algorithm, CallKind, EngineFault, Rank, ReduceOp};
-use std::time::Instant;
 
 const ROOT: Rank = Rank(0);
 
@@ -17,13 +16,12 @@ fn an_early_frame_without_memory_fails_its_call_and_no_other() {
     let call = f32_call(CallKind::AllReduce(ReduceOp::Sum), count);
     let way = Way { call, plan: plan(chunk_bytes, Algorithm::OneShot), lent: false };
     let (lacking, next) = (scarce.next(), scarce.next());
-    let (poor, until) = (Rank(1), Instant::now() + PATIENCE);
+    let poor = Rank(1);
     scarce.pools[1].refuse_after(0);
     scarce.begin(ROOT, lacking, &way);
-    while scarce.group.backends[1].traffic().received_bytes < 4 * count as u64 {
-        assert!(Instant::now() < until, "its frames arrive");
-        std::thread::yield_now();
-    }
+    until("its frames are there", || {
+        scarce.group.backends[1].traffic().received_bytes >= 4 * count as u64
+    });
     scarce.pools[1].refuse_after(usize::MAX);
     scarce.begin(poor, lacking, &way);
     let (me, of, result) = scarce.group.outcome();

@@ -4,6 +4,7 @@ use super::super::matching::SLOTS_MAX;
 use super::super::stream::{EAGER_OP_BYTES, PIECE};
 use super::group::{A, B, Buffer, C, Group, LINKS, PATIENCE, marked, op};
 use super::peer::alone;
+use crate::collective::suite::until;
 use crate::link::{Phase, held, memory};
 use crate::protocol::EngineFault;
 use std::thread;
@@ -61,11 +62,9 @@ fn a_message_without_memory_fails_its_operation_and_no_other() {
             group.pools[0].refuse_above(99);
             let out = Buffer::new(&group.ends[1], lacking, marked(100, number));
             out.region().send(A, 0, 0, 100).expect("sent");
-            let until = Instant::now() + PATIENCE;
-            while group.ends[0].fault(lacking).is_none() {
-                assert!(Instant::now() < until, "{name}: it does not arrive");
-                thread::yield_now();
-            }
+            until(&format!("it has arrived over {name}"), || {
+                group.ends[0].fault(lacking).is_some()
+            });
             group.pools[0].refuse_above(usize::MAX);
             group.ends[0].begin(lacking);
             let lacks = EngineFault::Memory { bytes: 100 };
@@ -218,7 +217,7 @@ fn a_thread_that_writes_to_a_peer_that_never_reads_is_freed_by_the_end() {
     waiting.region().recv(B, 0, 0, 100).expect("posted");
     thread::scope(|scope| {
         let sending = scope.spawn(|| fill_up(&group));
-        until(|| group.ends[0].traffic().sent_bytes >= 1 << 20);
+        until("the link is full", || group.ends[0].traffic().sent_bytes >= 1 << 20);
         // No other operation waits for the blocked thread.
         group.ends[0].cancel(op(0), EngineFault::Cancelled);
         assert_eq!(waiting.received(), Err(EngineFault::Cancelled));
@@ -230,14 +229,6 @@ fn a_thread_that_writes_to_a_peer_that_never_reads_is_freed_by_the_end() {
     group.end();
 }
 
-fn until(so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < PATIENCE, "waited too long");
-        thread::yield_now();
-    }
-}
-
 #[test]
 fn a_region_dropped_in_mid_send_is_not_touched_any_more() {
     let (end, mut peers, threads) = alone(2);
@@ -246,7 +237,7 @@ fn a_region_dropped_in_mid_send_is_not_touched_any_more() {
     out.region().send(B, 0, 0, 20_000_000).expect("held");
     peers[0].say(op(0), 0, Phase::Posted, 0, &[]);
     // An in-memory link takes this much; the sender thread then blocks in the next frame.
-    until(|| end.traffic().sent_bytes >= 2 << 20);
+    until("the link is full", || end.traffic().sent_bytes >= 2 << 20);
     end.cancel(op(0), EngineFault::Cancelled);
     assert_eq!(out.sent(), Err(EngineFault::Cancelled));
     thread::scope(|scope| {
@@ -272,7 +263,7 @@ fn a_region_dropped_in_mid_receive_drops_the_rest() {
     let peer = &mut peers[0];
     assert_eq!((0..3).map(|_| peer.hear().phase).collect::<Vec<_>>(), [Phase::Posted; 3]);
     peer.say(op(0), 0, Phase::Message, 2, &[1; PIECE]);
-    until(|| end.traffic().received_bytes > 0);
+    until("the first piece is here", || end.traffic().received_bytes > 0);
     drop(gone);
     peer.say(op(0), 0, Phase::Message, 1, &[1; PIECE]);
     peer.say(op(0), 0, Phase::Message, 0, &[1; 9]);

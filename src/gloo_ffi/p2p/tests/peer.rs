@@ -122,35 +122,33 @@ fn what_is_eager_may_come_at_any_time_and_nothing_more() {
 
 #[test]
 fn operations_that_have_not_begun_are_few() {
-    let early = |count: u64| {
-        move |peer: &mut Peer| {
-            (0..count).for_each(|n| peer.say(op(100 + n), 0, Phase::Message, 0, &[1]));
-        }
-    };
-    assert!(!is_violation(early(OPS_IN_FLIGHT_MAX as u64)));
-    assert!(is_violation(early(OPS_IN_FLIGHT_MAX as u64 + 1)));
-    let credits = |count: u64| {
-        move |peer: &mut Peer| {
-            (0..count).for_each(|n| peer.say(op(100 + n), 0, Phase::Posted, 0, &[]));
-        }
-    };
-    assert!(!is_violation(credits(OPS_IN_FLIGHT_MAX as u64)));
-    assert!(is_violation(credits(OPS_IN_FLIGHT_MAX as u64 + 1)));
+    for (phase, bytes) in [(Phase::Message, &[1][..]), (Phase::Posted, &[])] {
+        let early = |count: u64| {
+            move |peer: &mut Peer| {
+                (0..count).for_each(|n| peer.say(op(100 + n), 0, phase, 0, bytes));
+            }
+        };
+        assert!(!is_violation(early(OPS_IN_FLIGHT_MAX as u64)), "{phase:?}");
+        assert!(is_violation(early(OPS_IN_FLIGHT_MAX as u64 + 1)), "{phase:?}");
+    }
+}
+
+/// All calls of so many steps.
+fn calls(steps: usize) -> impl Iterator<Item = OpId> {
+    (0..steps as u64)
+        .flat_map(|step| (0..PARTS_MAX as u8).map(move |call| op(100 + step).part(call)))
 }
 
 /// A member may have as many steps in flight as other operations, with up to 64 calls each.
 #[test]
 fn a_step_that_has_not_begun_is_one_operation_with_all_its_calls() {
-    let calls = |steps: u64| {
-        (0..steps).flat_map(|step| (0..PARTS_MAX as u8).map(move |call| op(100 + step).part(call)))
-    };
-    let early = |steps: u64| {
+    let early = |steps: usize| {
         move |peer: &mut Peer| {
             calls(steps).for_each(|call| peer.say(call, 0, Phase::Message, 0, &[1]));
         }
     };
-    assert!(!is_violation(early(OPS_IN_FLIGHT_MAX as u64)));
-    assert!(is_violation(early(OPS_IN_FLIGHT_MAX as u64 + 1)));
+    assert!(!is_violation(early(OPS_IN_FLIGHT_MAX)));
+    assert!(is_violation(early(OPS_IN_FLIGHT_MAX + 1)));
 }
 
 /// A call of a step has smaller eager bounds than another operation.
@@ -170,16 +168,14 @@ fn all_that_nobody_has_asked_for_is_bounded() {
     ));
 
     let full = |peer: &mut Peer, flows: u32| {
-        for n in 0..(OPS_IN_FLIGHT_MAX * PARTS_MAX) as u64 {
-            let call = op(100 + n / PARTS_MAX as u64).part((n % PARTS_MAX as u64) as u8);
+        for call in calls(OPS_IN_FLIGHT_MAX) {
             (0..flows).for_each(|flow| message(peer, call, flow, EAGER_PART_BYTES));
         }
     };
     assert!(!is_violation(|peer| full(peer, 2)));
     assert!(is_violation(|peer| full(peer, 3)));
     let empty = |peer: &mut Peer, messages: u64| {
-        for n in 0..(OPS_IN_FLIGHT_MAX * PARTS_MAX) as u64 {
-            let call = op(100 + n / PARTS_MAX as u64).part((n % PARTS_MAX as u64) as u8);
+        for call in calls(OPS_IN_FLIGHT_MAX) {
             (0..messages)
                 .for_each(|m| message(peer, call, (m / EAGER_PART_MESSAGES_MAX) as u32, 0));
         }
@@ -191,20 +187,10 @@ fn all_that_nobody_has_asked_for_is_bounded() {
 #[test]
 fn credits_are_empty_and_of_few_flows() {
     for number in [1, 50] {
-        assert!(!is_violation(|peer| (0..1000).for_each(|_| peer.say(
-            op(number),
-            0,
-            Phase::Posted,
-            0,
-            &[]
-        ))));
-        assert!(is_violation(|peer| (0..=SLOTS_MAX as u32).for_each(|flow| peer.say(
-            op(number),
-            flow,
-            Phase::Posted,
-            0,
-            &[]
-        ))));
+        let credit = |peer: &mut Peer, flow| peer.say(op(number), flow, Phase::Posted, 0, &[]);
+        assert!(!is_violation(|peer| (0..1000).for_each(|_| credit(peer, 0))));
+        let flows = 0..=SLOTS_MAX as u32;
+        assert!(is_violation(|peer| flows.clone().for_each(|flow| credit(peer, flow))));
         assert!(is_violation(|peer| peer.say(op(number), 0, Phase::Posted, 0, &[1])));
         assert!(is_violation(|peer| peer.say(op(number), 0, Phase::Posted, 1, &[])));
     }
