@@ -2,14 +2,14 @@
 //! members that go on together never contradict each other, whatever a third member says to whom or
 //! proposes.
 
-use super::recovery;
+use super::recovery::{self, tests::fresh};
 use crate::collective::{Ledger, LedgerEffect};
-use crate::identity::{MemberId, Name};
+use crate::identity::MemberId;
 use crate::memory::DType;
 use crate::protocol::{
     AbortCause, AbortReason, Accepted, Ballot, Call, CallKind, Closing, CommittedOp, DisputedOp,
-    Engines, Lane, Listed, OpBody, OpId, Outcome, Promise, Rank, ReduceOp, Seeded, Status, View,
-    ViewId, Vote, member_id, view_of,
+    Lane, Listed, OpBody, OpId, Outcome, Promise, Rank, ReduceOp, Seeded, Status, View, ViewId,
+    Vote, member_id, view_of,
 };
 use std::collections::BTreeMap;
 
@@ -63,22 +63,7 @@ fn honest(own: [u128; 2], third: [Option<Vote>; 2], heard: [bool; 2]) -> [Ledger
 }
 
 fn promise(view: &View, rank: Rank, closing: Closing) -> Promise {
-    Promise {
-        cut_off: false,
-        prev: Some(view.id()),
-        rank: Some(rank),
-        base: None,
-        common: None,
-        closing,
-        accepted: None,
-        accepted_here: None,
-        is_late: false,
-        if_installed: None,
-        is_behind: false,
-        name: Name::from_lossy("x"),
-        stateless: false,
-        engines: Engines::NATIVE,
-    }
+    Promise { prev: Some(view.id()), rank: Some(rank), closing, ..fresh() }
 }
 
 /// The promise of the third member with this report.

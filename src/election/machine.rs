@@ -20,6 +20,8 @@ mod proposer;
 mod search;
 #[cfg(test)]
 mod stranded_tests;
+#[cfg(test)]
+mod testing;
 mod waking;
 
 use super::agreement::{Agreement, Durable, Effect, Environment, Event};

@@ -360,7 +360,7 @@ fn winner(effective: &BTreeMap<MemberId, Option<History>>, seeded: Seeded) -> Op
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::identity::Name;
     use crate::protocol::{Ballot, Engines, Lane, LaneStates, View, member_id, view_of};
@@ -375,7 +375,8 @@ mod tests {
         CommittedOp { op: OP, digest }
     }
 
-    fn fresh() -> Promise {
+    /// The promise of a node without a past.
+    pub(in super::super) fn fresh() -> Promise {
         Promise {
             cut_off: false,
             prev: None,
@@ -394,27 +395,18 @@ mod tests {
         }
     }
 
-    /// A member of this View that lists the operation with this status, if there is one.
-    fn listing(view: &View, op: OpId, status: Option<Status>) -> Promise {
-        let ops = status.into_iter().map(|status| Listed { op, status, is_sync: false }).collect();
+    fn in_view(view: &View, status: Option<Status>) -> Promise {
+        lists(view, status.map(|status| (OP, status)))
+    }
+
+    /// A member of the View that lists these operations.
+    fn lists(view: &View, ops: impl IntoIterator<Item = (OpId, Status)>) -> Promise {
+        let listed = |(op, status)| Listed { op, status, is_sync: false };
+        let ops = ops.into_iter().map(listed).collect();
         Promise { prev: Some(view.id()), closing: Closing { ops, ..Closing::default() }, ..fresh() }
     }
 
-    fn in_view(view: &View, status: Option<Status>) -> Promise {
-        listing(view, OP, status)
-    }
-
-    /// The member of this rank, with this status of the [`message`].
-    fn end(view: &View, rank: u8, status: Option<Status>) -> Promise {
-        Promise { rank: Some(Rank(rank)), ..listing(view, message(), status) }
-    }
-
-    /// A message from rank 0 to rank 2.
-    fn message() -> OpId {
-        OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 }
-    }
-
-    /// A View that follows this one and commits these operations.
+    /// The acceptance of a successor of this View, which has committed these operations.
     fn successor(view: &View, committed: Vec<CommittedOp>) -> Accepted {
         let later = Ballot { round: 5, ..view.ballot };
         let id = ViewId { ballot: later, digest: view.digest() };
@@ -529,8 +521,17 @@ mod tests {
         }
     }
 
-    /// Merges the promises of three members about a message from rank 0 to rank 2; rank 1 takes no
-    /// part in it.
+    /// A message from rank 0 to rank 2.
+    fn message() -> OpId {
+        OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 }
+    }
+
+    /// What this rank promises about the message.
+    fn end(view: &View, rank: u8, status: Option<Status>) -> Promise {
+        Promise { rank: Some(Rank(rank)), ..lists(view, status.map(|status| (message(), status))) }
+    }
+
+    /// Merges the promises of three members about the message; rank 1 takes no part in it.
     fn of_a_message(view: &View, from: Option<Status>, to: Option<Status>) -> Recovery {
         read(&all((0..).zip([from, None, to]).map(|(rank, status)| end(view, rank, status))))
     }
@@ -563,9 +564,11 @@ mod tests {
     #[test]
     fn a_message_that_one_end_has_committed_is_not_aborted_at_the_other() {
         let view = view_of(3);
-        let (accepted, accepted_here) = (Some(successor(&view, vec![])), Some(Rank(0)));
-        let committed = end(&view, 0, Some(Status::Committed(0)));
-        let sender = Promise { accepted, accepted_here, ..committed };
+        let sender = Promise {
+            accepted: Some(successor(&view, vec![])),
+            accepted_here: Some(Rank(0)),
+            ..end(&view, 0, Some(Status::Committed(0)))
+        };
         let recovery = read(&all([sender, end(&view, 2, Some(Status::Done(0)))]));
         assert_eq!(
             (recovery.committed, recovery.in_sync.len()),
@@ -577,31 +580,29 @@ mod tests {
     #[test]
     fn the_end_that_lacks_a_message_is_out_of_sync() {
         let view = view_of(3);
-        let receiver = end(&view, 2, Some(Status::NotDone));
-        let accepted = successor(&view, vec![CommittedOp { op: message(), digest: 0 }]);
+        let committed = vec![CommittedOp { op: message(), digest: 0 }];
         let other = Promise {
-            accepted: Some(accepted),
+            accepted: Some(successor(&view, committed)),
             accepted_here: Some(Rank(1)),
             ..end(&view, 1, None)
         };
-        let recovery = read(&all([other, receiver]));
+        let recovery = read(&all([other, end(&view, 2, Some(Status::NotDone))]));
         assert_eq!(recovery.in_sync, BTreeSet::from([member_id(1)]));
+    }
+
+    /// A member that has accepted the View as this rank, and has not installed it.
+    fn behind(view: &View, rank: u8) -> Promise {
+        let accepted = Accepted { parent: None, id: view.id(), ..successor(view, vec![]) };
+        Promise { accepted: Some(accepted), accepted_here: Some(Rank(rank)), ..fresh() }
     }
 
     #[test]
     fn a_message_to_a_member_that_has_not_installed_the_view_has_not_arrived() {
         let view = view_of(3);
         let sender = end(&view, 0, Some(Status::Done(0)));
-        let accepted =
-            Some(Accepted { id: view.id(), parent: None, committed: vec![], disputed: vec![] });
-        let behind = |rank| Promise {
-            accepted: accepted.clone(),
-            accepted_here: Some(Rank(rank)),
-            ..fresh()
-        };
-        assert!(read(&all([sender.clone(), behind(2)])).committed.is_empty());
+        assert!(read(&all([sender.clone(), behind(&view, 2)])).committed.is_empty());
         assert_eq!(
-            read(&all([sender, behind(1)])).committed,
+            read(&all([sender, behind(&view, 1)])).committed,
             [CommittedOp { op: message(), digest: 0 }],
             "the other end is gone, and this one is not it"
         );
@@ -610,10 +611,8 @@ mod tests {
     #[test]
     fn a_member_that_accepted_the_tip_and_never_installed_it_holds_nothing() {
         let view = view_of(3);
-        let accepted =
-            Accepted { id: view.id(), parent: None, committed: vec![], disputed: vec![] };
         let done = in_view(&view, Some(Status::Done(1)));
-        let behind = Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..fresh() };
+        let behind = behind(&view, 1);
         assert!(read(&all([done.clone(), behind.clone()])).committed.is_empty());
         let restarted = Promise { accepted_here: None, ..behind };
         assert_eq!(read(&all([done, restarted])).committed, [with(1)]);
@@ -692,11 +691,9 @@ mod tests {
         let view = view_of(4);
         let other = OpId { lane: Lane::tagged(7), number: 0 };
         let half = |done: OpId, open: OpId| {
-            let said = [(done, Status::Done(1)), (open, Status::NotDone)];
-            let mut ops = said.map(|(op, status)| Listed { op, status, is_sync: false }).to_vec();
-            ops.sort_by_key(|l| l.op);
-            let promise =
-                Promise { closing: Closing { ops, ..Closing::default() }, ..in_view(&view, None) };
+            let mut ops = [(done, Status::Done(1)), (open, Status::NotDone)];
+            ops.sort_by_key(|(op, _)| *op);
+            let promise = lists(&view, ops);
             read(&all([promise.clone(), promise]))
         };
         let (one, two) = (half(OP, other), half(other, OP));

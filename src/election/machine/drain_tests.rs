@@ -1,70 +1,31 @@
 //! Which of several `Prepare` messages is promised when operations may finish first.
 
-use super::super::agreement::{Durable, Effect};
-use super::super::applicant::Applicant;
+use super::super::agreement::Effect;
 use super::super::config::ElectionConfig;
-use super::{Election, Input, Operations};
-use crate::identity::Name;
-use crate::protocol::{
-    Ballot, Closing, Engines, Heartbeat, Message, View, ViewDigest, member_id, view_of,
-};
-use std::sync::Arc;
-
-/// One operation that never ends.
-struct Busy;
-
-impl Operations for Busy {
-    fn freeze(&mut self, _: ViewDigest) -> Closing {
-        Closing::default()
-    }
-
-    fn in_flight(&self) -> usize {
-        1
-    }
-}
+use super::testing::{self, Open, all_of, ballot, linked, view};
+use super::{Election, Input};
+use crate::protocol::{Heartbeat, Message, member_id, view_of};
 
 /// Member 1 of a View of three that has one operation open.
 fn busy_member() -> Election {
-    let applicant = Applicant {
-        id: member_id(1),
-        name: Name::from_lossy("a"),
-        stateless: false,
-        engines: Engines::NATIVE,
-    };
-    let mut election = Election::new(applicant, Durable::default(), ElectionConfig::default());
-    let view = Arc::new(View { ballot: ballot(1, 2), ..view_of(3) });
-    for peer in [2, 3] {
-        election.step(0, Input::LinkUp(member_id(peer)), &mut Busy);
-    }
-    for message in [prepare(1, 2), Message::Accept(Arc::clone(&view)), Message::Install(view.id())]
-    {
+    let mut election = linked(&[2, 3], ElectionConfig::default());
+    for message in all_of(&view(3, ballot(1, 2))) {
         tell(&mut election, 0, 2, message);
     }
     election
 }
 
-fn ballot(round: u64, proposer: u8) -> Ballot {
-    Ballot { round, proposer: member_id(proposer) }
-}
-
 fn prepare(round: u64, proposer: u8) -> Message {
-    Message::Prepare(ballot(round, proposer), [1, 2, 3].map(member_id).to_vec())
+    testing::prepare(&view(3, ballot(round, proposer)))
 }
 
-/// The messages to others; every write is durable at once.
+/// The messages to others.
 fn tell(election: &mut Election, now: u64, from: u8, message: Message) -> Vec<(u8, Message)> {
     answers(election, now, Input::Message(member_id(from), message))
 }
 
 fn answers(election: &mut Election, now: u64, input: Input) -> Vec<(u8, Message)> {
-    let mut effects = election.step(now, input, &mut Busy);
-    let tickets: Vec<u64> = effects
-        .iter()
-        .filter_map(|e| if let Effect::Persist(t, _) = e { Some(*t) } else { None })
-        .collect();
-    effects.extend(
-        tickets.into_iter().flat_map(|t| election.step(now, Input::Persisted(t), &mut Busy)),
-    );
+    let effects = testing::step(election, now, input, &mut Open(1));
     let said = |effect| {
         if let Effect::Send(to, message) = effect { Some((to.node.0[0], message)) } else { None }
     };
@@ -156,7 +117,7 @@ fn a_drain_ends_when_another_member_has_promised_the_next_view() {
 fn a_member_that_promises_says_so_at_once() {
     let mut election = busy_member();
     tell(&mut election, 10, 2, prepare(5, 2));
-    let effects = election.step(510, Input::Tick, &mut Busy);
+    let effects = election.step(510, Input::Tick, &mut Open(1));
     let told = effects.iter().filter(
         |e| matches!(e, Effect::Send(_, Message::Heartbeat(heartbeat)) if heartbeat.promised),
     );

@@ -1,27 +1,16 @@
 //! Members that are excluded for what they do, by this node and by others.
 
-use super::super::agreement::{Durable, Effect};
-use super::super::applicant::Applicant;
+use super::super::agreement::Effect;
 use super::super::config::ElectionConfig;
 use super::super::notice::Notice;
-use super::link_quality_tests::Idle;
+use super::testing::{self, Open, all_of, ballot, linked};
 use super::{Election, Input};
-use crate::identity::Name;
-use crate::protocol::{
-    Accused, Ballot, Engines, Heartbeat, Message, Reached, View, member_id, view_of,
-};
+use crate::protocol::{Accused, Heartbeat, Message, Reached, View, member_id, view_of};
 use crate::report::{LossReason, QuarantineReason};
 use std::sync::Arc;
 
-/// Every write is durable at once.
 fn step(election: &mut Election, now: u64, input: Input) -> Vec<Effect> {
-    let mut effects = election.step(now, input, &mut Idle);
-    let ticket = |e: &Effect| if let Effect::Persist(t, _) = e { Some(*t) } else { None };
-    let tickets: Vec<u64> = effects.iter().filter_map(ticket).collect();
-    for ticket in tickets {
-        effects.extend(election.step(now, Input::Persisted(ticket), &mut Idle));
-    }
-    effects
+    testing::step(election, now, input, &mut Open(0))
 }
 
 fn hear(election: &mut Election, now: u64, from: u8, message: Message) -> Vec<Effect> {
@@ -30,31 +19,19 @@ fn hear(election: &mut Election, now: u64, from: u8, message: Message) -> Vec<Ef
 
 fn install(election: &mut Election, now: u64, view: &Arc<View>) -> Vec<Effect> {
     let from = view.ballot.proposer.node.0[0];
-    let members = view.members.iter().map(|m| m.id).collect();
-    let prepare = Message::Prepare(view.ballot, members);
-    let messages = [prepare, Message::Accept(Arc::clone(view)), Message::Install(view.id())];
-    messages.into_iter().flat_map(|message| hear(election, now, from, message)).collect()
+    all_of(view).into_iter().flat_map(|message| hear(election, now, from, message)).collect()
 }
 
 /// A View of members 1 to 3, or without some of them.
 fn view(round: u64, proposer: u8, members: &[u8]) -> Arc<View> {
-    let mut view = View { ballot: Ballot { round, proposer: member_id(proposer) }, ..view_of(3) };
+    let mut view = View { ballot: ballot(round, proposer), ..view_of(3) };
     view.members.retain(|m| members.contains(&m.id.node.0[0]));
     Arc::new(view)
 }
 
 /// Member 1 of a View of three, and the time at which all is well.
 fn member_of_three() -> (Election, u64) {
-    let applicant = Applicant {
-        id: member_id(1),
-        name: Name::from_lossy("a"),
-        stateless: false,
-        engines: Engines::NATIVE,
-    };
-    let mut election = Election::new(applicant, Durable::default(), ElectionConfig::default());
-    for peer in [2, 3] {
-        step(&mut election, 0, Input::LinkUp(member_id(peer)));
-    }
+    let mut election = linked(&[2, 3], ElectionConfig::default());
     install(&mut election, 0, &view(1, 1, &[1, 2, 3]));
     for peer in [2, 3] {
         let beat = beat(&election, &[1, 5 - peer]);

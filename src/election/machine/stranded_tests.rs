@@ -1,14 +1,13 @@
 //! A View is installed after this node has long lacked enough peers, and it is broken from the
 //! start.
 
-use super::super::agreement::{Durable, Effect};
-use super::super::applicant::Applicant;
+use super::super::agreement::Effect;
 use super::super::config::ElectionConfig;
+use super::testing::{self, all_of, ballot, linked, prepare, view};
 use super::{Election, Input, LiveEnvironment, Operations};
-use crate::identity::Name;
 use crate::protocol::{
-    Ballot, Closing, CommittedOp, Engines, Heartbeat, Lane, Message, OpId, OpSet, Partition, View,
-    ViewDigest, member_id, view_of,
+    Closing, CommittedOp, Heartbeat, Lane, Message, OpId, OpSet, Partition, View, ViewDigest,
+    member_id, view_of,
 };
 use std::sync::Arc;
 
@@ -35,16 +34,9 @@ struct Node {
 }
 
 impl Node {
-    /// Every write is durable at once; effects are carried out after the step that asked for them.
+    /// Effects are carried out after the step that asked for them.
     fn step(&mut self, now: u64, input: Input) -> Vec<Effect> {
-        let mut effects = self.election.step(now, input, &mut self.ops);
-        let tickets: Vec<u64> = effects
-            .iter()
-            .filter_map(|e| if let Effect::Persist(t, _) = e { Some(*t) } else { None })
-            .collect();
-        for ticket in tickets {
-            effects.extend(self.election.step(now, Input::Persisted(ticket), &mut self.ops));
-        }
+        let effects = testing::step(&mut self.election, now, input, &mut self.ops);
         for effect in &effects {
             if let Effect::Install(view, _) = effect {
                 self.ops = Open { view: view.digest(), committed: OpSet::default() };
@@ -56,10 +48,6 @@ impl Node {
     fn hear(&mut self, now: u64, message: Message) -> Vec<Effect> {
         self.step(now, Input::Message(member_id(2), message))
     }
-}
-
-fn prepare(view: &View) -> Message {
-    Message::Prepare(view.ballot, view.members.iter().map(|m| m.id).collect())
 }
 
 /// A heartbeat of node 2 that does not report node 1 as reachable: the two can form no View.
@@ -74,24 +62,11 @@ fn in_a_broken_view() -> (Node, u64) {
     let roster = (1..=3).map(|n| member_id(n).node).collect();
     let config =
         ElectionConfig { partition: Partition::Majority { roster }, ..ElectionConfig::default() };
-    let applicant = Applicant {
-        id: member_id(1),
-        name: Name::from_lossy("a"),
-        stateless: false,
-        engines: Engines::NATIVE,
-    };
-    let first =
-        Arc::new(View { ballot: Ballot { round: 1, proposer: member_id(2) }, ..view_of(3) });
-    let ballot = Ballot { round: 2, proposer: member_id(2) };
-    let second = Arc::new(View { ballot, parent: Some(first.id()), ..view_of(2) });
+    let first = view(3, ballot(1, 2));
+    let second = Arc::new(View { ballot: ballot(2, 2), parent: Some(first.id()), ..view_of(2) });
     let ops = Open { view: first.digest(), committed: OpSet::default() };
-    let mut node = Node { election: Election::new(applicant, Durable::default(), config), ops };
-    for peer in [2, 3] {
-        node.step(0, Input::LinkUp(member_id(peer)));
-    }
-    for message in
-        [prepare(&first), Message::Accept(Arc::clone(&first)), Message::Install(first.id())]
-    {
+    let mut node = Node { election: linked(&[2, 3], config), ops };
+    for message in all_of(&first) {
         node.hear(0, message);
     }
     node.ops.committed.insert(CommittedOp { op: OpId { lane: Lane::MAIN, number: 0 }, digest: 1 });
@@ -103,14 +78,17 @@ fn in_a_broken_view() -> (Node, u64) {
         node.hear(now, deaf());
         node.step(now, Input::Tick);
     }
-    node.hear(now, prepare(&second));
-    node.hear(now, Message::Accept(Arc::clone(&second)));
-    let effects = node.hear(now, Message::Install(second.id()));
+    let effects: Vec<Effect> =
+        all_of(&second).into_iter().flat_map(|message| node.hear(now, message)).collect();
     assert!(
-        effects.iter().any(|e| matches!(e, Effect::Install(view, _) if **view == *second)),
+        effects.iter().any(|e| matches!(e, Effect::Install(view, _) if *view == second)),
         "{effects:?}"
     );
     (node, now)
+}
+
+fn promises(effect: &Effect) -> bool {
+    matches!(effect, Effect::Send(_, Message::Promise(..)))
 }
 
 #[test]
@@ -127,7 +105,7 @@ fn a_new_view_has_the_whole_time_to_find_its_members() {
 #[test]
 fn what_a_view_reports_is_its_own() {
     let (mut node, begin) = in_a_broken_view();
-    let next = View { ballot: Ballot { round: 3, proposer: member_id(2) }, ..view_of(2) };
+    let next = view(2, ballot(3, 2));
     let effects = node.hear(begin, prepare(&next));
     let promise = effects
         .iter()
@@ -145,7 +123,7 @@ fn who_has_gone_on_without_this_node_is_known() {
     let (mut node, begin) = in_a_broken_view();
     node.hear(begin, deaf());
     assert!(!node.election.has_left_behind_this_node(member_id(2)));
-    let later = View { ballot: Ballot { round: 3, proposer: member_id(2) }, ..view_of(2) };
+    let later = view(2, ballot(3, 2));
     let Message::Heartbeat(heartbeat) = deaf() else { unreachable!("a heartbeat") };
     for now in [begin, begin + 20] {
         let elsewhere = Heartbeat { view: Some(later.id()), ..heartbeat.clone() };
@@ -159,9 +137,9 @@ fn who_has_gone_on_without_this_node_is_known() {
 #[test]
 fn an_acceptance_that_is_given_up_still_occupies_the_disk() {
     let (mut node, now) = in_a_broken_view();
-    let next = View { ballot: Ballot { round: 3, proposer: member_id(2) }, ..view_of(2) };
+    let next = view(2, ballot(3, 2));
     node.hear(now, prepare(&next));
-    let accept = Input::Message(member_id(2), Message::Accept(Arc::new(next)));
+    let accept = Input::Message(member_id(2), Message::Accept(next));
     let mut effects = node.election.step(now, accept, &mut node.ops);
     let write = |e: &Effect| if let Effect::Persist(t, _) = e { Some(*t) } else { None };
     let ticket = effects.iter().find_map(write).expect("a write");
@@ -177,9 +155,7 @@ fn an_acceptance_that_is_given_up_still_occupies_the_disk() {
 /// heartbeats.
 #[test]
 fn a_node_that_knows_only_low_rounds_approaches_those_of_its_peers() {
-    let far = Ballot { round: 10_000_000, proposer: member_id(2) };
-    let next = View { ballot: Ballot { round: far.round + 1, ..far }, ..view_of(2) };
-    let running = View { ballot: far, ..view_of(2) };
+    let (running, next) = (view(2, ballot(10_000_000, 2)), view(2, ballot(10_000_001, 2)));
     let Message::Heartbeat(heartbeat) = deaf() else { unreachable!("a heartbeat") };
     for heartbeats in [0, 20] {
         let (mut node, now) = in_a_broken_view();
@@ -188,7 +164,6 @@ fn a_node_that_knows_only_low_rounds_approaches_those_of_its_peers() {
             node.hear(now, Message::Heartbeat(elsewhere));
         }
         let effects = node.hear(now, prepare(&next));
-        let promises = |e: &Effect| matches!(e, Effect::Send(_, Message::Promise(..)));
         assert_eq!(effects.iter().any(promises), heartbeats > 0, "after {heartbeats}");
     }
 }
@@ -199,13 +174,10 @@ fn a_node_that_knows_only_low_rounds_approaches_those_of_its_peers() {
 fn a_view_of_a_round_far_above_is_not_accepted() {
     for round in [10_000_000, u64::MAX] {
         let (mut node, now) = in_a_broken_view();
-        let ballot = Ballot { round, proposer: member_id(2) };
-        let effects = node.hear(now, Message::Accept(Arc::new(View { ballot, ..view_of(2) })));
+        let effects = node.hear(now, Message::Accept(view(2, ballot(round, 2))));
         let accepts = |e: &Effect| matches!(e, Effect::Send(_, Message::Accepted(_)));
         assert!(!effects.iter().any(accepts), "round {round}");
-        let next = View { ballot: Ballot { round: 3, ..ballot }, ..view_of(2) };
-        let effects = node.hear(now, prepare(&next));
-        let promises = |e: &Effect| matches!(e, Effect::Send(_, Message::Promise(..)));
+        let effects = node.hear(now, prepare(&view(2, ballot(3, 2))));
         assert!(effects.iter().any(promises), "round {round}");
     }
 }
