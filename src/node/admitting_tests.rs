@@ -3,11 +3,10 @@
 use super::admission::{Admission, Admissions};
 use super::config::NodeConfig;
 use super::doors::Doors;
-use super::testing::{in_world, of_group};
+use super::testing::{in_world, ip, of_group};
 use crate::api::{Cluster, Context};
 use crate::identity::{ClusterKey, ClusterKeys, Namespace, NamespaceName, NodeId};
 use crate::link::MemoryWorld;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -46,10 +45,6 @@ fn namespace(keys: &[u8]) -> Namespace {
     let mut keys = keys.iter().map(|key| ClusterKey::from_bytes(&[*key; 32]));
     let keys = ClusterKeys { current: keys.next().expect("a key"), next: keys.next() };
     Namespace::with_keys(NamespaceName::default(), keys)
-}
-
-fn ip(n: usize) -> IpAddr {
-    IpAddr::from([10, 0, 2, n as u8 + 1])
 }
 
 /// A bit shorter than in a real node.

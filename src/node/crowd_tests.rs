@@ -1,12 +1,12 @@
 //! A host with the key makes up more identities than a node has places for links.
 
 use super::control_loop::Handles;
-use super::testing::{PATIENCE, begin, decided, in_world, of_group, view_of};
+use super::testing::{PATIENCE, begin, decided, in_world, ip, of_group, view_of};
 use crate::link::{Local, MemoryWorld, Net, Purpose, initiate, into_control};
 use crate::protocol::{Heartbeat, Message, Outcome};
 use crate::report::Status;
 use crate::wire::Encode;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -16,10 +16,6 @@ const CROWD: usize = 36;
 
 /// The crowd connects again at once when a link ends, and says that it is alive.
 const BEAT: Duration = Duration::from_millis(100);
-
-fn ip(n: usize) -> IpAddr {
-    IpAddr::from([10, 0, 2, n as u8 + 1])
-}
 
 async fn node(world: &MemoryWorld, n: usize) -> (Handles, SocketAddr) {
     in_world(world, ip(n), of_group("crowd", format!("n{n}")), |_, _| ()).await

@@ -1,21 +1,11 @@
 //! A member whose memory is at fault: its results differ from those of the others.
 
 use super::control_loop::Handles;
-use super::testing::{PATIENCE, begin, decided, view_of};
-use crate::api::{Builder, Config};
+use super::testing::{PATIENCE, begin, decided, seeded, view_of};
 use crate::protocol::{Defect, Outcome, Seeded};
 use crate::session::ViewSession;
 use std::sync::Arc;
 use tokio::time::timeout;
-
-async fn node(group: &'static str, name: &str, seeded: Seeded) -> Handles {
-    let own = Config::from(Builder::new(Config::local()).open_lan(group).name(name).min_members(2));
-    let open = move || async move {
-        let (node, doors) = crate::api::open(own).await?;
-        Ok((super::config::NodeConfig { seeded, ..node }, doors))
-    };
-    super::control_loop::spawn(open).await.expect("it runs")
-}
 
 /// The next View of as many members.
 async fn view_after(before: &Arc<ViewSession>, handles: &mut Handles) -> Arc<ViewSession> {
@@ -29,9 +19,9 @@ async fn view_after(before: &Arc<ViewSession>, handles: &mut Handles) -> Arc<Vie
 
 #[tokio::test]
 async fn a_wrong_result_fails_the_call_alike_on_all_and_its_holder_is_named() {
-    let mut a = node("disputed", "a", Seeded::NONE).await;
-    let mut b = node("disputed", "b", Seeded::NONE).await;
-    let mut wrong = node("disputed", "c", Some(Defect::HoldsOtherBits).into()).await;
+    let mut a = seeded("disputed", "a", Seeded::NONE).await;
+    let mut b = seeded("disputed", "b", Seeded::NONE).await;
+    let mut wrong = seeded("disputed", "c", Some(Defect::HoldsOtherBits).into()).await;
     let (of_a, of_b) = (view_of(3, &mut a).await, view_of(3, &mut b).await);
     let of_wrong = view_of(3, &mut wrong).await;
     let all = [of_a, of_b, of_wrong];

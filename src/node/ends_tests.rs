@@ -1,8 +1,7 @@
 //! The outcome of calls whose control loop ends suddenly or loses its disk.
 
 use super::control_loop::Handles;
-use super::testing::{PATIENCE, begin, decided, view_of};
-use crate::api::{Builder, Config};
+use super::testing::{PATIENCE, begin, decided, of_group, started, view_of};
 use crate::identity::{Scratch, StateFile};
 use crate::os::{Disk, Files, Store};
 use crate::protocol::Outcome;
@@ -25,13 +24,7 @@ impl Store for Broken {
 }
 
 async fn node(group: &str, name: &str, store: Box<dyn Store>) -> Handles {
-    let own = Config::from(Builder::new(Config::local()).open_lan(group).name(name).min_members(2));
-    let open = move || async move {
-        let (node, mut doors) = crate::api::open(own).await?;
-        doors.tools.store = store;
-        Ok((node, doors))
-    };
-    super::control_loop::spawn(open).await.expect("it runs")
+    started(of_group(group, name.to_owned()), move |_, doors| doors.tools.store = store).await
 }
 
 fn whole() -> Box<dyn Store> {

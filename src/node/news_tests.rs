@@ -1,9 +1,9 @@
 //! Calls that begin as soon as their View is shown, while the control loop is held up.
 
-use crate::api::{Builder, Config};
+use super::testing::{PATIENCE, SUM, of_group, started};
 use crate::collective::Input;
-use crate::memory::{DType, bytes_of};
-use crate::protocol::{Call, CallKind, Lane, OpId, Outcome, ReduceOp, ViewDigest};
+use crate::memory::bytes_of;
+use crate::protocol::{Lane, OpId, Outcome, ViewDigest};
 use crate::session::ViewSession;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -13,10 +13,6 @@ use std::thread;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 4);
 
 type Views = watch::Receiver<Option<Arc<ViewSession>>>;
 type Begun = (Arc<ViewSession>, OpId);
@@ -77,10 +73,7 @@ async fn a_call_is_not_faster_than_the_news_of_its_view() {
     let (begun, all_begun) = mpsc::channel();
     let mut nodes = Vec::new();
     for name in ["a", "b"] {
-        let own =
-            Config::from(Builder::new(Config::local()).open_lan("news").name(name).min_members(2));
-        let handles =
-            super::control_loop::spawn(move || crate::api::open(own)).await.expect("it runs");
+        let handles = started(of_group("news", name.to_owned()), |_, _| ()).await;
         let (views, begun) = (handles.views.clone(), begun.clone());
         thread::spawn(move || call_in_every_view(views, begun));
         nodes.push(handles);

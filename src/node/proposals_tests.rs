@@ -1,11 +1,11 @@
 //! A node with the key proposes Views in a loop.
 
-use super::testing::{PATIENCE, begin, decided, in_world, of_group, view_of};
+use super::testing::{PATIENCE, begin, decided, in_world, ip, of_group, view_of};
 use crate::link::{MemoryWorld, Net, Purpose, initiate, into_control};
 use crate::os::Store;
 use crate::protocol::{Ballot, Message, Outcome};
 use crate::wire::Encode;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::{Instant, timeout};
@@ -27,7 +27,7 @@ const OTHERS: usize = 40;
 
 #[tokio::test]
 async fn a_proposer_in_a_loop_does_not_set_the_pace_of_the_disk() {
-    let (world, ip) = (MemoryWorld::new(), |n: u8| IpAddr::from([10, 0, 3, n]));
+    let world = MemoryWorld::new();
     let saves = Arc::new(AtomicUsize::new(0));
     let store = Counting(Arc::clone(&saves));
     let own = of_group("proposer", "one".to_owned());

@@ -1,10 +1,9 @@
 //! Links that live long get fresh keys while their members compute.
 
-use super::testing::{in_world, of_group};
+use super::testing::{in_world, ip, of_group};
 use crate::api::{Cluster, Context};
 use crate::link::MemoryWorld;
 use crate::report::Event;
-use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -12,10 +11,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// In place of a day.
 const RENEW_AFTER: Duration = Duration::from_millis(700);
-
-fn ip(n: usize) -> IpAddr {
-    IpAddr::from([10, 0, 1, n as u8 + 1])
-}
 
 async fn join(world: &MemoryWorld, n: usize) -> Cluster {
     let own = of_group("renewal", format!("n{n}"));

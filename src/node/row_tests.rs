@@ -1,36 +1,19 @@
 //! Four nodes in a row, in memory: nodes without a direct connection are linked by the relays
 //! between them.
 
+use super::testing::{PATIENCE, in_world, ip};
 use crate::api::{Builder, Cluster, Config, Context};
-use crate::link::{MemoryWorld, Net};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use crate::link::MemoryWorld;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a disturbance must stay without effect: in this time a silent peer would be noticed,
 /// and a lost link given up.
 const A_WHILE: Duration = Duration::from_millis(1200);
 
-fn ip(n: usize) -> IpAddr {
-    IpAddr::from([10, 0, 0, n as u8 + 1])
-}
-
 async fn join(world: &MemoryWorld, n: usize) -> Cluster {
-    let net = world.host(ip(n));
-    let own = Config::from(
-        Builder::new(Config::local()).open_lan("row").name(format!("n{n}")).min_members(4),
-    );
-    let open = move || async move {
-        let (mut node, mut doors) = crate::api::open(own).await?;
-        doors.listener = net.listen(&[]).await.expect("a port");
-        node.advertised = vec![SocketAddr::new(ip(n), doors.listener.port())];
-        doors.tools.net = Arc::new(net);
-        Ok((node, doors))
-    };
-    Cluster::of(super::control_loop::spawn(open).await.expect("it runs"))
+    let own = Builder::new(Config::local()).open_lan("row").name(format!("n{n}")).min_members(4);
+    Cluster::of(in_world(world, ip(n), own.into(), |_, _| ()).await.0)
 }
 
 /// A group of four, connected between neighbours only.

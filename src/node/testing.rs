@@ -20,7 +20,13 @@ use tokio::time::timeout;
 /// Longer than any of these waits takes on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 4);
+/// A sum of four numbers.
+pub(super) const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 4);
+
+/// A host of a world.
+pub(super) fn ip(n: usize) -> IpAddr {
+    IpAddr::from([10, 0, 0, n as u8 + 1])
+}
 
 /// The configuration of a node of this group, which wants two members.
 pub(super) fn of_group(group: &str, name: String) -> Config {
@@ -38,24 +44,30 @@ pub(super) async fn in_world(
     let net = world.host(ip);
     let listener = net.listen(&[]).await.expect("a port");
     let at = SocketAddr::new(ip, listener.port());
-    let open = move || async move {
-        let (mut node, mut doors) = crate::api::open(own).await?;
+    let on_host = move |node: &mut NodeConfig, doors: &mut Doors| {
         (doors.listener, doors.tools.net) = (listener, Arc::new(net));
         node.advertised = vec![at];
+        adjust(node, doors);
+    };
+    (started(own, on_host).await, at)
+}
+
+/// Starts a node. `adjust` changes what it is made of.
+pub(super) async fn started(
+    own: Config,
+    adjust: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
+) -> Handles {
+    let open = move || async move {
+        let (mut node, mut doors) = crate::api::open(own).await?;
         adjust(&mut node, &mut doors);
         Ok((node, doors))
     };
-    (super::control_loop::spawn(open).await.expect("it runs"), at)
+    super::control_loop::spawn(open).await.expect("it runs")
 }
 
 /// Starts a node of this group that breaks a rule.
 pub(super) async fn seeded(group: &str, name: &str, seeded: Seeded) -> Handles {
-    let own = of_group(group, name.to_owned());
-    let open = move || async move {
-        let (node, doors) = crate::api::open(own).await?;
-        Ok((NodeConfig { seeded, ..node }, doors))
-    };
-    super::control_loop::spawn(open).await.expect("it runs")
+    started(of_group(group, name.to_owned()), move |node, _| node.seeded = seeded).await
 }
 
 /// The next member that is lost, by name, and how.

@@ -1,11 +1,10 @@
 //! Which of the nodes that hold the cluster key are admitted.
 
-use super::testing::{in_world, of_group};
+use super::testing::{in_world, ip, of_group};
 use crate::api::{Cluster, Config};
 use crate::identity::{NodeId, Trust};
 use crate::link::MemoryWorld;
 use crate::report::Event;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,9 +16,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long a node that is out is watched.
 const STAYS_OUT: Duration = Duration::from_secs(2);
 
-async fn join(world: &MemoryWorld, group: &str, n: u8, trust: Trust) -> Cluster {
+async fn join(world: &MemoryWorld, group: &str, n: usize, trust: Trust) -> Cluster {
     let own = Config { trust, ..of_group(group, format!("n{n}")) };
-    Cluster::of(in_world(world, IpAddr::from([10, 0, 3, n]), own, |_, _| ()).await.0)
+    Cluster::of(in_world(world, ip(n), own, |_, _| ()).await.0)
 }
 
 async fn meets(cluster: &Cluster, others: usize) {
