@@ -17,9 +17,9 @@
 //! but only once for each first message (see [`super::handshake_limiter::Replays`]).
 
 #[cfg(test)]
-pub(crate) use testing::{
-    channel_pair, channel_pair_of, channel_pair_over, control, local, respond,
-};
+pub(crate) use testing::{channel_pair, channel_pair_over, respond};
+#[cfg(any(fuzzing, test))]
+pub(crate) use testing::{channel_pair_of, control, local};
 
 use super::hello::{Binding, Hello, PROVEN_BYTES, Role};
 use super::local::{Local, Psk, PskNumber, contributes};
@@ -248,7 +248,8 @@ fn noise_of(
 
 const TAG: usize = super::keys::TAG_BYTES;
 
-#[cfg(test)]
+#[cfg(any(fuzzing, test))]
+#[cfg_attr(not(test), allow(dead_code, reason = "fuzz targets use a part of it"))]
 pub(crate) mod testing {
     use crate::identity::MemberId;
     use crate::link::Wire;

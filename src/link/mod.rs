@@ -37,13 +37,11 @@ pub use establish::{DataTerms, initiate, reach, respond};
 #[cfg(any(fuzzing, test))]
 pub use frame::FrameReader;
 #[cfg(any(fuzzing, test))]
-pub use handshake::Initiator;
-#[cfg(any(fuzzing, test))]
 pub use handshake::MESSAGE1_BYTES;
 #[cfg(any(fuzzing, test))]
 pub use handshake::Responder;
-#[cfg(test)]
-pub(crate) use handshake::local;
+#[cfg(any(fuzzing, test))]
+pub(crate) use handshake::{channel_pair_of, control, local};
 pub use handshake_limiter::{HandshakeLimiter, Replays, Ticket};
 #[cfg(any(fuzzing, test))]
 pub use hello::{Binding, PROVEN_BYTES, Role};
@@ -63,8 +61,6 @@ pub use secure_channel::SecureChannel;
 #[cfg(any(fuzzing, test))]
 pub use suite::Suite;
 pub use tcp::{Bind, TcpNet};
-#[cfg(any(fuzzing, test))]
-pub use terms::Terms;
 #[cfg(all(test, potluck_threads))]
 pub use testing::control_link_of;
 #[cfg(test)]

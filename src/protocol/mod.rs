@@ -85,7 +85,7 @@ pub use view::OPS_DECIDED_MAX;
 pub use view::OPS_IN_FLIGHT_MAX;
 pub use view::OPS_LISTED_MAX;
 pub use view::View;
-#[cfg(test)]
+#[cfg(any(fuzzing, test))]
 pub(crate) use view::{member_id, view_of};
 pub use view_id::ViewDigest;
 pub use view_id::ViewId;

@@ -5,7 +5,7 @@
 //! new View, opens new links and drops the old ones. The proposer chooses everything in a View and
 //! sends it; no member derives any of it again.
 
-#[cfg(test)]
+#[cfg(any(fuzzing, test))]
 pub(crate) use testing::{member_id, view_of};
 
 use super::ballot::Ballot;
@@ -210,7 +210,7 @@ impl View {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(fuzzing, test))]
 pub(crate) mod testing {
     use crate::identity::Boot;
     use crate::identity::NodeId;

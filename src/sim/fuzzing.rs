@@ -9,13 +9,13 @@ use crate::discovery::Advert;
 use crate::election::Durable;
 use crate::gloo_ffi::{EAGER_OP_BYTES, Endpoint, Owned, PIECE, SLOTS_MAX};
 use crate::identity::{
-    Boot, ClusterKey, Identity, MemberId, Name, NamespaceName, NodeId, PairingCode,
-    decode_identity, decode_nodes, encode_identity, peers_file, state_file,
+    ClusterKey, Name, NamespaceName, PairingCode, decode_identity, decode_nodes, encode_identity,
+    peers_file, state_file,
 };
 use crate::link::{
-    Binding, DataHeader, DataLink, DataReceiver, DataSender, FrameReader, Hello, Initiator, Local,
-    MESSAGE1_BYTES, PROVEN_BYTES, Phase, Preamble, Purpose, Responder, Role, Sealer, SecureChannel,
-    Shutdown, Suite, TAG_BYTES, Terms, Wire,
+    Binding, DataHeader, DataLink, DataReceiver, DataSender, FrameReader, Hello, MESSAGE1_BYTES,
+    PROVEN_BYTES, Phase, Preamble, Purpose, Responder, Role, Sealer, Shutdown, Suite, TAG_BYTES,
+    channel_pair_of, control, local,
 };
 use crate::memory::{DType, Pool};
 use crate::pairing::{
@@ -23,9 +23,9 @@ use crate::pairing::{
     Welcome,
 };
 use crate::protocol::{
-    Ballot, Call, CallKind, Descriptor, Enclosed, EngineChoice, EngineFault, EngineKind, Engines,
-    Lane, Member, Message, OPS_IN_FLIGHT_MAX, OpId, OpMessage, Plan, Rank, ReduceOp, RelayBody,
-    RelayFrame, View,
+    Call, CallKind, Descriptor, Enclosed, EngineFault, EngineKind, Lane, Message,
+    OPS_IN_FLIGHT_MAX, OpId, OpMessage, Plan, Rank, ReduceOp, RelayBody, RelayFrame, View,
+    member_id, view_of,
 };
 use crate::relay::{Act, Switch};
 use crate::wire::{Decode, Encode, Reader};
@@ -82,8 +82,7 @@ pub fn message(bytes: &[u8]) {
 /// Frames of relay circuits from the neighbours of a node. One frame may cause at most one
 /// forwarded frame, and all state is freed when the neighbours disconnect.
 pub fn relay_frames(bytes: &[u8]) {
-    let neighbours: Vec<MemberId> =
-        (1..=3).map(|n| MemberId { node: NodeId([n; 32]), boot: Boot(u64::from(n)) }).collect();
+    let neighbours = [1, 2, 3].map(member_id);
     let me = neighbours[1];
     let mut switch = Switch::new(me);
     let mut rest = bytes;
@@ -147,7 +146,7 @@ pub fn sealed_frames(bytes: &[u8]) {
 }
 
 fn sealed_frames_of(suite: Suite, bytes: &[u8]) {
-    let (ours, theirs) = sessions(suite);
+    let (ours, theirs) = channel_pair_of(suite);
     let mut stream = Vec::new();
     let mut sealer = theirs.into_halves().0;
     let mut rest = bytes;
@@ -179,11 +178,9 @@ pub fn handshake(bytes: &[u8]) {
     if let Some(proven) = bytes.first_chunk::<PROVEN_BYTES>() {
         assert!(Hello::verified(proven, &binding).is_err(), "forged a signature");
     }
-    let us = local(1);
-    let wanted =
-        Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted, endpoints: None };
+    let us = local(1, 1, 7);
     if let Some(message1) = bytes.first_chunk::<MESSAGE1_BYTES>() {
-        assert!(Responder::open(&us, wanted, message1).is_err(), "forged a first message");
+        assert!(Responder::open(&us, control(), message1).is_err(), "forged a first message");
     }
 }
 
@@ -280,20 +277,7 @@ pub fn state(bytes: &[u8]) {
 pub fn engine(bytes: &[u8]) {
     let (size, rest) =
         bytes.split_first().map_or((2, bytes), |(first, rest)| (2 + usize::from(first % 3), rest));
-    let members: Vec<Member> = (0..size as u8).map(member).collect();
-    let ballot = Ballot { round: 1, proposer: members[0].id };
-    let plan = Plan::mesh(size);
-    let view = View {
-        ballot,
-        parent: None,
-        committed: vec![],
-        disputed: vec![],
-        history: None,
-        members,
-        plan,
-        engine: EngineChoice::NATIVE,
-        no_direct_link: vec![],
-    };
+    let view = view_of(size as u8);
     let board = Arc::new(ViewBoard::new(Rank(0), tokio::sync::mpsc::unbounded_channel().0));
     let backend = NativeEngine::new(Pool::new()).open(&Arc::new(view.clone()), Rank(0), board);
     let op = OpId { lane: Lane::MAIN, number: 0 };
@@ -454,43 +438,6 @@ fn append_sealed(sealer: &mut Sealer, plain: &[u8], stream: &mut Vec<u8>) {
         stream.extend_from_slice(&(sealed as u16).to_le_bytes());
         stream.extend_from_slice(&record[..sealed]);
     }
-}
-
-/// Both ends of a control link sealed with `suite`.
-fn sessions(suite: Suite) -> (SecureChannel, SecureChannel) {
-    let terms =
-        Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted, endpoints: None };
-    let (a, mut b) = (local(1), local(2));
-    b.hello.suite = suite;
-    let (initiator, first) = Initiator::start(&a, terms).expect("randomness");
-    let message1 = first.last_chunk().expect("the first message is longer");
-    let (answered, message2) =
-        Responder::open(&b, terms, message1).expect("genuine").answer().expect("genuine");
-    let done = initiator.conclude(&message2).expect("genuine");
-    (done.outcome.expect("welcome"), answered.finish(&done.message3).expect("welcome"))
-}
-
-fn local(n: u8) -> Local {
-    let id = MemberId { node: NodeId([0; 32]), boot: Boot(u64::from(n)) };
-    let name = Name::from_lossy("fuzz");
-    let hello = Hello {
-        id,
-        name,
-        port: 1,
-        stateless: false,
-        engines: Engines::NATIVE,
-        partition: [0; 8],
-        wire: Wire::Untrusted,
-        suite: Suite::Aes256Gcm,
-        endpoints: None,
-    };
-    let identity = Arc::new(Identity::from_seed(&[n; 32]));
-    Local::new(identity, hello, Zeroizing::new([n; 32]), vec![Zeroizing::new([7; 32])])
-}
-
-fn member(n: u8) -> Member {
-    let id = MemberId { node: NodeId([n + 1; 32]), boot: Boot(1) };
-    Member { id, name: Name::from_lossy("fuzz"), stateless: false, in_sync: true }
 }
 
 /// A link that discards what is sent to it and receives a recorded stream.

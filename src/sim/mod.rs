@@ -14,8 +14,6 @@ pub mod fuzzing;
 mod groups;
 #[cfg(test)]
 mod model;
-#[cfg(test)]
-mod scripts;
 
 #[cfg(all(test, potluck_threads))]
 pub(crate) use exploring::{explore, finds, name, text_of};

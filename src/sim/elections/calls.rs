@@ -14,23 +14,18 @@ use std::sync::Arc;
 const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 8);
 
 impl World {
-    /// Sets the longest time an engine takes for a result.
-    pub(crate) fn engines(&mut self, ms: u64) {
-        self.engine_ms = ms;
-    }
-
     /// Calls one all_reduce on this node. Its engine finishes when all members have described
     /// theirs, or up to `engine_ms` later.
-    pub(crate) fn call(&mut self, n: u8) {
+    pub(super) fn call(&mut self, n: u8) {
         self.call_as(n, SUM);
     }
 
-    pub(crate) fn sync(&mut self, n: u8, version: u64) {
+    pub(super) fn sync(&mut self, n: u8, version: u64) {
         self.call_as(n, Call { kind: CallKind::Sync { version }, dtype: DType::U8, ..SUM });
     }
 
     /// Aborts all open operations of this node, as after a deadline or a dropped future.
-    pub(crate) fn give_up(&mut self, n: u8) {
+    pub(super) fn give_up(&mut self, n: u8) {
         let node = self.nodes.get_mut(&n);
         let Some(ledger) = node.and_then(|node| node.session.ledger.as_mut()) else { return };
         let open: Vec<OpId> = ledger.undecided().collect();

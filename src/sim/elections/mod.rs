@@ -8,8 +8,7 @@ mod calls;
 mod disks;
 mod network;
 mod processes;
+mod scripts;
 mod session;
 mod tests;
 mod world;
-
-pub(crate) use world::World;

@@ -52,7 +52,7 @@ impl Network {
         self.linked.contains(&pair(a, b))
     }
 
-    /// Rules out a direct link between the two for good.
+    /// Rules out a direct link between the two for good; others may relay.
     pub(super) fn wall(&mut self, a: u8, b: u8) {
         self.relays = true;
         self.walls.insert(pair(a, b));
@@ -153,6 +153,7 @@ impl Network {
         self.queues.retain(|(from, to), _| *from != n && *to != n);
     }
 
+    /// Loses messages in this direction silently; the other direction works.
     pub(super) fn mute(&mut self, from: u8, to: u8) {
         self.muted.insert((from, to));
     }

@@ -30,32 +30,32 @@ pub(super) struct Paused {
 
 impl World {
     /// Sets the partition rule of nodes that start from now on.
-    pub(crate) fn rule(&mut self, rule: fn(Vec<NodeId>) -> Partition, roster: &[u8]) {
+    pub(super) fn rule(&mut self, rule: fn(Vec<NodeId>) -> Partition, roster: &[u8]) {
         self.partition = rule(roster.iter().map(|n| NodeId([*n; 32])).collect());
     }
 
     /// Enables the quarantine on nodes that start from now on.
-    pub(crate) fn quarantine(&mut self) {
+    pub(super) fn quarantine(&mut self) {
         self.quarantine_ms = ElectionConfig::default().quarantine_ms;
     }
 
     /// Makes this node's disk slow: each write takes this long.
-    pub(crate) fn disk(&mut self, n: u8, ms: u64) {
+    pub(super) fn disk(&mut self, n: u8, ms: u64) {
         self.disks.slow.insert(n, ms);
     }
 
     /// The writes of this node fail for so long; each is tried again until it succeeds.
-    pub(crate) fn fail_disk(&mut self, n: u8, ms: u64) {
+    pub(super) fn fail_disk(&mut self, n: u8, ms: u64) {
         self.disks.failing.insert(n, self.now.saturating_add(ms));
     }
 
-    pub(crate) fn start(&mut self, n: u8) {
+    pub(super) fn start(&mut self, n: u8) {
         let (key, boot) = self.nodes.get(&n).map_or((n, 1), |old| (old.key, old.boot + 1));
         self.start_as(n, key, boot);
     }
 
     /// Starts a process with a copy of another node's identity.
-    pub(crate) fn copy(&mut self, n: u8, of: u8) {
+    pub(super) fn copy(&mut self, n: u8, of: u8) {
         self.start_as(n, of, 1000);
     }
 
@@ -89,7 +89,7 @@ impl World {
     }
 
     /// Ends the process at once; everything that is not durable is lost.
-    pub(crate) fn kill(&mut self, n: u8) {
+    pub(super) fn kill(&mut self, n: u8) {
         let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive) else { return };
         let id = node.id();
         node.alive = false;
@@ -102,14 +102,14 @@ impl World {
         }
     }
 
-    pub(crate) fn leave(&mut self, n: u8) {
+    pub(super) fn leave(&mut self, n: u8) {
         self.feed(n, Input::Leave);
         self.run(5);
         self.kill(n);
     }
 
     /// Stops this node for this long; its inputs are queued.
-    pub(crate) fn pause(&mut self, n: u8, ms: u64) {
+    pub(super) fn pause(&mut self, n: u8, ms: u64) {
         let until = Some(self.now + ms);
         if let Some(node) = self.nodes.get_mut(&n) {
             node.paused.get_or_insert_default().until = until;
@@ -124,14 +124,14 @@ impl World {
     }
 
     /// Runs the world for `ms` with this node stopped.
-    pub(crate) fn stop(&mut self, n: u8, ms: u64) {
+    pub(super) fn stop(&mut self, n: u8, ms: u64) {
         self.pause(n, u64::MAX / 2);
         self.run(ms);
         self.go_on(n);
     }
 
     /// The same with its machine asleep: its clock stands still.
-    pub(crate) fn sleep(&mut self, n: u8, ms: u64) {
+    pub(super) fn sleep(&mut self, n: u8, ms: u64) {
         self.pause(n, u64::MAX / 2);
         self.run(ms);
         if let Some(node) = self.nodes.get_mut(&n) {

@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// Interval of the ticks of all nodes, and of link set-up between nodes that can reach each other.
 const TICK_MS: u64 = 20;
 
-pub(crate) struct World {
-    pub(crate) now: u64,
+pub(super) struct World {
+    pub(super) now: u64,
     pub(super) nodes: BTreeMap<u8, Node>,
     pub(super) network: Network,
     pub(super) disks: Disks,
@@ -27,16 +27,16 @@ pub(crate) struct World {
     /// Configuration of nodes that start from now on.
     pub(super) partition: Partition,
     pub(super) quarantine_ms: (u64, u64),
-    pub(crate) shows_notices: bool,
+    pub(super) shows_notices: bool,
     /// The trace: one line for each notable event.
-    pub(crate) trace: Vec<String>,
+    pub(super) trace: Vec<String>,
     pub(super) history: History,
     /// The rule that all nodes break.
     pub(super) seeded: Seeded,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> World {
+    pub(super) fn new(seed: u64) -> World {
         World {
             now: 0,
             nodes: BTreeMap::new(),
@@ -53,42 +53,19 @@ impl World {
         }
     }
 
-    pub(crate) fn lateness(&mut self, per_mille: u64) {
-        self.network.rates.late = per_mille;
-    }
-
-    pub(crate) fn repetition(&mut self, per_mille: u64) {
+    pub(super) fn repetition(&mut self, per_mille: u64) {
         self.network.rates.repeated = per_mille;
         self.network.rates.overtaking = per_mille;
     }
 
     /// Loses all messages between these two, silently.
-    pub(crate) fn part(&mut self, a: u8, b: u8) {
-        self.mute(a, b);
-        self.mute(b, a);
-    }
-
-    /// Loses messages from the first to the second silently; the other direction works.
-    pub(crate) fn mute(&mut self, from: u8, to: u8) {
-        self.network.mute(from, to);
-    }
-
-    /// Rules out a direct link between the two for good; others may relay.
-    pub(crate) fn wall(&mut self, a: u8, b: u8) {
-        self.network.wall(a, b);
-    }
-
-    /// Breaks the connection of these two, which both notice; it may be made anew at once.
-    pub(crate) fn cut(&mut self, a: u8, b: u8) {
-        self.unlink(a, b);
-    }
-
-    pub(crate) fn mend(&mut self) {
-        self.network.mend();
+    pub(super) fn part(&mut self, a: u8, b: u8) {
+        self.network.mute(a, b);
+        self.network.mute(b, a);
     }
 
     /// Lets time pass, from one event to the next.
-    pub(crate) fn run(&mut self, ms: u64) {
+    pub(super) fn run(&mut self, ms: u64) {
         let end = self.now + ms;
         while self.now < end {
             self.now = self.next_event().min(end);
@@ -122,7 +99,7 @@ impl World {
         events.into_iter().flatten().min().unwrap_or(tick).max(self.now + 1)
     }
 
-    pub(crate) fn living(&self) -> Vec<u8> {
+    pub(super) fn living(&self) -> Vec<u8> {
         self.nodes.iter().filter(|(_, node)| node.alive).map(|(n, _)| *n).collect()
     }
 
@@ -140,7 +117,7 @@ impl World {
     }
 
     /// The final state of a living node, as one line.
-    pub(crate) fn state(&self, n: u8) -> String {
+    pub(super) fn state(&self, n: u8) -> String {
         let node = &self.nodes[&n];
         let view = node.session.view.as_ref();
         let view = view.map_or("no view".to_owned(), |v| format!("view {}", v.ballot.round));
@@ -151,7 +128,7 @@ impl World {
     }
 
     /// The claims that do not hold so far.
-    pub(crate) fn broken(&self) -> Vec<&'static str> {
+    pub(super) fn broken(&self) -> Vec<&'static str> {
         let is_majority = matches!(self.partition, Partition::Majority { .. });
         let differ = (is_majority && self.history.halves_differ).then_some(Claim::OneOutcome);
         self.history.broken().chain(differ).map(Claim::name).collect()
@@ -331,6 +308,7 @@ impl World {
         self.replay(b, a);
     }
 
+    /// Breaks the connection of these two, which both notice. It may be made anew at once.
     pub(super) fn unlink(&mut self, a: u8, b: u8) {
         if self.network.is_direct(a, b) {
             for (x, y) in self.network.relayed_over(a, b) {

@@ -4,7 +4,7 @@
 //! `POTLUCK_REWRITE=1 cargo test -p potluck --lib scripts` rewrites the expected traces. Read the
 //! difference before you keep it.
 
-use super::elections::World;
+use super::world::World;
 use crate::protocol::Partition;
 use std::path::{Path, PathBuf};
 
@@ -59,9 +59,9 @@ fn carry_out(world: &mut World, line: &str) -> Option<()> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (command, rest) = words.split_first()?;
     match (*command, rest) {
-        ("wall", [a, b]) => world.wall(node(a)?, node(b)?),
+        ("wall", [a, b]) => world.network.wall(node(a)?, node(b)?),
         ("run", [ms]) => world.run(ms.parse().ok()?),
-        ("late", [per_mille]) => world.lateness(per_mille.parse().ok()?),
+        ("late", [per_mille]) => world.network.rates.late = per_mille.parse().ok()?,
         ("disk", [who, ms]) => world.disk(node(who)?, ms.parse().ok()?),
         ("sleep", [who, ms]) => world.sleep(node(who)?, ms.parse().ok()?),
         ("stop", [who, ms]) => world.stop(node(who)?, ms.parse().ok()?),
@@ -71,13 +71,13 @@ fn carry_out(world: &mut World, line: &str) -> Option<()> {
         ("quarantine", []) => world.quarantine(),
         ("copy", [who, of]) => world.copy(node(who)?, node(of)?),
         ("repeat", [per_mille]) => world.repetition(per_mille.parse().ok()?),
-        ("engines", [ms]) => world.engines(ms.parse().ok()?),
+        ("engines", [ms]) => world.engine_ms = ms.parse().ok()?,
         ("pause", [who, ms]) => world.pause(node(who)?, ms.parse().ok()?),
-        ("mend", []) => world.mend(),
+        ("mend", []) => world.network.mend(),
         ("sync", [who, version]) => world.sync(node(who)?, version.parse().ok()?),
         ("part", [a, b]) => world.part(node(a)?, node(b)?),
-        ("mute", [from, to]) => world.mute(node(from)?, node(to)?),
-        ("cut", [a, b]) => world.cut(node(a)?, node(b)?),
+        ("mute", [from, to]) => world.network.mute(node(from)?, node(to)?),
+        ("cut", [a, b]) => world.unlink(node(a)?, node(b)?),
         ("start", who) => each(who, |n| world.start(n))?,
         ("kill", who) => each(who, |n| world.kill(n))?,
         ("leave", who) => each(who, |n| world.leave(n))?,
