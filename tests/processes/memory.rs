@@ -136,7 +136,7 @@ fn smaller(order: &Value) -> Value {
 /// The room grows until the call succeeds, so that on the way each of its allocations is one that
 /// there is no memory for.
 fn however_little() -> Result<()> {
-    for (codec, owned) in [("none", false), ("none", true), ("int8", false)] {
+    for (codec, owned) in [("plain", false), ("plain", true), ("int8", false)] {
         let mut group = Group::up("lo", 3)?;
         // More than the C library reserves for each thread, which a limit does not touch.
         let order = json!({"do": "all_reduce", "len": 3 * LEN / 2, "codec": codec, "owned": owned});

@@ -2,6 +2,7 @@
 
 use crate::numbers::Input;
 use potluck::ReduceOp;
+use potluck_harness::history::{Coded, DType, Op};
 use serde::Deserialize;
 
 /// An `all_reduce`, `reduce` or `reduce_scatter`.
@@ -11,14 +12,14 @@ pub struct Reduction {
     #[serde(default)]
     pub seed: u64,
     #[serde(default)]
-    pub op: Op,
+    op: Op,
     /// Only for `reduce`.
     #[serde(default)]
     pub root: usize,
     #[serde(default)]
-    pub dtype: Type,
+    pub dtype: DType,
     #[serde(default)]
-    pub codec: Coding,
+    pub codec: Coded,
     /// If the plan chooses the codec: compare the bits with a reference for that codec.
     #[serde(default)]
     pub reference: bool,
@@ -49,68 +50,9 @@ pub struct Copying {
     #[serde(default)]
     pub root: usize,
     #[serde(default)]
-    pub dtype: Type,
+    pub dtype: DType,
     /// Leave this many bytes of address space to the call.
     pub room: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Op {
-    #[default]
-    Sum,
-    Mean,
-    Min,
-    Max,
-    Prod,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Type {
-    #[default]
-    F32,
-    F64,
-    F16,
-    Bf16,
-    I8,
-    I32,
-    I64,
-    U8,
-    U32,
-    U64,
-}
-
-/// Evaluates an expression with `$number` bound to the Rust type of the command's dtype.
-macro_rules! of_type {
-    ($dtype:expr, $number:ident => $call:expr) => {
-        of_type!(
-            @ $dtype, $number, $call,
-            F32 f32, F64 f64, F16 potluck::f16, Bf16 potluck::bf16,
-            I8 i8, I32 i32, I64 i64, U8 u8, U32 u32, U64 u64
-        )
-    };
-    (@ $dtype:expr, $number:ident, $call:expr, $($name:ident $type:ty),*) => {
-        match $dtype {
-            $($crate::arguments::Type::$name => {
-                type $number = $type;
-                $call
-            })*
-        }
-    };
-}
-
-pub(crate) use of_type;
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
-#[serde(rename_all = "snake_case")]
-pub enum Coding {
-    #[default]
-    None,
-    Bf16,
-    Int8,
-    /// `Codec::auto_up_to(Int8)`.
-    Auto,
 }
 
 impl Reduction {
@@ -121,11 +63,9 @@ impl Reduction {
             (false, false) => Input::Seed(self.seed),
         }
     }
-}
 
-impl Op {
-    pub fn reduce(self) -> ReduceOp {
-        match self {
+    pub fn op(&self) -> ReduceOp {
+        match self.op {
             Op::Sum => ReduceOp::Sum,
             Op::Mean => ReduceOp::Mean,
             Op::Min => ReduceOp::Min,

@@ -1,7 +1,7 @@
 //! The collective commands. Each reports whether the caller's buffer holds what it should.
 
 use crate::answer::{Answered, OWN, done, tell, tell_own, timed, verdict};
-use crate::arguments::{Coding, Copying, Reduction, Type, of_type};
+use crate::arguments::{Copying, Reduction};
 use crate::coded::coded_sum;
 use crate::milestone::{Milestone, all_reduced};
 use crate::numbers::{
@@ -12,6 +12,8 @@ use crate::report::{emit, refuse};
 use potluck::calls::{AllReduce, Coarsest};
 use potluck::plan::FoldOrder;
 use potluck::{Codec, Context, Error};
+use potluck_harness::by_dtype;
+use potluck_harness::history::{Coded, DType};
 use serde_json::{Value, json};
 use std::task::Poll;
 use std::time::Duration;
@@ -32,22 +34,22 @@ impl Calls<'_> {
     pub async fn make(self, order: Order) {
         match order {
             Order::AllReduce(r) if r.owned => {
-                of_type!(r.dtype, T => self.all_reduce_owned::<T>(&r).await);
+                by_dtype!(r.dtype, T => self.all_reduce_owned::<T>(&r).await);
             }
             Order::AllReduce(r) => match r.dtype {
-                Type::F32 => self.all_reduce_f32(&r).await,
-                dtype => of_type!(dtype, T => self.all_reduce::<T>(&r, |call| call).await),
+                DType::F32 => self.all_reduce_f32(&r).await,
+                dtype => by_dtype!(dtype, T => self.all_reduce::<T>(&r, |call| call).await),
             },
             Order::Flights(f) => self.flights(&f).await,
             Order::DropAllReduce(r) => self.lose(&r, Fate::Dropped).await,
             Order::ForgetAllReduce(r) => self.lose(&r, Fate::Forgotten).await,
-            Order::Broadcast(c) => of_type!(c.dtype, T => self.broadcast::<T>(&c).await),
-            Order::AllGather(c) => of_type!(c.dtype, T => self.all_gather::<T>(&c).await),
-            Order::Reduce(r) => of_type!(r.dtype, T => self.reduce::<T>(&r).await),
-            Order::ReduceScatter(r) => of_type!(r.dtype, T => self.reduce_scatter::<T>(&r).await),
-            Order::Gather(c) => of_type!(c.dtype, T => self.gather::<T>(&c).await),
-            Order::Scatter(c) => of_type!(c.dtype, T => self.scatter::<T>(&c).await),
-            Order::AllToAll(c) => of_type!(c.dtype, T => self.all_to_all::<T>(&c).await),
+            Order::Broadcast(c) => by_dtype!(c.dtype, T => self.broadcast::<T>(&c).await),
+            Order::AllGather(c) => by_dtype!(c.dtype, T => self.all_gather::<T>(&c).await),
+            Order::Reduce(r) => by_dtype!(r.dtype, T => self.reduce::<T>(&r).await),
+            Order::ReduceScatter(r) => by_dtype!(r.dtype, T => self.reduce_scatter::<T>(&r).await),
+            Order::Gather(c) => by_dtype!(c.dtype, T => self.gather::<T>(&c).await),
+            Order::Scatter(c) => by_dtype!(c.dtype, T => self.scatter::<T>(&c).await),
+            Order::AllToAll(c) => by_dtype!(c.dtype, T => self.all_to_all::<T>(&c).await),
             Order::Send(m) => self.send(&m).await,
             Order::Recv(m) => self.recv(&m).await,
             Order::Step(s) => self.step(&s).await,
@@ -61,10 +63,12 @@ impl Calls<'_> {
 
     async fn all_reduce_f32(self, r: &Reduction) {
         let mut codec = match r.codec {
-            Coding::None => None,
-            Coding::Bf16 => Some(Codec::bf16()),
-            Coding::Int8 => Some(Codec::int8()),
-            Coding::Auto => Some(Codec::auto()),
+            Coded::Plain => None,
+            Coded::Bf16 => Some(Codec::bf16()),
+            Coded::F16 => Some(Codec::f16()),
+            Coded::Int8 => Some(Codec::int8()),
+            Coded::Int4 => Some(Codec::int4()),
+            Coded::Auto => Some(Codec::auto()),
         };
         self.all_reduce::<f32>(r, |call| {
             if let Some(codec) = &mut codec { call.compress(codec) } else { call }
@@ -85,7 +89,7 @@ impl Calls<'_> {
         let watched = || self.context.lane(u32::MAX);
         let bytes = all_reduced(self.context, r.len * size_of::<T>());
         let mark = r.report_at.map(|share| Milestone::of(watched(), share, bytes));
-        let mut call = encoded(self.context.all_reduce(&mut buffer).op(r.op.reduce()));
+        let mut call = encoded(self.context.all_reduce(&mut buffer).op(r.op()));
         if let Some(after) = r.deadline_ms {
             call = call.deadline(Duration::from_millis(after));
         }
@@ -104,13 +108,13 @@ impl Calls<'_> {
         let context = &*self.context;
         let good = match (&outcome, r.codec) {
             (Err(_), _) => same(buffer, &input(r.input(), context.rank().index(), r.len)),
-            (Ok(()), Coding::None) => is_exact(context, before, r.op.reduce(), r.input(), buffer),
-            (Ok(()), _) => is_close(context, r.op.reduce(), r.input(), buffer),
+            (Ok(()), Coded::Plain) => is_exact(context, before, r.op(), r.input(), buffer),
+            (Ok(()), _) => is_close(context, r.op(), r.input(), buffer),
         };
-        let kept = if r.codec == Coding::None { "exact" } else { "close" };
+        let kept = if r.codec == Coded::Plain { "exact" } else { "close" };
         let hash = hash(buffer);
         let mut event = done("done", outcome, verdict(good, kept), &hash, time);
-        if r.codec == Coding::Auto {
+        if r.codec == Coded::Auto {
             self.tell_codec(r, (r.len * size_of::<T>()) as u64, &hash, &mut event);
         }
         emit(&event);
@@ -136,14 +140,14 @@ impl Calls<'_> {
         let rank = self.context.rank().index();
         let given: Vec<T> = input(r.input(), rank, r.len);
         let before = self.context.fold_order::<T>(r.len);
-        let call = async { self.context.all_reduce_owned(given).op(r.op.reduce()).await };
+        let call = async { self.context.all_reduce_owned(given).op(r.op()).await };
         let (outcome, time) = timed(r.room, call).await;
         let (outcome, buffer) = match outcome {
             Ok(result) => (Ok(()), result),
             Err(failed) => (Err(failed.error), failed.buffer),
         };
         let good = match &outcome {
-            Ok(()) => is_exact(self.context, &before, r.op.reduce(), r.input(), &buffer),
+            Ok(()) => is_exact(self.context, &before, r.op(), r.input(), &buffer),
             Err(_) => same(&buffer, &input(r.input(), rank, r.len)),
         };
         tell(outcome, verdict(good, "exact"), &hash(&buffer), time);
@@ -153,7 +157,7 @@ impl Calls<'_> {
     async fn lose(self, r: &Reduction, fate: Fate) {
         let rank = self.context.rank().index();
         let mut buffer: Vec<f32> = input(r.input(), rank, r.len);
-        let mut call = Box::pin(self.context.all_reduce(&mut buffer).op(r.op.reduce()));
+        let mut call = Box::pin(self.context.all_reduce(&mut buffer).op(r.op()));
         let mut was_over = false;
         for _ in 0..r.polls.unwrap_or(3) {
             let polled = std::future::poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await;
@@ -199,7 +203,7 @@ impl Calls<'_> {
     }
 
     async fn reduce<T: Number>(self, r: &Reduction) {
-        let (rank, size, op) = (self.context.rank().index(), self.context.size(), r.op.reduce());
+        let (rank, size, op) = (self.context.rank().index(), self.context.size(), r.op());
         let given: Vec<T> = input(r.input(), rank, r.len);
         let mut buffer = given.clone();
         let call = async { self.context.reduce(r.root, &mut buffer).op(op).await };
@@ -214,7 +218,7 @@ impl Calls<'_> {
     }
 
     async fn reduce_scatter<T: Number>(self, r: &Reduction) {
-        let op = r.op.reduce();
+        let op = r.op();
         let buffer: Vec<T> = input(r.input(), self.context.rank().index(), r.len);
         let call = async { self.context.reduce_scatter(&buffer).op(op).await };
         let (outcome, time) = timed(r.room, call).await;

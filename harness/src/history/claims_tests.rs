@@ -104,7 +104,7 @@ impl Logs {
 fn called(id: u64, k: u64, what: &What, before: u64) -> Value {
     json!({
         "e": "call", "t": 20 + id, "id": id, "lane": 1, "view": FIRST, "k": k,
-        "what": what.to_json(), "way": "await", "before": before,
+        "what": what, "way": "await", "before": before,
     })
 }
 
@@ -149,7 +149,7 @@ fn every_claim_violated_once_is_found() {
     assert_eq!(apart.broken(), ["outcome"], "a deadline is voted by all");
 
     let table: [(&str, Change); 13] = [
-        ("call", |logs| logs.change(0, "call", 10, "what", What { len: 6, ..sum() }.to_json())),
+        ("call", |logs| logs.change(0, "call", 10, "what", json!(What { len: 6, ..sum() }))),
         ("call", |logs| logs.change(0, "call", 11, "k", 0.into())),
         ("call", |logs| logs.change(2, "return", 11, "code", "mismatch".into())),
         ("call", |logs| {
@@ -256,7 +256,7 @@ fn a_result_that_may_be_rounded_is_near_the_exact_one() {
         let mut logs = Logs::clean();
         for node in 0..3 {
             let values: Vec<f64> = exact.iter().map(|value| value + error).collect();
-            logs.change(node, "call", 10, "what", what.to_json());
+            logs.change(node, "call", 10, "what", json!(what));
             logs.change(node, "return", 10, "values", values.into());
         }
         logs.broken()

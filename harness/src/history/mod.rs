@@ -36,4 +36,4 @@ pub mod what;
 
 pub use claims::{Report, Violation};
 pub use record::History;
-pub use what::{DType, Kind, Op, What};
+pub use what::{Coded, DType, Kind, Op, What};

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::what::What;
@@ -271,7 +272,7 @@ pub fn call(at: u64, event: &Value) -> Result<Call> {
         id: number(event, "id")?,
         at,
         place: place(event)?,
-        what: What::from_json(&event["what"])?,
+        what: What::deserialize(&event["what"])?,
         way: text(&event["way"]),
         limit_ms: event["limit_ms"].as_u64(),
         before: number(event, "before")?,

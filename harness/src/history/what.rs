@@ -1,10 +1,10 @@
 //! The description of one call, as the logs have it.
 
-use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 /// Which call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A reduction to all ranks.
     AllReduce,
@@ -34,26 +34,12 @@ pub enum Kind {
     Control,
 }
 
-const KINDS: [(Kind, &str); 13] = [
-    (Kind::AllReduce, "all-reduce"),
-    (Kind::Reduce, "reduce"),
-    (Kind::ReduceScatter, "reduce-scatter"),
-    (Kind::Broadcast, "broadcast"),
-    (Kind::AllGather, "all-gather"),
-    (Kind::Gather, "gather"),
-    (Kind::Scatter, "scatter"),
-    (Kind::AllToAll, "all-to-all"),
-    (Kind::Barrier, "barrier"),
-    (Kind::Step, "step"),
-    (Kind::Message, "message"),
-    (Kind::Sync, "sync"),
-    (Kind::Control, "control"),
-];
-
 /// The operator of a reduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Op {
     /// The sum.
+    #[default]
     Sum,
     /// The sum divided by the number of members.
     Mean,
@@ -65,13 +51,12 @@ pub enum Op {
     Prod,
 }
 
-const OPS: [(Op, &str); 5] =
-    [(Op::Sum, "sum"), (Op::Mean, "mean"), (Op::Min, "min"), (Op::Max, "max"), (Op::Prod, "prod")];
-
 /// The type of an element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DType {
     /// 32-bit float.
+    #[default]
     F32,
     /// 64-bit float.
     F64,
@@ -93,24 +78,47 @@ pub enum DType {
     U64,
 }
 
-/// All element types with their names.
-pub const DTYPES: [(DType, &str); 10] = [
-    (DType::F32, "f32"),
-    (DType::F64, "f64"),
-    (DType::F16, "f16"),
-    (DType::Bf16, "bf16"),
-    (DType::I8, "i8"),
-    (DType::I32, "i32"),
-    (DType::I64, "i64"),
-    (DType::U8, "u8"),
-    (DType::U32, "u32"),
-    (DType::U64, "u64"),
+/// All element types.
+pub const DTYPES: [DType; 10] = [
+    DType::F32,
+    DType::F64,
+    DType::F16,
+    DType::Bf16,
+    DType::I8,
+    DType::I32,
+    DType::I64,
+    DType::U8,
+    DType::U32,
+    DType::U64,
 ];
 
+/// Evaluates an expression with `$number` bound to the Rust type of a [`DType`]. For crates that
+/// use the library.
+#[macro_export]
+macro_rules! by_dtype {
+    ($dtype:expr, $number:ident => $call:expr) => {
+        $crate::by_dtype!(
+            @ $dtype, $number, $call,
+            F32 f32, F64 f64, F16 potluck::f16, Bf16 potluck::bf16,
+            I8 i8, I32 i32, I64 i64, U8 u8, U32 u32, U64 u64
+        )
+    };
+    (@ $dtype:expr, $number:ident, $call:expr, $($name:ident $type:ty),*) => {
+        match $dtype {
+            $($crate::history::DType::$name => {
+                type $number = $type;
+                $call
+            })*
+        }
+    };
+}
+
 /// The encoding of the data on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Coded {
     /// None.
+    #[default]
     Plain,
     /// bfloat16, which has all contributions and sums exactly.
     Bf16,
@@ -124,17 +132,8 @@ pub enum Coded {
     Auto,
 }
 
-const CODED: [(Coded, &str); 6] = [
-    (Coded::Plain, "plain"),
-    (Coded::Bf16, "bf16"),
-    (Coded::F16, "f16"),
-    (Coded::Int8, "int8"),
-    (Coded::Int4, "int4"),
-    (Coded::Auto, "auto"),
-];
-
 /// One call with its arguments, which are the same on all ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct What {
     /// Which call.
     pub kind: Kind,
@@ -181,51 +180,5 @@ impl What {
     /// Whether a result may differ from the exact one.
     pub fn is_rounded(&self) -> bool {
         matches!(self.coded, Coded::Int8 | Coded::Int4 | Coded::Auto)
-    }
-
-    /// The description for the log.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "kind": name(&KINDS, &self.kind),
-            "dtype": name(&DTYPES, &self.dtype),
-            "op": name(&OPS, &self.op),
-            "len": self.len,
-            "root": self.root,
-            "to": self.to,
-            "coded": name(&CODED, &self.coded),
-            "best_effort": self.best_effort,
-            "parts": self.parts,
-        })
-    }
-
-    /// Reads the description of a log.
-    pub fn from_json(value: &Value) -> Result<What> {
-        let number = |field: &str| {
-            let number = value[field].as_u64().with_context(|| format!("no {field} in {value}"));
-            Ok::<usize, anyhow::Error>(usize::try_from(number?)?)
-        };
-        let parts = value["parts"].as_array().context("no parts")?;
-        Ok(What {
-            kind: named(&KINDS, &value["kind"])?,
-            dtype: named(&DTYPES, &value["dtype"])?,
-            op: named(&OPS, &value["op"])?,
-            len: number("len")?,
-            root: number("root")?,
-            to: number("to")?,
-            coded: named(&CODED, &value["coded"])?,
-            best_effort: value["best_effort"].as_bool().context("no best_effort")?,
-            parts: parts.iter().filter_map(Value::as_u64).map(|len| len as usize).collect(),
-        })
-    }
-}
-
-fn name<T: PartialEq>(table: &[(T, &'static str)], wanted: &T) -> &'static str {
-    table.iter().find(|(one, _)| one == wanted).map_or("?", |(_, name)| name)
-}
-
-fn named<T: Copy>(table: &[(T, &'static str)], wanted: &Value) -> Result<T> {
-    match table.iter().find(|(_, name)| wanted == *name) {
-        Some((one, _)) => Ok(*one),
-        None => bail!("no such word: {wanted}"),
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use potluck::calls::Rejection;
 use potluck::{Cause, Codec, Context, Error, ReduceOp, bf16, f16};
+use potluck_harness::by_dtype;
 use potluck_harness::history::inputs::Key;
-use potluck_harness::history::what::Coded;
-use potluck_harness::history::{DType, Kind, Op, What};
+use potluck_harness::history::{Coded, Kind, Op, What};
 use serde_json::{Value, json};
 
 use super::draw::{How, Way};
@@ -51,25 +51,28 @@ pub enum Driven<T> {
     Forgotten,
 }
 
+impl<T> Driven<Result<T, Error>> {
+    fn map<R>(self, result: impl FnOnce(T) -> R) -> Driven<Result<R, Error>> {
+        match self {
+            Driven::Over(end) => Driven::Over(end.map(result)),
+            Driven::Dropped => Driven::Dropped,
+            Driven::Forgotten => Driven::Forgotten,
+        }
+    }
+
+    /// The words of the log for the end and for its cause.
+    pub fn code(&self) -> (&'static str, String) {
+        match self {
+            Driven::Over(Ok(_)) => ("ok", String::new()),
+            Driven::Over(Err(error)) => (error.code(), cause(error)),
+            Driven::Dropped => ("dropped", String::new()),
+            Driven::Forgotten => ("forgotten", String::new()),
+        }
+    }
+}
+
 /// A future that several calls in flight share.
 pub type InFlight = Pin<Box<dyn Future<Output = Made> + Send>>;
-
-macro_rules! by_dtype {
-    ($dtype:expr, $function:ident ( $($argument:expr),* )) => {
-        match $dtype {
-            DType::F32 => $function::<f32>($($argument),*),
-            DType::F64 => $function::<f64>($($argument),*),
-            DType::F16 => $function::<f16>($($argument),*),
-            DType::Bf16 => $function::<bf16>($($argument),*),
-            DType::I8 => $function::<i8>($($argument),*),
-            DType::I32 => $function::<i32>($($argument),*),
-            DType::I64 => $function::<i64>($($argument),*),
-            DType::U8 => $function::<u8>($($argument),*),
-            DType::U32 => $function::<u32>($($argument),*),
-            DType::U64 => $function::<u64>($($argument),*),
-        }
-    };
-}
 
 /// Sets the options of a call and goes on with its future as this member wants to.
 macro_rules! go_on {
@@ -90,11 +93,11 @@ pub async fn make(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) 
     let made = match what.kind {
         Kind::Barrier => {
             let id = scene.begins(what, way, 0);
-            Made::of(id, go_on!(ctx.barrier(), what, way), 0)
+            Made::of(id, go_on!(ctx.barrier(), what, way).map(|()| None), 0)
         }
         Kind::Control => control(ctx, scene, what, way).await,
         Kind::AllReduce if what.coded != Coded::Plain => coded(ctx, scene, what, way).await,
-        _ => by_dtype!(what.dtype, boxed(ctx, scene, what, way)).await,
+        _ => by_dtype!(what.dtype, T => boxed::<T>(ctx, scene, what, way)).await,
     };
     made.tell(scene.log);
     made
@@ -102,7 +105,7 @@ pub async fn make(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) 
 
 /// Begins an `all_reduce`; its number is taken, and nothing is sent before the future is polled.
 pub fn begin(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> InFlight {
-    by_dtype!(what.dtype, owned(ctx, scene, what, way))
+    by_dtype!(what.dtype, T => owned::<T>(ctx, scene, what, way))
 }
 
 /// Goes on with a future.
@@ -180,7 +183,7 @@ impl Scene<'_> {
     fn begins(&self, what: &What, way: &Way, before: u64) -> u64 {
         let id = self.log.next_call();
         self.log.tell(json!({
-            "e": "call", "id": id, "lane": self.lane, "view": self.view, "k": self.k, "what": what.to_json(),
+            "e": "call", "id": id, "lane": self.lane, "view": self.view, "k": self.k, "what": what,
             "way": name(way.how), "limit_ms": way.limit.map(|limit| limit.as_millis() as u64),
             "before": before, "flag": self.flag,
         }));
@@ -205,23 +208,11 @@ pub fn name(how: How) -> &'static str {
 }
 
 impl Made {
-    /// The end of a call without a result apart from its buffer, which has this hash now.
-    fn of(id: u64, end: Driven<Result<(), Error>>, after: u64) -> Made {
-        Made::with(id, end, after, |()| None)
-    }
-
-    fn with<R>(
-        id: u64,
-        end: Driven<Result<R, Error>>,
-        after: u64,
-        result: impl FnOnce(R) -> Option<u64>,
-    ) -> Made {
-        let (code, cause, result) = match end {
-            Driven::Over(Ok(it)) => ("ok", String::new(), result(it)),
-            Driven::Over(Err(error)) => (error.code(), cause(&error), None),
-            Driven::Dropped => ("dropped", String::new(), None),
-            Driven::Forgotten => ("forgotten", String::new(), None),
-        };
+    /// The end of a call; its result is the hash of one apart from the buffer, which has the hash
+    /// `after` now.
+    fn of(id: u64, end: Driven<Result<Option<u64>, Error>>, after: u64) -> Made {
+        let (code, cause) = end.code();
+        let result = if let Driven::Over(Ok(result)) = end { result } else { None };
         Made { id, code, cause, after, result, values: Vec::new() }
     }
 
@@ -242,7 +233,7 @@ impl Made {
 
 /// More about an error, as the log has it: a word for the cause of an abort and for what a fault
 /// explains, else a sentence.
-pub fn cause(error: &Error) -> String {
+fn cause(error: &Error) -> String {
     let cause = match error {
         Error::Aborted { cause: Cause::MemberLost { .. } } => "member-lost",
         Error::Aborted { cause: Cause::Deadline { .. } } => "deadline",
@@ -289,49 +280,26 @@ async fn typed<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way
     let parts: Option<Vec<T>> = (what.kind == Kind::Scatter && scene.rank == what.root)
         .then(|| scene.given(what, scene.rank, 1, len * size));
     let id = scene.begins(what, way, hash_of([&own[..]]));
-    let apart = |result: Vec<T>| Some(hash_of([&result[..]]));
-    match what.kind {
+    let end = match what.kind {
         Kind::Reduce => {
-            let end = go_on!(ctx.reduce(what.root, &mut own).op(op), what, way);
-            Made::of(id, end, hash_of([&own[..]]))
+            go_on!(ctx.reduce(what.root, &mut own).op(op), what, way).map(|()| None)
         }
-        Kind::ReduceScatter => {
-            let end = go_on!(ctx.reduce_scatter(&own).op(op), what, way);
-            Made::with(id, end, hash_of([&own[..]]), apart)
-        }
-        Kind::Broadcast => {
-            let end = go_on!(ctx.broadcast(what.root, &mut own), what, way);
-            Made::of(id, end, hash_of([&own[..]]))
-        }
-        Kind::AllGather => {
-            let end = go_on!(ctx.all_gather(&own), what, way);
-            Made::with(id, end, hash_of([&own[..]]), apart)
-        }
-        Kind::Gather => {
-            let end = go_on!(ctx.gather(what.root, &own), what, way);
-            Made::with(id, end, hash_of([&own[..]]), |result| result.and_then(apart))
-        }
+        Kind::ReduceScatter => go_on!(ctx.reduce_scatter(&own).op(op), what, way).map(Some),
+        Kind::Broadcast => go_on!(ctx.broadcast(what.root, &mut own), what, way).map(|()| None),
+        Kind::AllGather => go_on!(ctx.all_gather(&own), what, way).map(Some),
+        Kind::Gather => go_on!(ctx.gather(what.root, &own), what, way),
         Kind::Scatter => {
-            let end = go_on!(ctx.scatter(what.root, parts.as_deref(), &mut own), what, way);
-            Made::of(id, end, hash_of([&own[..]]))
+            go_on!(ctx.scatter(what.root, parts.as_deref(), &mut own), what, way).map(|()| None)
         }
-        Kind::AllToAll => {
-            let end = go_on!(ctx.all_to_all(&own), what, way);
-            Made::with(id, end, hash_of([&own[..]]), apart)
-        }
+        Kind::AllToAll => go_on!(ctx.all_to_all(&own), what, way).map(Some),
         Kind::Message if scene.rank == what.root => {
-            let end = go_on!(ctx.send(what.to, 3, &own), what, way);
-            Made::of(id, end, hash_of([&own[..]]))
+            go_on!(ctx.send(what.to, 3, &own), what, way).map(|()| None)
         }
-        Kind::Message => {
-            let end = go_on!(ctx.recv(what.root, 3, &mut own), what, way);
-            Made::of(id, end, hash_of([&own[..]]))
-        }
-        _ => {
-            let end = go_on!(ctx.all_reduce(&mut own).op(op), what, way);
-            Made::of(id, end, hash_of([&own[..]]))
-        }
-    }
+        Kind::Message => go_on!(ctx.recv(what.root, 3, &mut own), what, way).map(|()| None),
+        _ => go_on!(ctx.all_reduce(&mut own).op(op), what, way).map(|()| None),
+    };
+    let apart = end.map(|result| result.map(|result| hash_of([&result[..]])));
+    Made::of(id, apart, hash_of([&own[..]]))
 }
 
 /// A sum on the wire of which elements are encoded.
@@ -346,7 +314,7 @@ async fn coded(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> 
     };
     let id = scene.begins(what, way, hash_of([&own[..]]));
     let end = go_on!(ctx.all_reduce(&mut own).compress(&mut codec), what, way);
-    let mut made = Made::of(id, end, hash_of([&own[..]]));
+    let mut made = Made::of(id, end.map(|()| None), hash_of([&own[..]]));
     if what.is_rounded() && made.code == "ok" {
         made.values = own.iter().map(|element| element.value()).collect();
     }
@@ -357,7 +325,7 @@ async fn control(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -
     let mut flag = [scene.flag];
     let id = scene.begins(what, way, hash_of([&flag[..]]));
     let end = drive(ctx.all_reduce(&mut flag).min(), way.how).await;
-    Made::of(id, end, hash_of([&flag[..]]))
+    Made::of(id, end.map(|()| None), hash_of([&flag[..]]))
 }
 
 async fn step<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
@@ -374,7 +342,7 @@ async fn step<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way:
         commit = commit.deadline(limit);
     }
     let end = drive(commit, way.how).await;
-    Made::of(id, end, hash_of(own.iter().map(Vec::as_slice)))
+    Made::of(id, end.map(|()| None), hash_of(own.iter().map(Vec::as_slice)))
 }
 
 /// An `all_reduce` that owns its buffer. Its caller writes the end to the log.
@@ -386,12 +354,10 @@ fn owned<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way
         call = call.deadline(limit);
     }
     Box::pin(async move {
-        match call.await {
-            Ok(buffer) => Made::of(id, Driven::Over(Ok(())), hash_of([&buffer[..]])),
-            Err(owned) => {
-                let after = hash_of([&owned.buffer[..]]);
-                Made::of(id, Driven::Over(Err(owned.error)), after)
-            }
-        }
+        let (end, buffer) = match call.await {
+            Ok(buffer) => (Ok(None), buffer),
+            Err(owned) => (Err(owned.error), owned.buffer),
+        };
+        Made::of(id, Driven::Over(end), hash_of([&buffer[..]]))
     })
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use potluck_harness::Chance;
-use potluck_harness::history::what::{Coded, DTYPES};
-use potluck_harness::history::{DType, Kind, Op, What};
+use potluck_harness::history::what::DTYPES;
+use potluck_harness::history::{Coded, DType, Kind, Op, What};
 
 use super::Pace;
 
@@ -133,7 +133,7 @@ fn message(chance: &mut Chance, size: usize) -> What {
 }
 
 fn dtype(chance: &mut Chance) -> DType {
-    DTYPES[chance.below(DTYPES.len())].0
+    DTYPES[chance.below(DTYPES.len())]
 }
 
 fn op(dtype: DType, chance: &mut Chance) -> Op {

@@ -9,13 +9,12 @@ use potluck::Context;
 use potluck_harness::Chance;
 use potluck_harness::history::inputs::hash;
 use potluck_harness::history::record::REFUSALS;
-use potluck_harness::history::what::Coded;
-use potluck_harness::history::{Kind, What};
+use potluck_harness::history::{Coded, Kind, What};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::calls::{Driven, InFlight, Made, Scene, begin, cause, drive, make, name};
+use super::calls::{InFlight, Made, Scene, begin, drive, make, name};
 use super::draw::{How, ROLES, Role, Way, way, what};
 use super::state::LaneState;
 use super::{Node, Program};
@@ -152,7 +151,7 @@ impl Lane {
         let id = log.next_call();
         log.tell(json!({
             "e": "call", "id": id, "lane": tag, "view": at.view, "k": 0,
-            "what": What::of(Kind::Sync).to_json(),
+            "what": What::of(Kind::Sync),
             "way": name(how), "before": hash(&bytes),
             "limit_ms": limit.map(|limit| limit.as_millis() as u64),
             "version": self.state.version, "digest": self.state.digest,
@@ -161,12 +160,7 @@ impl Lane {
         if let Some(limit) = limit {
             call = call.deadline(limit);
         }
-        let (code, why) = match drive(call, how).await {
-            Driven::Over(Ok(())) => ("ok", String::new()),
-            Driven::Over(Err(error)) => (error.code(), cause(&error)),
-            Driven::Dropped => ("dropped", String::new()),
-            Driven::Forgotten => ("forgotten", String::new()),
-        };
+        let (code, why) = drive(call, how).await.code();
         // Also after an error: the bytes of an earlier sync that was dropped may have come.
         self.state = LaneState::of_bytes(&bytes, tag, self.node.program.pace);
         log.tell(json!({
