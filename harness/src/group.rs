@@ -72,13 +72,25 @@ impl Group {
     /// The same with `size` nodes that have joined one View and hold its Context, and want `min`
     /// members at least.
     pub fn filled(mut self, size: usize, min: usize) -> Result<Group> {
+        self.found(size, &json!({"do": "join", "min": min}), |_, usual| usual)?;
+        Ok(self)
+    }
+
+    /// Starts nodes on the first `size` machines, each with the options that `adjusted` makes of
+    /// the usual ones. They join by this order and meet. Returns their events `joined`.
+    pub fn found(
+        &mut self,
+        size: usize,
+        order: &Value,
+        adjusted: impl Fn(usize, Start) -> Start,
+    ) -> Result<Vec<Value>> {
         for index in 0..size {
-            let start = self.start(index);
+            let start = adjusted(index, self.start(index));
             self.add(index, &start)?;
         }
-        self.all(&json!({"do": "join", "min": min}), "joined")?;
+        let joined = self.all(order, "joined")?;
         self.meet()?;
-        Ok(self)
+        Ok(joined)
     }
 
     /// The start options of the node on machine `n{index + 1}`: the common key and its own home
@@ -116,6 +128,19 @@ impl Group {
         Ok(&mut self.peers[last])
     }
 
+    /// Starts another node on machine `n{index + 1}`, which joins. Returns its event `joined`.
+    pub fn join(&mut self, index: usize) -> Result<Value> {
+        let start = self.start(index);
+        self.add(index, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)
+    }
+
+    /// Like [`restart`](Group::restart); the node joins.
+    pub fn rejoin(&mut self, index: usize) -> Result<&mut Peer> {
+        let peer = self.restart(index)?;
+        peer.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+        Ok(peer)
+    }
+
     /// Starts the node at `index` again and replaces the old one, which is killed if it still runs.
     pub fn restart(&mut self, index: usize) -> Result<&mut Peer> {
         let peer = Peer::start(&self.lab, &format!("n{}", index + 1), &self.start(index))?;
@@ -149,12 +174,22 @@ impl Group {
         order: &Value,
         kind: &str,
     ) -> Result<Vec<Value>> {
-        for (index, peer) in self.peers.iter_mut().enumerate() {
-            if takes_part(index) {
-                peer.order(order)?;
-            }
-        }
+        self.chosen(&takes_part).try_for_each(|peer| peer.order(order))?;
         self.events(takes_part, kind, PATIENCE)
+    }
+
+    /// Sends each node the command for its index.
+    pub fn each(&mut self, order: impl Fn(usize) -> Value) -> Result<()> {
+        self.peers.iter_mut().enumerate().try_for_each(|(index, peer)| peer.order(&order(index)))
+    }
+
+    /// The nodes whose index `takes_part`.
+    pub fn chosen(
+        &mut self,
+        takes_part: impl Fn(usize) -> bool,
+    ) -> impl Iterator<Item = &mut Peer> {
+        let all = self.peers.iter_mut().enumerate();
+        all.filter(move |(index, _)| takes_part(*index)).map(|(_, peer)| peer)
     }
 
     /// The next event of this kind from each of these nodes, all within the given time.
@@ -165,9 +200,8 @@ impl Group {
         within: Duration,
     ) -> Result<Vec<Value>> {
         let until = Instant::now() + within;
-        let chosen = self.peers.iter_mut().enumerate().filter(|(index, _)| takes_part(*index));
-        chosen
-            .map(|(_, peer)| peer.event(kind, until.saturating_duration_since(Instant::now())))
+        self.chosen(takes_part)
+            .map(|peer| peer.event(kind, until.saturating_duration_since(Instant::now())))
             .collect()
     }
 
@@ -176,9 +210,14 @@ impl Group {
         self.meet_of(|_| true)
     }
 
+    /// The ranks of the nodes in a View of all of them.
+    pub fn ranks(&mut self) -> Result<Vec<Value>> {
+        Ok(self.meet()?.iter().map(|context| context["rank"].clone()).collect())
+    }
+
     /// Like [`meet`](Group::meet), for the nodes whose index `takes_part`.
     pub fn meet_of(&mut self, takes_part: impl Fn(usize) -> bool + Copy) -> Result<Vec<Value>> {
-        let size = (0..self.peers.len()).filter(|index| takes_part(*index)).count();
+        let size = self.chosen(takes_part).count();
         let order = json!({"do": "context", "min": size, "within_s": PATIENCE.as_secs()});
         let until = Instant::now() + PATIENCE;
         loop {
@@ -190,7 +229,10 @@ impl Group {
             let common = contexts.iter().all(|c| c["size"] == size && same(c));
             if common || Instant::now() >= until {
                 agree(&contexts, size)?;
-                self.status_has(takes_part, &contexts[0]["view"])?;
+                let view = &contexts[0]["view"];
+                self.chosen(takes_part).try_for_each(|peer| {
+                    peer.status_where(|status| status["view"]["id"] == *view, PATIENCE).map(drop)
+                })?;
                 return Ok(contexts);
             }
             // Polls the condition; the pause keeps the nodes from only answering.
@@ -198,13 +240,33 @@ impl Group {
         }
     }
 
-    /// Waits until every node's status shows this View.
-    fn status_has(&mut self, takes_part: impl Fn(usize) -> bool, view: &Value) -> Result<()> {
-        for (_, peer) in self.peers.iter_mut().enumerate().filter(|(index, _)| takes_part(*index)) {
-            peer.status_where(|status| status["view"]["id"] == *view, PATIENCE)?;
-        }
-        Ok(())
+    /// Waits until every node's status satisfies `likes`.
+    pub fn all_show(
+        &mut self,
+        likes: impl Fn(&Value) -> bool,
+        within: Duration,
+    ) -> Result<Vec<Value>> {
+        self.peers.iter_mut().map(|peer| peer.status_where(&likes, within)).collect()
     }
+
+    /// Checks that all nodes are in this View still. Returns their statuses.
+    pub fn still_in(&mut self, view: &Value) -> Result<Vec<Value>> {
+        let told = self.all(&json!({"do": "status"}), "status")?;
+        let is_same = told.iter().all(|status| status["view"]["id"] == *view);
+        ensure!(is_same, "another View than {view}: {told:?}");
+        Ok(told)
+    }
+}
+
+/// How many paths have a measured rate in this status.
+pub fn rated(status: &Value) -> usize {
+    let paths = status["view"]["paths"].as_array().into_iter().flatten();
+    paths.filter(|path| path["rate_kbps"].is_u64()).count()
+}
+
+/// Whether this status shows a View with so many members.
+pub fn has_members(status: &Value, size: usize) -> bool {
+    status["view"]["members"].as_array().is_some_and(|members| members.len() == size)
 }
 
 /// Checks that these Contexts have different ranks of one View of `size` members.

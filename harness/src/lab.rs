@@ -22,17 +22,6 @@ pub struct Lab {
     state: Value,
 }
 
-/// A direction, as seen from the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Sent by the machine.
-    Up,
-    /// Received by the machine.
-    Down,
-    /// Both directions, each on its own.
-    Both,
-}
-
 impl Lab {
     /// Brings up a profile with its default number of machines; `lab/lab profiles` lists the
     /// profiles.
@@ -122,6 +111,25 @@ impl Lab {
         command
     }
 
+    /// Runs a command line, split at blanks, as machine `node`. It must succeed.
+    pub fn run(&self, node: &str, line: &str) -> Result<()> {
+        let mut words = line.split(' ');
+        let program = words.next().context("a program")?;
+        ran(self.command(node, program).args(words))
+    }
+
+    /// Drops packets of a machine: those for which `rule` of `nft` holds, of this family, at this
+    /// hook. `delete table FAMILY deaf` ends it.
+    pub fn deafen(&self, node: &str, family: &str, hook: &str, rule: &str) -> Result<()> {
+        let chain = format!("{family} deaf {hook}");
+        self.run(node, &format!("nft add table {family} deaf"))?;
+        self.run(
+            node,
+            &format!("nft add chain {chain} {{ type filter hook {hook} priority 0 ; }}"),
+        )?;
+        self.run(node, &format!("nft add rule {chain} {rule} drop"))
+    }
+
     /// Unplugs all cables of a machine.
     pub fn cut(&self, node: &str) -> Result<()> {
         self.tell(&["cut", node]).map(drop)
@@ -142,16 +150,6 @@ impl Lab {
     /// Undoes [`cut_between`](Lab::cut_between).
     pub fn join_between(&self, node: &str, other: &str) -> Result<()> {
         self.tell(&["join", node, other]).map(drop)
-    }
-
-    /// Drops frames at random, 0 to 100 per cent of them; 0 ends it. Needs `nft` and `ethtool`.
-    pub fn loss(&self, node: &str, percent: f64, way: Way) -> Result<()> {
-        let way = match way {
-            Way::Up => "up",
-            Way::Down => "down",
-            Way::Both => "both",
-        };
-        self.tell(&["loss", node, &percent.to_string(), way]).map(drop)
     }
 
     /// The bytes that a machine has sent over an interface so far.
@@ -218,6 +216,14 @@ impl Drop for Lab {
 /// The path of the lab script in this checkout.
 pub fn script_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/lab")
+}
+
+/// Runs a command to its end; its words are the error.
+pub fn ran(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{command:?}: {}", said.trim());
+    Ok(())
 }
 
 fn script(name: &str) -> Command {

@@ -38,7 +38,7 @@ pub use chance::Chance;
 pub use flow::Flow;
 pub use group::Group;
 pub use halt::Halt;
-pub use lab::{Armed, Lab, Way};
+pub use lab::{Armed, Lab};
 pub use lag::Lag;
 pub use need::Need;
 pub use peer::Peer;

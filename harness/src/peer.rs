@@ -52,20 +52,12 @@ impl Peer {
         };
         let mut command = lab.command(machine, program);
         command.args(["--name", &start.name]).args(&start.options);
-        for variable in [
-            "POTLUCK_KEY",
-            "POTLUCK_NAMESPACE",
-            "POTLUCK_PEERS",
-            "POTLUCK_INTERFACES",
-            "POTLUCK_ENGINE",
-            "POTLUCK_PARTITION",
-        ] {
-            command.env_remove(variable);
-        }
-        if let Some(engine) = &start.engine {
-            command.env("POTLUCK_ENGINE", engine);
-        }
-        command.env("POTLUCK_HOME", &start.home).envs(start.variables.iter().cloned());
+        program::isolate(&mut command, &start.home);
+        match &start.engine {
+            Some(engine) => command.env("POTLUCK_ENGINE", engine),
+            None => command.env_remove("POTLUCK_ENGINE"),
+        };
+        command.envs(start.variables.iter().cloned());
         if let Some(key) = &start.key {
             command.env("POTLUCK_KEY", key);
         }
@@ -190,4 +182,13 @@ impl Peer {
 /// The current time, in the format of the field `at_ms` of events.
 pub fn now_ms() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
+}
+
+/// The order, with one field more if `is_this`.
+pub fn with_if(is_this: bool, order: &Value, field: &str, value: impl Into<Value>) -> Value {
+    let mut order = order.clone();
+    if is_this {
+        order[field] = value.into();
+    }
+    order
 }

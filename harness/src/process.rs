@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 /// A running program whose output is collected. Dropping it kills the process (SIGKILL) and reaps
 /// it.
@@ -76,18 +77,23 @@ impl Child {
     }
 
     /// A field of its `/proc/PID/status` in KiB, for example `VmRSS` or `VmHWM`.
-    pub fn memory_kib(&self, line: &str) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
-        let value = status
-            .lines()
-            .find_map(|l| l.strip_prefix(line)?.strip_prefix(':'))
-            .context("no such line")?;
-        Ok(value.trim().trim_end_matches(" kB").parse()?)
+    pub fn memory_kib(&self, field: &str) -> Result<u64> {
+        memory_kib(&self.id().to_string(), field)
     }
 
     /// Sends SIGTERM: a request to end.
     pub fn terminate(&mut self) -> Result<()> {
         self.signal(Signal::TERM)
+    }
+
+    /// Sends SIGINT, as Ctrl-C does.
+    pub fn interrupt(&mut self) -> Result<()> {
+        self.signal(Signal::INT)
+    }
+
+    /// Sends SIGABRT: a crash.
+    pub fn abort(&mut self) -> Result<()> {
+        self.signal(Signal::ABORT)
     }
 
     /// Sends SIGKILL: ends at once.
@@ -131,6 +137,23 @@ impl Child {
                 bail!("{}: not that line within {within:?}{}", self.name, self.tail())
             }
         }
+    }
+
+    /// Waits for the next line that is a JSON object whose `event` is `kind`, and which `likes`.
+    pub fn wait_for_event(
+        &mut self,
+        kind: &str,
+        likes: impl Fn(&Value) -> bool,
+        within: Duration,
+    ) -> Result<Value> {
+        let parsed = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_default();
+        let is_it = |line: &str| {
+            let event = parsed(line);
+            event["event"] == kind && likes(&event)
+        };
+        self.wait_for_line(is_it, within)
+            .map(|line| parsed(&line))
+            .with_context(|| format!("no event {kind:?}"))
     }
 
     /// Waits for the end of the program and of its output. Fails if `within` passes; the program
@@ -179,6 +202,13 @@ impl Drop for Child {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A field of `/proc/PID/status` in KiB; `self` for this process.
+pub fn memory_kib(pid: &str, field: &str) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let value = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    Ok(value.context("no such line")?.trim().trim_end_matches(" kB").parse()?)
 }
 
 fn described(command: &Command) -> String {

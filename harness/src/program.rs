@@ -1,6 +1,7 @@
 //! The programs that tests start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -16,6 +17,21 @@ pub fn peer() -> Result<PathBuf> {
 /// The command line of this build.
 pub fn command_line() -> Result<PathBuf> {
     built("potluck")
+}
+
+/// Sets the home directory of a node. Of the variables that would change what it does, only
+/// `POTLUCK_ENGINE` is inherited.
+pub fn isolate(command: &mut Command, home: &Path) {
+    for variable in [
+        "POTLUCK_KEY",
+        "POTLUCK_NAMESPACE",
+        "POTLUCK_PEERS",
+        "POTLUCK_INTERFACES",
+        "POTLUCK_PARTITION",
+    ] {
+        command.env_remove(variable);
+    }
+    command.env("POTLUCK_HOME", home);
 }
 
 /// The program that cargo has built beside this test's folder.

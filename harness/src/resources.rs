@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+
+use crate::process::memory_kib;
 
 /// Threads, descriptors and memory of this process. Linux only.
 #[derive(Clone, Debug)]
@@ -25,13 +27,10 @@ impl Resources {
             .filter(|name| name != "tokio-rt-worker")
             .collect();
         threads.sort();
-        let status = std::fs::read_to_string("/proc/self/status")?;
-        let rss =
-            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no such line")?;
         Ok(Resources {
             threads,
             descriptors: std::fs::read_dir("/proc/self/fd")?.count(),
-            rss_kib: rss.trim().trim_end_matches(" kB").parse()?,
+            rss_kib: memory_kib("self", "VmRSS")?,
         })
     }
 

@@ -7,23 +7,39 @@ use serde_json::{Value, json};
 
 use crate::group::{Group, PATIENCE};
 use crate::outcome::{all_exact, all_failed, all_failed_as};
+use crate::peer::with_if;
 
 impl Group {
     /// Creates a common history: without one, a new member has nothing to catch up with.
     pub fn remember(&mut self) -> Result<()> {
-        all_exact(&self.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)
+        self.sum(1001, 0)
+    }
+
+    /// All nodes make this call, with bit-identical results that are exact.
+    pub fn exact(&mut self, order: &Value) -> Result<()> {
+        all_exact(&self.all(order, "done")?)
+    }
+
+    /// An exact sum of this many elements.
+    pub fn sum(&mut self, len: usize, seed: u64) -> Result<()> {
+        self.sum_of(|_| true, len, seed)
+    }
+
+    /// Like [`sum`](Group::sum), for the nodes whose index `takes_part`.
+    pub fn sum_of(
+        &mut self,
+        takes_part: impl Fn(usize) -> bool,
+        len: usize,
+        seed: u64,
+    ) -> Result<()> {
+        let order = json!({"do": "all_reduce", "len": len, "seed": seed});
+        all_exact(&self.some(takes_part, &order, "done")?)
     }
 
     /// All nodes call `order`; returns when the node at `watched` has received this share of the
     /// expected bytes.
     pub fn on_the_way(&mut self, watched: usize, order: &Value, share: f64) -> Result<()> {
-        for (index, peer) in self.peers.iter_mut().enumerate() {
-            let mut order = order.clone();
-            if index == watched {
-                order["report_at"] = share.into();
-            }
-            peer.order(&order)?;
-        }
+        self.each(|index| with_if(index == watched, order, "report_at", share))?;
         self.peers[watched].event("progress", PATIENCE)?;
         Ok(())
     }
@@ -31,7 +47,7 @@ impl Group {
     /// The next View of exactly these nodes, and a correct result in it.
     pub fn go_on(&mut self, takes_part: impl Fn(usize) -> bool + Copy) -> Result<()> {
         self.meet_of(takes_part)?;
-        all_exact(&self.some(takes_part, &json!({"do": "all_reduce", "len": 100_001}), "done")?)
+        self.sum_of(takes_part, 100_001, 0)
     }
 
     /// The survivor of two waits alone and reports that; a program that asks for a context gets an
@@ -62,13 +78,11 @@ impl Group {
         );
         let refused = self.all(&json!({"do": "all_reduce", "len": 10}), "done")?;
         all_failed(&refused, "needs-sync")?;
-        for (index, peer) in self.peers.iter_mut().enumerate() {
+        self.each(|index| {
             // The newcomer's version is higher, but its history is shorter.
             let version = if index == newcomer { 9 } else { 3 };
-            let bytes = 4096 * version;
-            let sync = json!({"do": "sync", "version": version, "bytes": bytes, "seed": version});
-            peer.order(&sync)?;
-        }
+            json!({"do": "sync", "version": version, "bytes": 4096 * version, "seed": version})
+        })?;
         let events = self.events(|_| true, "synced", PATIENCE)?;
         all_exact(&events)?;
         for (index, event) in events.iter().enumerate() {

@@ -15,8 +15,8 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use potluck_harness::group::PATIENCE;
-use potluck_harness::outcome::{all_exact, all_failed_as, answered_after, one_outcome, one_story};
+use potluck_harness::group::{PATIENCE, has_members};
+use potluck_harness::outcome::{all_failed_as, answered_after, one_outcome, one_story};
 use potluck_harness::peer::now_ms;
 use potluck_harness::{Chance, Group, Lag};
 use serde_json::{Value, json};
@@ -147,17 +147,9 @@ impl Course<'_> {
     }
 
     fn everybody_calls(&mut self, order: &Value) -> Result<()> {
-        let is_gone = self.cell.fault.is_death();
-        for (_, peer) in self
-            .group
-            .peers
-            .iter_mut()
-            .enumerate()
-            .filter(|(index, _)| !is_gone || *index != self.victim)
-        {
-            peer.order(order)?;
-        }
-        Ok(())
+        let (is_gone, victim) = (self.cell.fault.is_death(), self.victim);
+        let mut callers = self.group.chosen(|index| !is_gone || index != victim);
+        callers.try_for_each(|peer| peer.order(order))
     }
 
     /// The victim's process has ended, and may have been started again.
@@ -175,16 +167,10 @@ impl Course<'_> {
             return self.others_go_on().map(|()| answer);
         } else {
             self.group.waits_alone(1 - victim)?;
-            self.group.restart(victim)?.ask(
-                &json!({"do": "join", "min": 2}),
-                "joined",
-                PATIENCE,
-            )?;
+            self.group.rejoin(victim)?;
             self.group.synced(victim).context("with the one that started again")?;
         }
-        all_exact(
-            &self.group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?,
-        )?;
+        self.group.sum(100_001, 6)?;
         Ok(answer)
     }
 
@@ -255,10 +241,7 @@ impl Course<'_> {
         let (others, answer) = self.others_answer(since_ms)?;
         let own = self.own_answer(since_ms, &others)?;
         self.others_go_on()?;
-        let alone = |status: &Value| {
-            status["view"]["members"].as_array().is_some_and(|members| members.len() == 1)
-        };
-        self.group.peers[self.victim].status_where(alone, PATIENCE)?;
+        self.group.peers[self.victim].status_where(|status| has_members(status, 1), PATIENCE)?;
         self.heals()?;
         self.comes_back(&others, &own)?;
         Ok(answer)
@@ -370,13 +353,7 @@ impl Course<'_> {
         let victim = self.victim;
         let stays_away =
             self.cell.members > 2 && matches!(self.cell.fault, Fault::Kill | Fault::Leave);
-        for (_, peer) in self
-            .group
-            .peers
-            .iter_mut()
-            .enumerate()
-            .filter(|(index, _)| !stays_away || *index != victim)
-        {
+        for peer in self.group.chosen(|index| !stays_away || index != victim) {
             let status = peer.status()?;
             ensure!(status["counters"]["misbehaviours"] == 0, "{status}");
         }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use potluck_harness::group::PATIENCE;
-use potluck_harness::outcome::all_exact;
 use potluck_harness::{Armed, Chance, Flow, Group, Halt, Need};
 use serde_json::json;
 
@@ -293,7 +292,7 @@ const EACH: usize = 1 << 15;
 /// The control links and the data links of a node: one of each with every other one. They are told
 /// apart by what they have carried.
 fn links(group: &mut Group, victim: usize) -> Result<(Vec<Flow>, Vec<Flow>)> {
-    all_exact(&group.all(&json!({"do": "all_to_all", "len": EACH, "seed": 4}), "done")?)?;
+    group.exact(&json!({"do": "all_to_all", "len": EACH, "seed": 4}))?;
     let others = group.peers.len() - 1;
     let until = Instant::now() + PATIENCE;
     loop {

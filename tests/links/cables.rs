@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use potluck_harness::group::{MEASURED, PATIENCE};
-use potluck_harness::outcome::{all_exact, all_failed};
+use potluck_harness::group::{MEASURED, PATIENCE, has_members, rated};
+use potluck_harness::outcome::all_failed;
 use potluck_harness::peer::{Start, now_ms};
 use potluck_harness::{Group, Suite};
 use serde_json::{Value, json};
@@ -47,8 +47,9 @@ pub fn add_gloo(suite: &mut Suite) {
     suite.test_needing("chain4: it runs on the native engine, and says why", &LAN, engine);
 }
 
-fn names(value: &Value) -> Vec<&str> {
-    value.as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect()
+/// Whether the View has all four members again and is not this one.
+fn is_of_four_after(status: &Value, view: &Value) -> bool {
+    status["view"]["id"] != *view && has_members(status, 4)
 }
 
 fn plan_of(status: &Value) -> &str {
@@ -58,26 +59,20 @@ fn plan_of(status: &Value) -> &str {
 /// All collectives, with buffers of all size classes, are bit-exact.
 fn all_of_them(group: &mut Group) -> Result<()> {
     for (seed, len) in [1, 1000, 4096, 70_001, 300_000, 1 << 20].into_iter().enumerate() {
-        all_exact(&group.all(&json!({"do": "all_reduce", "len": len, "seed": seed}), "done")?)?;
+        group.sum(len, seed as u64)?;
     }
     for order in
         ["broadcast", "all_gather", "reduce", "reduce_scatter", "gather", "scatter", "all_to_all"]
     {
         for len in [12, 40_000] {
-            let done =
-                group.all(&json!({"do": order, "len": len, "seed": 5, "root": 2}), "done")?;
-            for event in &done {
-                ensure!(
-                    event["ok"] == true && event["verdict"] == "exact",
-                    "{order} of {len}: {event}"
-                );
+            let call = json!({"do": order, "len": len, "seed": 5, "root": 2});
+            for event in group.all(&call, "done")? {
+                ensure!(event["verdict"] == "exact", "{order} of {len}: {event}");
             }
         }
     }
-    for event in group.all(&json!({"do": "barrier"}), "done")? {
-        ensure!(event["ok"] == true, "{event}");
-    }
-    all_exact(&group.all(&json!({"do": "step", "lens": [3, 50_000], "seed": 6}), "done")?)
+    group.exact(&json!({"do": "barrier"}))?;
+    group.exact(&json!({"do": "step", "lens": [3, 50_000], "seed": 6}))
 }
 
 /// The members with which a machine has a control link, by name, and the number of relays of each
@@ -111,13 +106,9 @@ fn triangle() -> Result<()> {
     // Slow enough that a busy machine measures the right rates.
     let mut group = Group::up_at("direct3", 3, 100)?;
     all_of_them(&mut group)?;
-    for peer in &mut group.peers {
-        let status = peer.status_where(|status| plan_of(status).contains("trees to"), MEASURED)?;
-        ensure!(
-            plan_of(&status).contains("over trees to 0 (33 %), 1 (33 %), 2 (33 %)"),
-            "{}",
-            plan_of(&status)
-        );
+    for status in group.all_show(|status| plan_of(status).contains("trees to"), MEASURED)? {
+        let plan = plan_of(&status);
+        ensure!(plan.contains("over trees to 0 (33 %), 1 (33 %), 2 (33 %)"), "{plan}");
     }
     all_of_them(&mut group)
 }
@@ -136,10 +127,6 @@ fn chain() -> Result<()> {
     all_of_them(&mut group)?;
     // Each cable is measured in both directions, and no other pair is. Rank 0 coordinates the
     // measurements, so it knows all rates.
-    let rated = |status: &Value| {
-        let paths = status["view"]["paths"].as_array().cloned().unwrap_or_default();
-        paths.iter().filter(|path| path["rate_kbps"].is_u64()).count()
-    };
     let leader = contexts.iter().position(|context| context["rank"] == 0).context("a rank 0")?;
     let status = group.peers[leader].status_where(|status| rated(status) >= 6, MEASURED)?;
     ensure!(status["view"]["id"] == contexts[0]["view"], "the View has changed: {status}");
@@ -152,7 +139,7 @@ fn chain() -> Result<()> {
 
 fn messages() -> Result<()> {
     let mut group = Group::up("chain4", 4)?;
-    let ranks: Vec<Value> = group.meet()?.iter().map(|context| context["rank"].clone()).collect();
+    let ranks = group.ranks()?;
     let send = |to: usize| json!({"do": "send", "peer": ranks[to], "len": 100, "seed": 5});
     let recv = |from: usize| json!({"do": "recv", "peer": ranks[from], "len": 100, "seed": 5});
     for (from, to) in [(0, 2), (3, 0), (1, 3)] {
@@ -178,7 +165,7 @@ fn messages() -> Result<()> {
         ensure!(received["ok"] == true && received["verdict"] == "exact", "{received}");
         group.peers[from].event("done", PATIENCE)?;
     }
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1000, "seed": 1}), "done")?)
+    group.sum(1000, 1)
 }
 
 fn comes_and_leaves() -> Result<()> {
@@ -188,17 +175,17 @@ fn comes_and_leaves() -> Result<()> {
     // through two relays.
     group.peers[3].process().kill()?;
     let since = now_ms();
-    group.peers[0].status_where(|status| names(&status["view"]["members"]).len() == 3, PATIENCE)?;
+    group.peers[0].status_where(|status| has_members(status, 3), PATIENCE)?;
     println!(
         "measured: an end of a row killed: the other end is in a View without it after {:.0} ms",
         now_ms() - since
     );
     group.restart(3)?.ask(&join, "joined", PATIENCE)?;
-    group.peers[0].status_where(|status| names(&status["view"]["members"]).len() == 4, PATIENCE)?;
+    group.peers[0].status_where(|status| has_members(status, 4), PATIENCE)?;
     // It leaves in an orderly way, and no node reports it as lost.
     group.peers[3].order(&json!({"do": "leave"}))?;
     let since = now_ms();
-    group.peers[0].status_where(|status| names(&status["view"]["members"]).len() == 3, PATIENCE)?;
+    group.peers[0].status_where(|status| has_members(status, 3), PATIENCE)?;
     println!(
         "measured: an end of a row leaves: the other end is in a View without it after {:.0} ms",
         now_ms() - since
@@ -208,18 +195,14 @@ fn comes_and_leaves() -> Result<()> {
 
 fn engine() -> Result<()> {
     let mut group = Group::empty("chain4", 4)?;
-    for index in 0..4 {
-        let start = Start { engine: None, ..group.start(index) };
-        group.add(index, &start)?;
-    }
-    group.all(&json!({"do": "join", "min": 2}), "joined")?;
+    group.found(4, &json!({"do": "join"}), |_, usual| Start { engine: None, ..usual })?;
     let contexts = group.meet()?;
     let reason = contexts[0]["engine_reason"].as_str().unwrap_or_default();
     ensure!(
         contexts[0]["engine"] == "native" && reason.contains("have no direct link"),
         "{reason}"
     );
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1000, "seed": 1}), "done")?)
+    group.sum(1000, 1)
 }
 
 fn ring() -> Result<()> {
@@ -231,18 +214,15 @@ fn ring() -> Result<()> {
 /// Four nodes in a ring that report events, and the number of Views that each has seen.
 fn ring_that_tells() -> Result<(Group, Vec<u64>)> {
     let mut group = Group::empty("ring4", 4)?;
-    for index in 0..4 {
-        let start = group.start(index);
-        group.add(index, &start)?;
-    }
-    group.all(&json!({"do": "join", "min": 2, "events": true}), "joined")?;
-    group.meet()?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5000, "seed": 1}), "done")?)?;
-    let views = group.all(&json!({"do": "status"}), "status")?;
-    Ok((
-        group,
-        views.iter().map(|status| status["counters"]["views"].as_u64().unwrap_or(0)).collect(),
-    ))
+    group.found(4, &json!({"do": "join", "events": true}), |_, usual| usual)?;
+    group.sum(5000, 1)?;
+    let views = group.all(&json!({"do": "status"}), "status")?.iter().map(views_of).collect();
+    Ok((group, views))
+}
+
+/// How many Views a node has seen.
+fn views_of(status: &Value) -> u64 {
+    status["counters"]["views"].as_u64().unwrap_or(0)
 }
 
 fn killed() -> Result<()> {
@@ -253,30 +233,20 @@ fn killed() -> Result<()> {
         group.peers[victim].process().kill()?;
         let since = now_ms();
         for index in (0..4).filter(|index| others(*index)) {
-            let of_three = |status: &Value| names(&status["view"]["members"]).len() == 3;
             group.peers[index]
-                .status_where(of_three, PATIENCE)
+                .status_where(|status| has_members(status, 3), PATIENCE)
                 .with_context(|| format!("p{}", index + 1))?;
         }
         let took = now_ms() - since;
         println!("measured: kill -9 of one of a ring: the others are one group after {took:.0} ms");
         ensure!(took <= 1000.0, "{took:.0} ms");
         group.meet_of(others)?;
-        all_exact(&group.some(
-            others,
-            &json!({"do": "all_reduce", "len": 5000, "seed": 2}),
-            "done",
-        )?)?;
+        group.sum_of(others, 5000, 2)?;
         for index in (0..4).filter(|index| others(*index)) {
             let status = group.peers[index].status()?;
-            let views = status["counters"]["views"].as_u64().unwrap_or(0);
+            let views = views_of(&status) - before[index];
             // One View of three, and no other node was left out in between.
-            ensure!(
-                views == before[index] + 1,
-                "p{}: {} Views: {status}",
-                index + 1,
-                views - before[index]
-            );
+            ensure!(views == 1, "p{}: {views} Views: {status}", index + 1);
         }
     }
     Ok(())
@@ -287,12 +257,7 @@ fn pulled() -> Result<()> {
     let old = group.peers[0].status()?["view"]["id"].clone();
     group.lab.cut_between("n1", "n2")?;
     let since = now_ms();
-    for peer in &mut group.peers {
-        let renewed = |status: &Value| {
-            status["view"]["id"] != old && names(&status["view"]["members"]).len() == 4
-        };
-        peer.status_where(renewed, PATIENCE)?;
-    }
+    group.all_show(|status| is_of_four_after(status, &old), PATIENCE)?;
     println!(
         "measured: a cable of a ring pulled: one group of four again after {:.0} ms",
         now_ms() - since
@@ -300,8 +265,8 @@ fn pulled() -> Result<()> {
     group.meet()?;
     expect_ways(&mut group, [[0, 2, 1, 0], [2, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]])?;
     for (index, peer) in group.peers.iter_mut().enumerate() {
-        let views = peer.status()?["counters"]["views"].as_u64().unwrap_or(0);
-        ensure!(views == before[index] + 1, "p{}: {} Views", index + 1, views - before[index]);
+        let views = views_of(&peer.status()?) - before[index];
+        ensure!(views == 1, "p{}: {views} Views", index + 1);
         ensure!(!peer.has_said("lost"), "p{}", index + 1);
     }
     all_of_them(&mut group)?;
@@ -314,12 +279,7 @@ fn pulled() -> Result<()> {
         peers.iter().any(|peer| peer["name"] == "p2" && peer["through"] == json!([]))
     };
     group.peers[0].status_where(direct, Duration::from_secs(40))?;
-    for peer in &mut group.peers {
-        peer.status_where(
-            |status| status["view"]["id"] != old && names(&status["view"]["members"]).len() == 4,
-            PATIENCE,
-        )?;
-    }
+    group.all_show(|status| is_of_four_after(status, &old), PATIENCE)?;
     group.meet()?;
     expect_ways(&mut group, [[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]])?;
     all_of_them(&mut group)

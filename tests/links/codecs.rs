@@ -60,14 +60,15 @@ fn until_taken(group: &mut Group) -> Result<()> {
 /// Makes one call, then waits idle until all members would use this codec.
 fn until_told(group: &mut Group, codec: &str) -> Result<()> {
     all_alike(&group.all(&auto(1000, 0), "done")?)?;
+    until_shown(group, codec)
+}
+
+/// Waits until the plans of all members have this codec.
+fn until_shown(group: &mut Group, codec: &str) -> Result<()> {
     let takes = format!("Codec::auto takes {codec}");
-    for peer in &mut group.peers {
-        let is_told = |status: &Value| {
-            status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&takes))
-        };
-        peer.status_where(is_told, MEASURED)?;
-    }
-    Ok(())
+    let is_told =
+        |status: &Value| status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&takes));
+    group.all_show(is_told, MEASURED).map(drop)
 }
 
 /// The time of the slowest call in milliseconds.
@@ -99,7 +100,7 @@ fn on_slow_links() -> Result<()> {
     let view = group.meet()?[0]["view"].clone();
     until_told(&mut group, "int8")?;
     pays(&mut group)?;
-    keeps_its_view(&mut group, &view)
+    group.still_in(&view).map(drop)
 }
 
 fn between_two() -> Result<()> {
@@ -107,16 +108,7 @@ fn between_two() -> Result<()> {
     let view = group.meet()?[0]["view"].clone();
     until_taken(&mut group)?;
     pays(&mut group)?;
-    keeps_its_view(&mut group, &view)
-}
-
-fn keeps_its_view(group: &mut Group, view: &Value) -> Result<()> {
-    let told = group.all(&json!({"do": "status"}), "status")?;
-    ensure!(
-        told.iter().all(|status| status["view"]["id"] == *view),
-        "the View has changed: {told:?}"
-    );
-    Ok(())
+    group.still_in(&view).map(drop)
 }
 
 /// The bytes that each machine has sent.
@@ -131,13 +123,7 @@ fn fast_and_slow() -> Result<()> {
     const LEN: usize = 600_000;
     let mut group = Group::up_rated("gbe4", &MBIT)?;
     let view = group.meet()?[0]["view"].clone();
-    for peer in &mut group.peers {
-        let has_codecs = |plan: &str| plan.contains("Codec::auto takes int8");
-        peer.status_where(
-            |status| status["view"]["plan"].as_str().is_some_and(has_codecs),
-            MEASURED,
-        )?;
-    }
+    until_shown(&mut group, "int8")?;
     // Two of the fast machines send their whole buffer once and no more, the slow one a quarter of
     // that. The root of the tree sends the result to all, with eight bits per element.
     let whole = 4 * LEN as u64;
@@ -172,7 +158,7 @@ fn fast_and_slow() -> Result<()> {
     ensure!(own == ["no codec", "no codec", "no codec", "int8"], "{own:?}");
     let explained = done[0]["plan"].as_str().unwrap_or_default();
     ensure!(explained.contains("Codec::auto takes int8, but as it is from "), "{explained}");
-    keeps_its_view(&mut group, &view)
+    group.still_in(&view).map(drop)
 }
 
 fn on_one_machine() -> Result<()> {

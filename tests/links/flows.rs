@@ -31,18 +31,13 @@ const SWALLOWED: Duration = Duration::from_secs(20);
 /// As if one machine used jumbo frames and the switch silently dropped them.
 fn mtu() -> Result<()> {
     let mut group = Group::empty("gbe4", 2)?;
-    for index in 0..2 {
-        let variables = vec![("POTLUCK_LOG", "potluck=warn".into())];
-        let start = Start { variables, ..group.start(index) };
-        group.add(index, &start)?;
-    }
-    group.all(&json!({"do": "join", "min": 2}), "joined")?;
-    group.meet()?;
+    let logs = || vec![("POTLUCK_LOG", "potluck=warn".into())];
+    group.found(2, &json!({"do": "join"}), |_, usual| Start { variables: logs(), ..usual })?;
     let order = json!({"do": "all_reduce", "len": 1 << 18, "seed": 1});
-    all_exact(&group.all(&order, "done")?)?;
+    group.exact(&order)?;
     group.lab.tell(&["narrow", "n2", "1300"])?;
     let began = Instant::now();
-    group.peers.iter_mut().try_for_each(|peer| peer.order(&order))?;
+    group.each(|_| order.clone())?;
     let answers = group.events(|_| true, "done", SWALLOWED)?;
     println!(
         "measured: a call ends {:.1} s after large packets are lost: {}",
@@ -74,7 +69,7 @@ fn control_link_broken() -> Result<()> {
     until_all_paths_are_known(&mut group)?;
     // Bursts of a busy machine may be short. After this each data link has carried more than a
     // control link does.
-    all_exact(&group.all(&json!({"do": "all_to_all", "len": 1 << 17, "seed": 5}), "done")?)?;
+    group.exact(&json!({"do": "all_to_all", "len": 1 << 17, "seed": 5}))?;
     let began = Instant::now();
     // Replaced links are closed a few seconds later.
     let before = loop {
@@ -98,12 +93,11 @@ fn control_link_broken() -> Result<()> {
             "the links are not made anew: {now:?}, before: {before:?}"
         );
     }
-    for index in 0..4 {
-        let status = group.peers[index].status_where(knows_all_paths, PATIENCE)?;
-        let logs = || group.keep_logs(&format!("broken-{}", std::process::id()));
-        ensure!(status["view"]["id"] == view, "the View has changed, logs in {}: {status}", logs());
-    }
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1 << 18, "seed": 6}), "done")?)
+    group.all_show(knows_all_paths, PATIENCE)?;
+    group.still_in(&view).inspect_err(|_| {
+        println!("logs in {}", group.keep_logs(&format!("broken-{}", std::process::id())));
+    })?;
+    group.sum(1 << 18, 6)
 }
 
 /// The ports of each control link of a machine, including links that are being tried. Connections

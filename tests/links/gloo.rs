@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::{MEASURED, PATIENCE};
-use potluck_harness::outcome::all_exact;
 use potluck_harness::peer::Start;
 use potluck_harness::{Group, Suite};
 use serde_json::{Value, json};
 
 use crate::LAN;
+use crate::unequal::{calls_until_moved, knows_all_paths, landed, take_off};
 
 pub fn add(suite: &mut Suite) {
     suite.serial(
@@ -28,11 +28,8 @@ pub fn add(suite: &mut Suite) {
 /// Four machines with Gloo; the last one has a slow cable.
 fn four_of_which_one_is_slow(engine: Option<&str>) -> Result<Group> {
     let mut group = Group::empty("slow1", 4)?;
-    for index in 0..4 {
-        let start = Start { engine: engine.map(str::to_owned), ..group.start(index) };
-        group.add(index, &start)?;
-    }
-    group.all(&json!({"do": "join", "min": 4}), "joined")?;
+    let join = json!({"do": "join", "min": 4});
+    group.found(4, &join, |_, usual| Start { engine: engine.map(str::to_owned), ..usual })?;
     Ok(group)
 }
 
@@ -46,14 +43,8 @@ fn moved_to_native(status: &Value) -> bool {
 fn uneven(engine: Option<&str>) -> Result<()> {
     let mut group = four_of_which_one_is_slow(engine)?;
     let before = group.meet()?[0]["view"].clone();
-    let all_paths = |status: &Value| {
-        let known =
-            |paths: &Vec<Value>| paths.iter().filter(|path| path["rate_kbps"].is_u64()).count();
-        status["view"]["paths"].as_array().map_or(0, known) == 12
-    };
     if engine.is_some() {
-        for peer in &mut group.peers {
-            let status = peer.status_where(all_paths, MEASURED)?;
+        for status in group.all_show(knows_all_paths, MEASURED)? {
             ensure!(
                 status["view"]["engine"] == "gloo" && status["view"]["id"] == before,
                 "{status}"
@@ -61,21 +52,18 @@ fn uneven(engine: Option<&str>) -> Result<()> {
             let reason = status["view"]["engine_reason"].as_str().unwrap_or_default();
             ensure!(reason.contains("was told to use it"), "{status}");
         }
-        return all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001}), "done")?);
+        return group.sum(100_001, 0);
     }
-    for peer in &mut group.peers {
-        let status = peer.status_where(moved_to_native, MEASURED)?;
-        ensure!(status["view"]["id"] == before, "another View for it: {status}");
-    }
+    group.all_show(moved_to_native, MEASURED)?;
+    group.still_in(&before)?;
     // Messages stay on the plan with which the View began.
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
+    group.sum(100_001, 0)?;
     exchange(&mut group)
 }
 
 /// The first node sends to the second one, small and large messages.
 fn exchange(group: &mut Group) -> Result<()> {
-    let ranks: Vec<Value> =
-        group.meet()?.into_iter().map(|context| context["rank"].clone()).collect();
+    let ranks = group.ranks()?;
     for len in [100, 1 << 20] {
         group.peers[0].order(&json!({"do": "send", "peer": ranks[1], "len": len, "seed": 5}))?;
         let received = group.peers[1].ask(
@@ -94,25 +82,12 @@ fn uneven_and_busy() -> Result<()> {
     const CALLS: usize = 120;
     let mut group = four_of_which_one_is_slow(None)?;
     let view = group.meet()?[0]["view"].clone();
-    let order =
-        json!({"do": "flights", "calls": CALLS, "in_flight": 2, "len": (1 << 19) + 1, "seed": 3});
-    group.peers.iter_mut().try_for_each(|peer| peer.order(&order))?;
-    let flown = group.events(|_| true, "flown", 3 * PATIENCE)?;
-    for told in &flown {
-        let answers = told["answers"].as_array().context("answers")?;
-        ensure!(
-            answers.len() == CALLS && answers.iter().all(|answer| answer["verdict"] == "exact"),
-            "a call failed: {told}"
-        );
-        let moved = answers
-            .iter()
-            .position(|answer| answer["revision"].as_u64() >= Some(1))
-            .context("the group has not moved")?;
+    take_off(&mut group, CALLS, 2)?;
+    for answers in landed(&mut group, CALLS)? {
+        let moved = calls_until_moved(&answers).context("the group has not moved")?;
         println!("measured: moved after {moved} of {CALLS} calls");
     }
-    for peer in &mut group.peers {
-        let status = peer.status_where(moved_to_native, MEASURED)?;
-        ensure!(status["view"]["id"] == view, "another View for it: {status}");
-    }
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1 << 20, "seed": 500}), "done")?)
+    group.all_show(moved_to_native, MEASURED)?;
+    group.still_in(&view)?;
+    group.sum(1 << 20, 500)
 }

@@ -1,17 +1,17 @@
 //! Two machines with several paths between them: the fast path is used, another one when it breaks,
 //! and the fast one again when it is restored.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::{MEASURED, PATIENCE};
+use potluck_harness::lab::ran;
 use potluck_harness::outcome::{answered_after, one_outcome};
-use potluck_harness::peer::now_ms;
+use potluck_harness::peer::{Start, now_ms};
 use potluck_harness::{Group, Need, Suite};
 use serde_json::{Value, json};
 
-use crate::{LAN, all_exact};
+use crate::LAN;
 
 pub fn add(suite: &mut Suite) {
     suite.serial(
@@ -77,28 +77,23 @@ enum Cable {
 /// The carrier is lost at both ends.
 fn pulled(group: &Group, cable: Cable) -> Result<()> {
     let way = if cable == Cable::Away { "down" } else { "up" };
-    run(group.lab.command("n2", "ip").args(["link", "set", "eth0", way]))
+    group.lab.run("n2", &format!("ip link set eth0 {way}"))
 }
 
 /// As if a switch on the path had died: neither end notices anything.
 fn dead(group: &Group, cable: Cable) -> Result<()> {
     let rules: &[&str] = match cable {
-        Cable::Back => &["delete table netdev deaf"],
+        Cable::Back => &["nft delete table netdev deaf"],
         Cable::Away => &[
-            "add table netdev deaf",
-            "add chain netdev deaf in { type filter hook ingress device eth0 priority 0 ; policy drop ; }",
+            "nft add table netdev deaf",
+            "nft add chain netdev deaf in { type filter hook ingress device eth0 priority 0 ; policy drop ; }",
         ],
     };
     for machine in ["n1", "n2"] {
         for rule in rules {
-            run(group.lab.command(machine, "nft").args(rule.split(' ')))?;
+            group.lab.run(machine, rule)?;
         }
     }
-    Ok(())
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    ensure!(command.status()?.success(), "{command:?}");
     Ok(())
 }
 
@@ -180,10 +175,8 @@ fn on_the_fast_one(group: &mut Group) -> Result<()> {
         let paths = status["view"]["paths"].as_array();
         paths.is_some_and(|paths| paths.len() == 2 && paths.iter().all(is_fast))
     };
-    let mut wait = || {
-        group.peers.iter_mut().try_for_each(|peer| peer.status_where(all_fast, MEASURED).map(drop))
-    };
-    wait().inspect_err(|_| println!("logs in {}", kept(group)))
+    let found = group.all_show(all_fast, MEASURED).map(drop);
+    found.inspect_err(|_| println!("logs in {}", kept(group)))
 }
 
 /// The share of the bytes of some calls that goes over the fast cable.
@@ -192,8 +185,7 @@ fn share_of_the_fast_one(group: &mut Group, calls: usize) -> Result<f64> {
         |group: &Group, device| -> Result<f64> { Ok(group.lab.bytes_out("n1", device)? as f64) };
     let before = (sent(group, "eth0")?, sent(group, "eth1")?);
     for _ in 0..calls {
-        all_exact(&group.all(&call(), "done")?)
-            .inspect_err(|_| println!("logs in {}", kept(group)))?;
+        group.exact(&call()).inspect_err(|_| println!("logs in {}", kept(group)))?;
     }
     let (fast, slow) = (sent(group, "eth0")? - before.0, sent(group, "eth1")? - before.1);
     let share = fast / (fast + slow);
@@ -222,15 +214,15 @@ fn traps() -> Result<()> {
             &format!("addr add {tunnel} dev wg0"),
             "link set wg0 up",
         ] {
-            run(group.lab.command(machine, "ip").args(line.split(' ')))?;
+            group.lab.run(machine, &format!("ip {line}"))?;
         }
         let hosts = format!("printf '127.0.0.1 localhost\\n127.0.1.1 {machine}\\n' > /etc/hosts");
-        run(group.lab.command(machine, "sh").args(["-c", &hosts]))?;
+        ran(group.lab.command(machine, "sh").args(["-c", &hosts]))?;
     }
     let began = Instant::now();
     start_all(&mut group)?;
     println!("measured: met {} ms after the first start", began.elapsed().as_millis());
-    all_exact(&group.all(&call(), "done")?)?;
+    group.exact(&call())?;
     for peer in &mut group.peers {
         let status = peer.status()?.to_string();
         for trap in ["172.17.", "10.66.", "127.0."] {
@@ -258,35 +250,22 @@ fn told_by_the_command(group: &Group) -> Result<String> {
 
 /// Without any option: with the interfaces that a node finds itself.
 fn start_all(group: &mut Group) -> Result<()> {
-    for index in 0..2 {
-        let start = potluck_harness::peer::Start { options: Vec::new(), ..group.start(index) };
-        group.add(index, &start)?;
-    }
-    group.all(&json!({"do": "join", "min": 2}), "joined")?;
-    group.meet().map(drop)
+    let join = json!({"do": "join"});
+    group.found(2, &join, |_, usual| Start { options: Vec::new(), ..usual }).map(drop)
 }
 
 fn ipv4_alone(group: &Group, machine: &str) -> Result<()> {
-    run(group
-        .lab
-        .command(machine, "sh")
-        .args(["-c", "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6"]))
+    let disable = "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6";
+    ran(group.lab.command(machine, "sh").args(["-c", disable]))
 }
 
 fn ipv6_alone(group: &Group, machine: &str) -> Result<()> {
-    run(group.lab.command(machine, "ip").args(["-4", "addr", "flush", "dev", "eth0"]))
+    group.lab.run(machine, "ip -4 addr flush dev eth0")
 }
 
 /// The interface has IPv6 addresses, and all packets to them are dropped.
 fn ipv6_broken(group: &Group, machine: &str) -> Result<()> {
-    for rule in [
-        "add table ip6 deaf",
-        "add chain ip6 deaf in { type filter hook input priority 0 ; }",
-        "add rule ip6 deaf in meta l4proto tcp drop",
-    ] {
-        run(group.lab.command(machine, "nft").args(rule.split(' ')))?;
-    }
-    Ok(())
+    group.lab.deafen(machine, "ip6", "input", "meta l4proto tcp")
 }
 
 fn meet_soon(prepare: Prepare) -> Result<()> {
@@ -299,5 +278,5 @@ fn meet_soon(prepare: Prepare) -> Result<()> {
     let took = began.elapsed();
     println!("measured: met {} ms after the first start", took.as_millis());
     ensure!(took < Duration::from_secs(3), "met after {took:?}");
-    all_exact(&group.all(&call(), "done")?)
+    group.exact(&call())
 }

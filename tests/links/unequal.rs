@@ -1,7 +1,7 @@
 //! Heterogeneous machines: their links are measured, and the plan follows while the View stays.
 
 use anyhow::{Context, Result, ensure};
-use potluck_harness::group::{MEASURED, PATIENCE};
+use potluck_harness::group::{MEASURED, PATIENCE, rated};
 use potluck_harness::outcome::all_exact;
 use potluck_harness::peer::now_ms;
 use potluck_harness::{Group, Need, Suite};
@@ -68,18 +68,39 @@ fn by_its_own_plan(status: &Value) -> bool {
 
 /// For a group of four.
 pub fn knows_all_paths(status: &Value) -> bool {
-    let known = |paths: &Vec<Value>| paths.iter().filter(|path| path["rate_kbps"].is_u64()).count();
-    status["view"]["paths"].as_array().map_or(0, known) == 12
+    rated(status) == 12
 }
 
 pub fn until_all_paths_are_known(group: &mut Group) -> Result<()> {
-    let known = group
-        .peers
-        .iter_mut()
-        .try_for_each(|peer| peer.status_where(knows_all_paths, MEASURED).map(drop));
+    let known = group.all_show(knows_all_paths, MEASURED).map(drop);
     known.inspect_err(|_| {
         println!("logs in {}", group.keep_logs(&format!("unknown-{}", std::process::id())));
     })
+}
+
+/// All members begin so many calls, of which several are in flight at a time.
+pub fn take_off(group: &mut Group, calls: usize, in_flight: usize) -> Result<()> {
+    let len = (1 << 19) + 1;
+    group.each(
+        |_| json!({"do": "flights", "calls": calls, "in_flight": in_flight, "len": len, "seed": 3}),
+    )
+}
+
+/// The ends of these calls on each member, all of them exact.
+pub fn landed(group: &mut Group, calls: usize) -> Result<Vec<Vec<Value>>> {
+    let flown = group.events(|_| true, "flown", 3 * PATIENCE)?;
+    let of_one = |told: &Value| {
+        let answers = told["answers"].as_array().context("answers")?;
+        let are_exact = answers.iter().all(|answer| answer["verdict"] == "exact");
+        ensure!(answers.len() == calls && are_exact, "a call failed: {told}");
+        Ok(answers.clone())
+    };
+    flown.iter().map(of_one).collect()
+}
+
+/// How many of these calls ended before there was another plan.
+pub fn calls_until_moved(answers: &[Value]) -> Option<usize> {
+    answers.iter().position(|answer| answer["revision"].as_u64() >= Some(1))
 }
 
 fn measured() -> Result<()> {
@@ -107,19 +128,16 @@ fn measured() -> Result<()> {
         of_the_slow.sort_by(f64::total_cmp);
         of_the_slow.len() == 6 && of_the_slow[0] > 0.5 && of_the_slow[3] > 0.9
     };
-    for peer in &mut group.peers {
-        let is_measured = |status: &Value| {
-            knows_all_paths(status) && by_its_own_plan(status) && are_found(status)
-        };
-        let status = peer.status_where(is_measured, MEASURED)?;
+    let is_measured =
+        |status: &Value| knows_all_paths(status) && by_its_own_plan(status) && are_found(status);
+    for status in group.all_show(is_measured, MEASURED)? {
         ensure!(status["view"]["id"] == view, "the View has changed: {status}");
         for path in status["view"]["paths"].as_array().into_iter().flatten() {
             ensure!(path["medium"].is_null(), "a wire is taken for a radio: {status}");
             ensure!(times(path) < 1.1, "{path} of {} Mbit/s: {}", line(path), times(path));
         }
     }
-    let sums = group.all(&json!({"do": "all_reduce", "len": 1 << 20, "seed": 1}), "done")?;
-    all_exact(&sums)
+    group.sum(1 << 20, 1)
 }
 
 fn radio() -> Result<()> {
@@ -137,21 +155,19 @@ fn stations_are_found(group: &mut Group) -> Result<()> {
     // Each of three stations has a path to each of the three other machines.
     let is_found =
         |status: &Value| paths(status).iter().filter(|path| !path["medium"].is_null()).count() == 9;
-    for peer in &mut group.peers {
-        // An earlier plan may exist before the shared channel is detected; this waits for the later
-        // one.
-        let hub = format!("over a tree to {wired} take");
-        let is_theirs = |status: &Value| {
-            status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&hub))
-        };
-        let status = peer.status_where(|status| is_found(status) && is_theirs(status), MEASURED)?;
+    // An earlier plan may exist before the shared channel is detected; this waits for the later
+    // one.
+    let hub = format!("over a tree to {wired} take");
+    let is_theirs =
+        |status: &Value| status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&hub));
+    for status in group.all_show(|status| is_found(status) && is_theirs(status), MEASURED)? {
         ensure!(status["view"]["id"] == view, "the View has changed: {status}");
         let is_right = |path: &Value| {
             path["medium"] == if path["from"] == wired { Value::Null } else { json!(0) }
         };
         ensure!(paths(&status).iter().all(is_right), "{wired} is the wired one: {status}");
     }
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1 << 18, "seed": 5}), "done")?)
+    group.sum(1 << 18, 5)
 }
 
 fn slowed_down() -> Result<()> {
@@ -159,7 +175,7 @@ fn slowed_down() -> Result<()> {
     let view = group.meet()?[0]["view"].clone();
     until_all_paths_are_known(&mut group)?;
     let order = json!({"do": "all_reduce", "len": 1 << 19, "seed": 3});
-    all_exact(&group.all(&order, "done")?)?;
+    group.exact(&order)?;
     group.lab.rate("n3", 20, 20)?;
     let mut calls = 0;
     loop {
@@ -169,11 +185,7 @@ fn slowed_down() -> Result<()> {
         all_exact(&done).inspect_err(|_| {
             println!("logs in {}", group.keep_logs(&format!("slowed-{}", std::process::id())));
         })?;
-        let told = group.all(&json!({"do": "status"}), "status")?;
-        ensure!(
-            told.iter().all(|status| status["view"]["id"] == view),
-            "the View has changed: {told:?}"
-        );
+        let told = group.still_in(&view)?;
         if told.iter().all(by_its_own_plan) {
             break;
         }
@@ -207,11 +219,9 @@ fn slowed_down() -> Result<()> {
         "measured: {:.0} s of calls until the plan fitted that link as it had been before",
         served_ms / 1e3
     );
-    for peer in &mut group.peers {
-        let status = peer.status_where(is_as_before, MEASURED)?;
-        ensure!(status["view"]["id"] == view, "the View has changed: {status}");
-    }
-    all_exact(&group.all(&order, "done")?)
+    group.all_show(is_as_before, MEASURED)?;
+    group.still_in(&view)?;
+    group.exact(&order)
 }
 
 fn told_later() -> Result<()> {
@@ -221,16 +231,7 @@ fn told_later() -> Result<()> {
         group.add(index, &start)?;
         if index == 1 {
             group.all(&json!({"do": "join", "min": 2}), "joined")?;
-            let is_known = |status: &Value| {
-                let paths = status["view"]["paths"].as_array();
-                paths.is_some_and(|paths| {
-                    paths.len() == 2 && paths.iter().all(|path| path["rate_kbps"].is_u64())
-                })
-            };
-            group
-                .peers
-                .iter_mut()
-                .try_for_each(|peer| peer.status_where(is_known, MEASURED).map(drop))?;
+            group.all_show(|status| rated(status) == 2, MEASURED)?;
         }
     }
     group.some(|index| index > 1, &json!({"do": "join", "min": 2}), "joined")?;
@@ -262,10 +263,7 @@ fn slowed_down_in_flight() -> Result<()> {
     let view = group.meet()?[0]["view"].clone();
     until_all_paths_are_known(&mut group)?;
     group.lab.lag("n2", 300)?;
-    let len = (1 << 19) + 1;
-    let order =
-        json!({"do": "flights", "calls": CALLS, "in_flight": IN_FLIGHT, "len": len, "seed": 3});
-    group.peers.iter_mut().try_for_each(|peer| peer.order(&order))?;
+    take_off(&mut group, CALLS, IN_FLIGHT)?;
     // In the middle of the calls.
     let before = group.lab.bytes_out("n3", "eth0")?;
     let began = Instant::now();
@@ -274,29 +272,15 @@ fn slowed_down_in_flight() -> Result<()> {
     }
     group.lab.rate("n3", 20, 20)?;
     let since = now_ms();
-    let flown = group.events(|_| true, "flown", 3 * PATIENCE)?;
-    for told in &flown {
-        let answers = told["answers"].as_array().context("answers")?;
-        ensure!(
-            answers.len() == CALLS && answers.iter().all(|a| a["verdict"] == "exact"),
-            "a call failed: {told}"
-        );
-        let after: Vec<&Value> =
-            answers.iter().filter(|a| a["at_ms"].as_f64() > Some(since)).collect();
-        let calls = after
-            .iter()
-            .position(|a| a["revision"].as_u64() >= Some(1))
-            .context("no other plan")?;
+    for answers in landed(&mut group, CALLS)? {
+        let is_after = |answer: &Value| answer["at_ms"].as_f64() > Some(since);
+        let after: Vec<Value> = answers.into_iter().filter(is_after).collect();
+        let calls = calls_until_moved(&after).context("no other plan")?;
         println!("measured: {calls} of {} calls until another plan", after.len());
         // Those that were under way at the change of the rate, and at that of the plan.
         ensure!(calls <= CALLS_MAX + 2 * IN_FLIGHT, "{calls} calls until another plan");
     }
-    let told = group.all(&json!({"do": "status"}), "status")?;
-    ensure!(
-        told.iter().all(|status| status["view"]["id"] == view),
-        "the View has changed: {told:?}"
-    );
-    Ok(())
+    group.still_in(&view).map(drop)
 }
 
 /// The rank of the node on machine `n{index + 1}`.
@@ -315,19 +299,15 @@ fn called_meanwhile() -> Result<()> {
             json!({"do": "all_reduce", "len": 200_001, "seed": calls}),
             json!({"do": "step", "lens": [1000, 50_000], "seed": calls}),
         ] {
-            all_exact(&group.all(&order, "done")?)?;
+            group.exact(&order)?;
         }
         calls += 1;
-        let told = group.all(&json!({"do": "status"}), "status")?;
-        ensure!(
-            told.iter().all(|status| status["view"]["id"] == view),
-            "the View has changed: {told:?}"
-        );
+        let told = group.still_in(&view)?;
         if told.iter().all(by_its_own_plan) {
             break;
         }
         ensure!(calls < 2000, "no plan of their own after {calls} rounds of calls: {told:?}");
     }
     println!("measured: {calls} rounds of calls until the plan fitted the links");
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 200_000, "seed": 7}), "done")?)
+    group.sum(200_000, 7)
 }

@@ -2,9 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::{Group, Lab, Need, Suite};
-use serde_json::json;
 
-use crate::{LAN, all_exact};
+use crate::LAN;
 
 pub fn add(suite: &mut Suite) {
     suite.test_needing(
@@ -19,18 +18,15 @@ pub fn add(suite: &mut Suite) {
     );
 }
 
+/// The bytes of a sum.
 const BYTES: u64 = 8 << 20;
-
-fn sum(group: &mut Group) -> Result<()> {
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": BYTES / 4}), "done")?)
-}
 
 fn by_ipv4() -> Result<()> {
     // The control links use the address that answers first, which varies.
     for _ in 0..3 {
         let mut group = Group::up("gbe4", 2)?;
         let before = ipv6_bytes_out(&group.lab, "n1")?;
-        sum(&mut group)?;
+        group.sum(BYTES as usize / 4, 0)?;
         let by_ipv6 = ipv6_bytes_out(&group.lab, "n1")? - before;
         ensure!(by_ipv6 < BYTES / 10, "{by_ipv6} bytes went by IPv6");
     }
@@ -38,25 +34,14 @@ fn by_ipv4() -> Result<()> {
 }
 
 fn by_ipv6_alone() -> Result<()> {
-    let mut group = Group::empty("gbe4", 2)?;
+    let group = Group::empty("gbe4", 2)?;
     for machine in ["n1", "n2"] {
         // Silently dropped packets take longest to detect.
-        for rule in [
-            "add table ip deaf",
-            "add chain ip deaf in { type filter hook input priority 0 ; }",
-            "add rule ip deaf in ip protocol tcp drop",
-        ] {
-            let done = group.lab.command(machine, "nft").args(rule.split(' ')).status()?;
-            ensure!(done.success(), "nft {rule}");
-        }
+        group.lab.deafen(machine, "ip", "input", "ip protocol tcp")?;
     }
-    for index in 0..2 {
-        let start = group.start(index);
-        group.add(index, &start)?.order(&json!({"do": "join", "min": 2}))?;
-    }
-    group.meet()?;
+    let mut group = group.filled(2, 2)?;
     let before = ipv6_bytes_out(&group.lab, "n1")?;
-    sum(&mut group)?;
+    group.sum(BYTES as usize / 4, 0)?;
     let by_ipv6 = ipv6_bytes_out(&group.lab, "n1")? - before;
     ensure!(by_ipv6 >= BYTES / 2, "{by_ipv6} bytes went by IPv6, and nothing else works");
     Ok(())

@@ -9,7 +9,7 @@ use potluck_harness::peer::Start;
 use potluck_harness::{Group, Need, Scratch, Suite};
 use serde_json::{Value, json};
 
-use crate::{LO, all_exact};
+use crate::LO;
 
 pub fn add(suite: &mut Suite) {
     let newer = std::env::var_os("POTLUCK_BIN_X86_64_V3").map(PathBuf::from);
@@ -43,20 +43,20 @@ fn lacks() -> Option<&'static str> {
     Some("this processor is no x86-64")
 }
 
+/// Three nodes, of which the second is started differently, as this field of its event must show.
+fn one_is_odd(field: &str, odd: impl Fn(Start) -> Start) -> Result<Group> {
+    let mut group = Group::empty("lo", 3)?;
+    let join = json!({"do": "join", "min": 3});
+    let joined = group.found(3, &join, |at, usual| if at == 1 { odd(usual) } else { usual })?;
+    let shown: Vec<&Value> = joined.iter().map(|event| &event[field]).collect();
+    ensure!(shown == [false, true, false], "not the programs that are wanted: {joined:?}");
+    Ok(group)
+}
+
 /// The result is bit-identical to the reference on every build. Every node computes the reference
 /// without optimization.
 fn same_bits(newer: &Path) -> Result<()> {
-    let mut group = Group::empty("lo", 3)?;
-    for index in 0..3 {
-        let usual = group.start(index);
-        let start =
-            if index == 1 { Start { program: Some(newer.to_owned()), ..usual } } else { usual };
-        group.add(index, &start)?;
-    }
-    let joined = group.all(&json!({"do": "join", "min": 3}), "joined")?;
-    let newer: Vec<&Value> = joined.iter().map(|event| &event["avx2"]).collect();
-    ensure!(newer == [false, true, false], "not the builds that are wanted: {joined:?}");
-    group.meet()?;
+    let mut group = one_is_odd("avx2", |usual| Start { program: Some(newer.to_owned()), ..usual })?;
     for dtype in ["f32", "f64", "f16", "bf16"] {
         for op in ["sum", "mean", "prod", "min", "max"] {
             for call in ["all_reduce", "reduce", "reduce_scatter"] {
@@ -65,11 +65,11 @@ fn same_bits(newer: &Path) -> Result<()> {
                     continue;
                 }
                 let order = json!({"do": call, "root": 1, "dtype": dtype, "op": op, "len": 65_537, "seed": 1, "awkward": true});
-                all_exact(&group.all(&order, "done")?).with_context(|| order.to_string())?;
+                group.exact(&order).with_context(|| order.to_string())?;
             }
             let order =
                 json!({"do": "all_reduce", "dtype": dtype, "op": op, "len": 300_007, "seed": 2});
-            all_exact(&group.all(&order, "done")?).with_context(|| order.to_string())?;
+            group.exact(&order).with_context(|| order.to_string())?;
         }
     }
     Ok(())
@@ -87,22 +87,14 @@ fn flushing() -> Result<()> {
         .arg(&source)
         .status()?;
     ensure!(built.success(), "the library is not built");
-    let mut group = Group::empty("lo", 3)?;
-    for index in 0..3 {
-        let usual = group.start(index);
-        let variables = if index == 1 { vec![("LD_PRELOAD", library.clone())] } else { Vec::new() };
-        group.add(index, &Start { variables, ..usual })?;
-    }
-    let joined = group.all(&json!({"do": "join", "min": 3}), "joined")?;
-    let flushes: Vec<&Value> = joined.iter().map(|event| &event["flushes"]).collect();
-    ensure!(flushes == [false, true, false], "not the programs that are wanted: {joined:?}");
-    group.meet()?;
+    let preloaded = |usual| Start { variables: vec![("LD_PRELOAD", library.clone())], ..usual };
+    let mut group = one_is_odd("flushes", preloaded)?;
     // A pairwise exchange, a hub, a ring: in each, other members add.
     for len in [1000, 4096, 20_000, 300_007] {
         for dtype in ["f32", "f64", "f16", "bf16"] {
             for op in ["sum", "mean", "prod", "min", "max"] {
                 let order = json!({"do": "all_reduce", "dtype": dtype, "op": op, "len": len, "seed": len, "awkward": true});
-                all_exact(&group.all(&order, "done")?).with_context(|| order.to_string())?;
+                group.exact(&order).with_context(|| order.to_string())?;
             }
         }
         for codec in ["bf16", "int8"] {

@@ -22,7 +22,7 @@ pub fn add(suite: &mut Suite) {
 
 /// Checks that the View is unchanged and works.
 fn still_works(group: &mut Group, before: &Value) -> Result<()> {
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5001, "seed": 77}), "done")?)?;
+    group.sum(5001, 77)?;
     let after = group.peers[0].status()?;
     ensure!(after["view"]["id"] == before["view"]["id"], "the View was replaced: {before} {after}");
     ensure!(after["counters"]["misbehaviours"] == 0, "{after}");
@@ -47,9 +47,7 @@ fn mismatch() -> Result<()> {
     ];
     for (round, other) in others.iter().enumerate() {
         let odd = round % 3;
-        for (index, peer) in group.peers.iter_mut().enumerate() {
-            peer.order(if index == odd { other } else { &usual })?;
-        }
+        group.each(|index| if index == odd { other } else { &usual }.clone())?;
         let events = group.events(|_| true, "done", SOON)?;
         all_failed(&events, "mismatch").with_context(|| format!("p{} called {other}", odd + 1))?;
         for event in &events {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use potluck_harness::group::PATIENCE;
+use potluck_harness::group::{PATIENCE, has_members};
 use potluck_harness::outcome::{answered_after, one_outcome, one_story};
 use potluck_harness::peer::now_ms;
 use potluck_harness::{Chance, Group, Suite};
@@ -15,17 +15,15 @@ use crate::{LAN, LO, all_exact, all_failed, seed};
 const LARGE: usize = 16 << 20;
 
 pub fn add(suite: &mut Suite) {
-    suite.serial("kill -9 in the middle, 3 on lo: the others answer and go on", &LO, || {
-        killed("lo", 3)
-    });
-    suite.serial("kill -9 in the middle, 4 on a switch: the others answer and go on", &LAN, || {
-        killed("loop", 4)
-    });
-    suite.serial(
-        "kill -9 in the middle, 4 on gigabit cables: the others answer and go on",
-        &LAN,
-        || killed("gbe4", 4),
-    );
+    for (where_to, profile, size, needs) in [
+        ("lo", "lo", 3, &LO[..]),
+        ("a switch", "loop", 4, &LAN),
+        ("gigabit cables", "gbe4", 4, &LAN),
+    ] {
+        let name =
+            format!("kill -9 in the middle, {size} on {where_to}: the others answer and go on");
+        suite.serial(&name, needs, move || killed(profile, size));
+    }
     suite.serial(
         "kill -9 of one of two: the other waits, and takes it back in",
         &LO,
@@ -61,19 +59,34 @@ fn call_of(len: usize) -> Value {
     json!({"do": "all_reduce", "len": len, "seed": 5})
 }
 
+/// The bounds for an answer, from a death that the kernel reports and from one that is only silence.
+const DEATH_MS: f64 = 3000.0;
+const SILENCE_MS: f64 = 4000.0;
+
 /// The answers of all but `victim`: one outcome for all, unchanged buffers on failure, within
-/// `bound` of `since_ms`.
+/// `bound_ms` of `since_ms`.
 fn answers(
     group: &mut Group,
     victim: usize,
     since_ms: f64,
-    bound: Duration,
+    bound_ms: f64,
     what: &str,
 ) -> Result<Vec<Value>> {
-    let events = group.events(|index| index != victim, "done", PATIENCE)?;
+    answers_of(group, |index| index != victim, since_ms, bound_ms, what)
+}
+
+/// Like `answers`, of the members whose index `answers`.
+fn answers_of(
+    group: &mut Group,
+    answers: impl Fn(usize) -> bool,
+    since_ms: f64,
+    bound_ms: f64,
+    what: &str,
+) -> Result<Vec<Value>> {
+    let events = group.events(answers, "done", PATIENCE)?;
     let answered = answered_after(&events, since_ms);
     println!("measured: {what}: all answered after {answered:.0} ms, {}", events[0]["message"]);
-    ensure!(answered <= bound.as_secs_f64() * 1e3, "answered after {answered:.0} ms: {events:?}");
+    ensure!(answered <= bound_ms, "answered after {answered:.0} ms: {events:?}");
     one_outcome(&events)?;
     Ok(events)
 }
@@ -85,22 +98,16 @@ fn killed(profile: &str, size: usize) -> Result<()> {
     in_the_middle(&mut group, victim)?;
     group.peers[victim].process().kill()?;
     let since = now_ms();
-    answers(
-        &mut group,
-        victim,
-        since,
-        Duration::from_secs(3),
-        &format!("kill -9, {size} on {profile}"),
-    )?;
+    answers(&mut group, victim, since, DEATH_MS, &format!("kill -9, {size} on {profile}"))?;
     group.go_on(|index| index != victim)?;
     println!(
         "measured: kill -9, {size} on {profile}: next result after {:.0} ms (with checks)",
         now_ms() - since
     );
 
-    group.restart(victim)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    group.rejoin(victim)?;
     group.synced(victim)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
+    group.sum(100_001, 6)
 }
 
 fn killed_in_a_step() -> Result<()> {
@@ -111,7 +118,7 @@ fn killed_in_a_step() -> Result<()> {
     group.on_the_way(1, &step, 0.5)?;
     group.peers[1].process().kill()?;
     let since = now_ms();
-    answers(&mut group, 1, since, Duration::from_secs(3), "kill -9 in a step, 3 on lo")?;
+    answers(&mut group, 1, since, DEATH_MS, "kill -9 in a step, 3 on lo")?;
     group.meet_of(|index| index != 1)?;
     all_exact(&group.some(|index| index != 1, &step, "done")?)
 }
@@ -136,8 +143,7 @@ fn killed_by_a_message() -> Result<()> {
 fn killed_beside_a_message(victim: usize) -> Result<bool> {
     let mut group = Group::up("lo", 3)?;
     group.remember()?;
-    let ranks: Vec<Value> =
-        group.meet()?.into_iter().map(|context| context["rank"].clone()).collect();
+    let ranks = group.ranks()?;
     group.peers[1].order(&json!({"do": "send", "peer": ranks[0], "len": LARGE, "seed": 5}))?;
     group.peers[0].order(
         &json!({"do": "recv", "peer": ranks[1], "len": LARGE, "seed": 5, "report_at": 0.3}),
@@ -146,14 +152,8 @@ fn killed_beside_a_message(victim: usize) -> Result<bool> {
     group.peers[victim].process().kill()?;
     let since = now_ms();
     let ends = |index: usize| index != victim && index != 2;
-    let events = group.events(ends, "done", PATIENCE)?;
-    let answered = answered_after(&events, since);
-    println!(
-        "measured: kill -9 of {victim} beside a message: answered after {answered:.0} ms, {}",
-        events[0]["message"]
-    );
-    ensure!(answered <= 3000.0, "answered after {answered:.0} ms: {events:?}");
-    one_outcome(&events)?;
+    let what = format!("kill -9 of {victim} beside a message");
+    let events = answers_of(&mut group, ends, since, DEATH_MS, &what)?;
     group.go_on(|index| index != victim)?;
     Ok(events[0]["ok"] == true)
 }
@@ -163,12 +163,12 @@ fn killed_of_two() -> Result<()> {
     in_the_middle(&mut group, 1)?;
     group.peers[1].process().kill()?;
     let since = now_ms();
-    answers(&mut group, 1, since, Duration::from_secs(3), "kill -9, one of two")?;
+    answers(&mut group, 1, since, DEATH_MS, "kill -9, one of two")?;
     group.waits_alone(0)?;
 
-    group.restart(1)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    group.rejoin(1)?;
     group.synced(1)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
+    group.sum(100_001, 6)
 }
 
 /// All other members must have the same outcome, even if votes are already in transit.
@@ -184,10 +184,10 @@ fn killed_any_time() -> Result<()> {
         group.on_the_way(victim, &call_of(1 << 20), share)?;
         group.peers[victim].process().kill()?;
         let what = format!("kill -9 at {share:.2}, 4 on lo");
-        answers(&mut group, victim, now_ms(), Duration::from_secs(3), &what)
+        answers(&mut group, victim, now_ms(), DEATH_MS, &what)
             .with_context(|| format!("round {round}"))?;
         group.meet_of(|index| index != victim)?;
-        group.restart(victim)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+        group.rejoin(victim)?;
         group.synced(victim).with_context(|| format!("round {round}"))?;
     }
     Ok(())
@@ -217,10 +217,7 @@ fn pulled_any_time() -> Result<()> {
         one_outcome(&events).with_context(|| format!("round {round}"))?;
         // Until each side knows that the other one is gone.
         group.meet_of(|index| index != victim)?;
-        let alone = |status: &Value| {
-            status["view"]["members"].as_array().is_some_and(|members| members.len() == 1)
-        };
-        group.peers[victim].status_where(alone, PATIENCE)?;
+        group.peers[victim].status_where(|status| has_members(status, 1), PATIENCE)?;
         group.lab.join(&machine)?;
         group.catch_up(&events, &own).with_context(|| format!("round {round}"))?;
     }
@@ -257,13 +254,8 @@ fn frozen_any_time() -> Result<()> {
 /// Three nodes; the last one is lost three times.
 fn told() -> Result<()> {
     let mut group = Group::empty("lo", 3)?;
-    for index in 0..3 {
-        let start = group.start(index);
-        group.add(index, &start)?;
-    }
     let join = json!({"do": "join", "min": 2, "events": true});
-    group.all(&join, "joined")?;
-    group.meet()?;
+    group.found(3, &join, |_, usual| usual)?;
     let hears = |group: &mut Group, index: usize, what: &str, whose: &str| {
         let fits = |event: &Value| {
             event["what"] == what && (whose.is_empty() || event["who"]["name"] == whose)
@@ -322,12 +314,9 @@ fn two_killed() -> Result<()> {
     group.peers[1].process().kill()?;
     group.peers[3].process().kill()?;
     let since = now_ms();
-    let answers = group.events(|index| index % 2 == 0, "done", PATIENCE)?;
-    one_outcome(&answers)?;
-    let answered = answered_after(&answers, since);
-    println!("measured: kill -9, two of 4 on lo: all answered after {answered:.0} ms");
-    ensure!(answered <= 3000.0, "answered after {answered:.0} ms: {answers:?}");
-    group.go_on(|index| index % 2 == 0)
+    let survive = |index: usize| index.is_multiple_of(2);
+    answers_of(&mut group, survive, since, DEATH_MS, "kill -9, two of 4 on lo")?;
+    group.go_on(survive)
 }
 
 /// No packet reports the loss: it must be detected by silence.
@@ -339,7 +328,7 @@ fn pulled() -> Result<()> {
     group.on_the_way(1, &call_of(LARGE), 0.05)?;
     group.lab.cut("n2")?;
     let since = now_ms();
-    answers(&mut group, 1, since, Duration::from_secs(4), "a pulled cable, 3 on a switch")?;
+    answers(&mut group, 1, since, SILENCE_MS, "a pulled cable, 3 on a switch")?;
     group.go_on(|index| index != 1)?;
     let event = group.peers[1].event("done", PATIENCE)?;
     let code = event["code"]
@@ -352,7 +341,7 @@ fn pulled() -> Result<()> {
     let since = now_ms();
     group.synced(1)?;
     println!("measured: a cable put back: in and synced after {:.0} ms", now_ms() - since);
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
+    group.sum(100_001, 6)
 }
 
 fn frozen() -> Result<()> {
@@ -360,7 +349,7 @@ fn frozen() -> Result<()> {
     in_the_middle(&mut group, 1)?;
     group.peers[1].process().stop()?;
     let since = now_ms();
-    let others = answers(&mut group, 1, since, Duration::from_secs(4), "SIGSTOP, 3 on lo")?;
+    let others = answers(&mut group, 1, since, SILENCE_MS, "SIGSTOP, 3 on lo")?;
     group.go_on(|index| index != 1)?;
 
     // The others have a View and a result without it: it counts as lost.
@@ -371,5 +360,5 @@ fn frozen() -> Result<()> {
     one_story(&others, &own)?;
     ensure!(own["ok"] == true || own["verdict"] == "untouched", "{own}");
     group.synced(1)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
+    group.sum(100_001, 6)
 }

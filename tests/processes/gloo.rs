@@ -1,15 +1,15 @@
 //! Properties that only nodes on Gloo have.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
-use potluck_harness::peer::Start;
+use potluck_harness::outcome::answered_after;
+use potluck_harness::peer::{Start, now_ms};
 use potluck_harness::{Group, Need, Suite};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{LO, all_exact, all_failed};
+use crate::{LO, all_failed};
 
 /// 256 MiB of f32.
 const HUGE: usize = 64 << 20;
@@ -51,16 +51,11 @@ enum Odd {
 
 fn mixed(odd: &Odd) -> Result<()> {
     let mut group = Group::empty("lo", 4)?;
-    for index in 0..4 {
-        let usual = group.start(index);
-        let start = match odd {
-            _ if index < 3 => usual,
-            Odd::Declines => Start { engine: Some("native".to_owned()), ..usual },
-            Odd::Lacks(program) => Start { engine: None, program: Some(program.clone()), ..usual },
-        };
-        group.add(index, &start)?;
-    }
-    group.all(&json!({"do": "join", "min": 2}), "joined")?;
+    group.found(4, &json!({"do": "join", "min": 2}), |index, usual| match odd {
+        _ if index < 3 => usual,
+        Odd::Declines => Start { engine: Some("native".to_owned()), ..usual },
+        Odd::Lacks(program) => Start { engine: None, program: Some(program.clone()), ..usual },
+    })?;
     let contexts = group.meet()?;
     let reason = contexts[0]["engine_reason"].as_str().unwrap_or_default().to_owned();
     ensure!(contexts[0]["engine"] == "native", "{}", contexts[0]);
@@ -75,16 +70,12 @@ fn mixed(odd: &Odd) -> Result<()> {
         status["view"]["engine"] == "native" && status["view"]["engine_reason"] == reason.as_str(),
         "{status}"
     );
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
+    group.sum(100_001, 0)?;
 
     group.peers[3].ask(&json!({"do": "leave"}), "left", PATIENCE)?;
     let contexts = group.meet_of(|index| index < 3)?;
     ensure!(contexts[0]["engine"] == "gloo", "{}", contexts[0]);
-    all_exact(&group.some(
-        |index| index < 3,
-        &json!({"do": "all_reduce", "len": 100_001, "seed": 2}),
-        "done",
-    )?)
+    group.sum_of(|index| index < 3, 100_001, 2)
 }
 
 fn mismatches() -> Result<()> {
@@ -92,15 +83,13 @@ fn mismatches() -> Result<()> {
     let view = group.peers[0].status()?["view"]["id"].clone();
     let mut before = None;
     for round in 0..100usize {
-        for (index, peer) in group.peers.iter_mut().enumerate() {
-            let len = if index == round % 3 { 2000 } else { 1000 };
-            peer.order(&json!({"do": "all_reduce", "len": len}))?;
-        }
+        let len = |index| if index == round % 3 { 2000 } else { 1000 };
+        group.each(|index| json!({"do": "all_reduce", "len": len(index)}))?;
         let events = group.events(|_| true, "done", PATIENCE)?;
         all_failed(&events, "mismatch").with_context(|| format!("round {round}"))?;
         let slowest = events.iter().filter_map(|event| event["ms"].as_f64()).fold(0.0, f64::max);
         ensure!(slowest < 1000.0, "told after {slowest} ms");
-        all_exact(&group.all(&json!({"do": "all_reduce", "len": 3001, "seed": round}), "done")?)?;
+        group.sum(3001, round as u64)?;
         if round == 10 {
             before = Some(resources(&mut group)?);
         }
@@ -139,42 +128,27 @@ enum Loss {
 
 fn lost(loss: Loss) -> Result<()> {
     let mut group = Group::up("lo", 3)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
-    for (index, peer) in group.peers.iter_mut().enumerate() {
-        let mut call = json!({"do": "all_reduce", "len": HUGE, "seed": 5});
-        if index == 1 {
-            call["report_at"] = json!(0.33);
-        }
-        peer.order(&call)?;
-    }
-    group.peers[1].event("progress", PATIENCE)?;
-    let since = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() * 1e3;
-    let bound = match loss {
+    group.sum(1001, 0)?;
+    group.on_the_way(1, &json!({"do": "all_reduce", "len": HUGE, "seed": 5}), 0.33)?;
+    let since = now_ms();
+    let bound_ms = match loss {
         Loss::Killed => {
             group.peers[1].process().kill()?;
-            Duration::from_secs(1)
+            1000.0
         }
         Loss::Stopped => {
             group.peers[1].process().stop()?;
-            Duration::from_secs(3)
+            3000.0
         }
     };
     let events = group.events(|index| index != 1, "done", PATIENCE)?;
-    let answered =
-        events.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since;
+    let answered = answered_after(&events, since);
     println!(
         "measured: {loss:?} in the middle of 256 MiB on gloo: all answered after {answered:.0} ms"
     );
-    ensure!(answered <= bound.as_secs_f64() * 1e3, "answered after {answered:.0} ms: {events:?}");
-    let is_aborted = |event: &Value| {
-        event["ok"] == false && event["code"] == "aborted" && event["verdict"] == "untouched"
-    };
-    ensure!(events.iter().all(is_aborted), "not a third of it was there: {events:?}");
+    ensure!(answered <= bound_ms, "answered after {answered:.0} ms: {events:?}");
+    all_failed(&events, "aborted").context("not a third of it was there")?;
     let contexts = group.meet_of(|index| index != 1)?;
     ensure!(contexts[0]["engine"] == "gloo", "{}", contexts[0]);
-    all_exact(&group.some(
-        |index| index != 1,
-        &json!({"do": "all_reduce", "len": 100_001}),
-        "done",
-    )?)
+    group.sum_of(|index| index != 1, 100_001, 0)
 }

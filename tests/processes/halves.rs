@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use potluck_harness::group::PATIENCE;
+use potluck_harness::group::{PATIENCE, has_members};
 use potluck_harness::{Group, Lab, Suite};
 use serde_json::{Value, json};
 
-use crate::{LAN, all_exact, all_failed};
+use crate::{LAN, all_failed};
 
 pub fn add(suite: &mut Suite) {
     suite.serial("two halves go on, and one of them syncs when they meet", &LAN, both_go_on);
@@ -37,10 +37,6 @@ fn mend(lab: &Lab) -> Result<()> {
     lab.join_between("n1,n2", "n3,n4")
 }
 
-fn adds_up(group: &mut Group, who: fn(usize) -> bool, seed: u64) -> Result<()> {
-    all_exact(&group.some(who, &json!({"do": "all_reduce", "len": 5001, "seed": seed}), "done")?)
-}
-
 /// All nodes are in one View that is not in sync, reject a sum, and have the same state after the
 /// sync.
 fn synced(group: &mut Group) -> Result<Vec<Value>> {
@@ -50,32 +46,30 @@ fn synced(group: &mut Group) -> Result<Vec<Value>> {
         "two histories, and in sync: {contexts:?}"
     );
     all_failed(&group.all(&json!({"do": "all_reduce", "len": 10}), "done")?, "needs-sync")?;
-    for (index, peer) in group.peers.iter_mut().enumerate() {
+    group.each(|index| {
         let version = 3 + index;
-        peer.order(
-            &json!({"do": "sync", "version": version, "bytes": 4096 * version, "seed": version}),
-        )?;
-    }
+        json!({"do": "sync", "version": version, "bytes": 4096 * version, "seed": version})
+    })?;
     let events = group.events(|_| true, "synced", PATIENCE)?;
     ensure!(
         events.iter().all(|event| event["hash"] == events[0]["hash"]),
         "different states: {events:?}"
     );
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5001, "seed": 9}), "done")?)?;
+    group.sum(5001, 9)?;
     Ok(events)
 }
 
 fn both_go_on() -> Result<()> {
     let mut group = Group::up("loop", 4)?;
-    adds_up(&mut group, |_| true, 1)?;
+    group.sum(5001, 1)?;
     cut_in_half(&group.lab)?;
     group.meet_of(first)?;
     group.meet_of(last)?;
     // The first half commits more operations, and wins.
     for seed in 2..5 {
-        adds_up(&mut group, first, seed)?;
+        group.sum_of(first, 5001, seed)?;
     }
-    adds_up(&mut group, last, 5)?;
+    group.sum_of(last, 5001, 5)?;
     mend(&group.lab)?;
     let events = synced(&mut group)?;
     for (index, event) in events.iter().enumerate() {
@@ -90,11 +84,7 @@ fn both_go_on() -> Result<()> {
 /// Four nodes on one switch, configured with the same roster.
 fn group_by(rule: &str, size: usize) -> Result<Group> {
     let mut group = Group::empty("loop", 4)?;
-    for index in 0..size {
-        let start = group.start(index);
-        group.add(index, &start)?;
-    }
-    let ids = group.all(&json!({"do": "join"}), "joined")?;
+    let ids = group.found(size, &json!({"do": "join"}), |_, usual| usual)?;
     let ids: Vec<&str> = ids.iter().filter_map(|event| event["node"].as_str()).collect();
     let partition = format!("{rule}:{}", ids.join(","));
     group.all(&json!({"do": "leave"}), "left")?;
@@ -105,17 +95,14 @@ fn group_by(rule: &str, size: usize) -> Result<Group> {
 
 fn neither_goes_on() -> Result<()> {
     let mut group = group_by("majority", 4)?;
-    adds_up(&mut group, |_| true, 1)?;
+    group.sum(5001, 1)?;
     // Three have called when the network is cut, so the operation is undecided everywhere.
     let call = json!({"do": "all_reduce", "len": 5001, "seed": 2});
     let called = |index: usize| index < 3;
     for peer in &mut group.peers[..3] {
         peer.order(&call)?;
     }
-    group.peers[3].status_where(
-        |status| status["view"]["members"].as_array().is_some_and(|m| m.len() == 4),
-        PATIENCE,
-    )?;
+    group.peers[3].status_where(|status| has_members(status, 4), PATIENCE)?;
     cut_in_half(&group.lab)?;
     let answers = group.events(called, "done", Duration::from_secs(12))?;
     all_failed(&answers, "indeterminate")?;
@@ -133,19 +120,19 @@ fn neither_goes_on() -> Result<()> {
     group.peers[0].process().kill()?;
     let others = |index: usize| index != 0;
     group.meet_of(others)?;
-    all_exact(&group.some(others, &json!({"do": "all_reduce", "len": 5001, "seed": 3}), "done")?)
+    group.sum_of(others, 5001, 3)
 }
 
 fn other_roster() -> Result<()> {
     let mut group = group_by("all", 2)?;
-    adds_up(&mut group, |_| true, 1)?;
+    group.sum(5001, 1)?;
     let start = group.start(2);
     let joined = group.add(2, &start)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
     let told =
         |status: &Value| status["reasons"].to_string().contains("another rule for a cut network");
     let status = group.peers[2].status_where(told, PATIENCE)?;
     ensure!(status["peers"].as_array().is_some_and(Vec::is_empty), "{joined} {status}");
-    adds_up(&mut group, first, 2)
+    group.sum_of(first, 5001, 2)
 }
 
 fn bad_roster() -> Result<()> {

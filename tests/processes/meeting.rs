@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use potluck_harness::group::PATIENCE;
@@ -19,16 +20,13 @@ pub fn add(suite: &mut Suite) {
         suite.test_needing(&format!("{size} on lo find each other and add up"), &LO, move || {
             adds_up("lo", size, &[4 * KIB, MIB, 25 * MIB])
         });
-        suite.test_needing(
-            &format!("{size} on a switch find each other and add up"),
-            &LAN,
-            move || adds_up("loop", size, &[4 * KIB, MIB, 25 * MIB]),
-        );
-        suite.test_needing(
-            &format!("{size} on gigabit cables find each other and add up"),
-            &LAN,
-            move || adds_up("gbe4", size, &[4 * KIB, 3 * MIB]),
-        );
+        for (where_to, profile, bytes) in [
+            ("a switch", "loop", &[4 * KIB, MIB, 25 * MIB][..]),
+            ("gigabit cables", "gbe4", &[4 * KIB, 3 * MIB]),
+        ] {
+            let name = format!("{size} on {where_to} find each other and add up");
+            suite.test_needing(&name, &LAN, move || adds_up(profile, size, bytes));
+        }
     }
     suite.test_needing("the status shows the View that a context is of", &LO, status_keeps_up);
     suite.test_needing("every collective, type and operation", &LO, every_collective);
@@ -62,7 +60,7 @@ fn adds_up(profile: &str, size: usize, bytes: &[usize]) -> Result<()> {
     for (seed, bytes) in bytes.iter().enumerate() {
         // An odd length, so that the last chunk is shorter.
         let len = bytes / 4 + 1;
-        all_exact(&group.all(&json!({"do": "all_reduce", "len": len, "seed": seed}), "done")?)?;
+        group.sum(len, seed as u64)?;
     }
     Ok(())
 }
@@ -101,22 +99,19 @@ fn every_collective() -> Result<()> {
             {
                 let call =
                     json!({"do": "all_reduce", "len": len, "op": op, "dtype": dtype, "seed": len});
-                all_exact(&group.all(&call, "done")?)?;
+                group.exact(&call)?;
             }
         }
         for root in 0..3 {
             let call = json!({"do": "broadcast", "len": 70_001, "root": root, "dtype": dtype, "seed": root});
-            all_exact(&group.all(&call, "done")?)?;
+            group.exact(&call)?;
         }
         for len in [0, 1, 50_001] {
-            all_exact(&group.all(
-                &json!({"do": "all_gather", "len": len, "dtype": dtype, "seed": len}),
-                "done",
-            )?)?;
+            group.exact(&json!({"do": "all_gather", "len": len, "dtype": dtype, "seed": len}))?;
         }
     }
     every_collective_of_parts(&mut group)?;
-    all_exact(&group.all(&json!({"do": "barrier"}), "done")?)?;
+    group.exact(&json!({"do": "barrier"}))?;
     let rounded = group
         .all(&json!({"do": "all_reduce", "len": 100_003, "codec": "bf16", "seed": 9}), "done")?;
     for event in &rounded {
@@ -131,14 +126,14 @@ fn every_collective_of_parts(group: &mut Group) -> Result<()> {
             let root = (index + len) % 3;
             for op in ["sum", "max"] {
                 let call = json!({"do": "reduce", "len": len, "root": root, "op": op, "dtype": dtype, "seed": len});
-                all_exact(&group.all(&call, "done")?)?;
+                group.exact(&call)?;
                 let call = json!({"do": "reduce_scatter", "len": len, "op": op, "dtype": dtype, "seed": len});
-                all_exact(&group.all(&call, "done")?)?;
+                group.exact(&call)?;
             }
             for name in ["gather", "scatter", "all_to_all"] {
                 let call =
                     json!({"do": name, "len": len, "root": root, "dtype": dtype, "seed": len});
-                all_exact(&group.all(&call, "done")?)?;
+                group.exact(&call)?;
             }
         }
     }
@@ -153,7 +148,7 @@ fn one_home() -> Result<()> {
     let joined = group.all(&json!({"do": "join", "min": 2}), "joined")?;
     ensure!(joined[0]["node"] != joined[1]["node"], "one identity for two: {joined:?}");
     group.meet()?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5000}), "done")?)?;
+    group.sum(5000, 0)?;
 
     // Both identities are stored: a restarted node keeps its identity.
     let mut before: Vec<String> = joined.iter().map(|event| event["node"].to_string()).collect();
@@ -169,11 +164,7 @@ fn one_home() -> Result<()> {
 /// The fourth node runs on a copy of the first one's home directory.
 fn same_key_twice() -> Result<()> {
     let mut group = Group::empty("loop", 4)?;
-    for index in 0..3 {
-        let start = group.start(index);
-        group.add(index, &start)?;
-    }
-    let joined = group.all(&json!({"do": "join", "min": 2}), "joined")?;
+    let joined = group.found(3, &json!({"do": "join"}), |_, usual| usual)?;
     let before = group.meet()?[0]["view"].clone();
     let views = group.peers[1].status()?["counters"]["views"].clone();
     let (original, copy) = (group.start(0).home, group.start(3));
@@ -194,11 +185,7 @@ fn same_key_twice() -> Result<()> {
     }
     // The node retries, and no View changes.
     for seed in 0..20 {
-        all_exact(&group.some(
-            first,
-            &json!({"do": "all_reduce", "len": 500_001, "seed": seed}),
-            "done",
-        )?)?;
+        group.sum_of(first, 500_001, seed)?;
     }
     let after = group.peers[1].status()?;
     ensure!(
@@ -207,21 +194,21 @@ fn same_key_twice() -> Result<()> {
     );
 
     group.peers[0].process().kill()?;
-    group.meet_of(|index| index != 0)?;
     let last = |index: usize| index != 0;
+    group.meet_of(last)?;
     all_exact(&group.some(last, &json!({"do": "sync", "version": 1, "bytes": 4096}), "synced")?)?;
-    all_exact(&group.some(last, &json!({"do": "all_reduce", "len": 5001}), "done")?)?;
+    group.sum_of(last, 5001, 0)?;
 
     group.peers[3].process().kill()?;
-    let since = std::time::Instant::now();
-    group.restart(3)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    let since = Instant::now();
+    group.rejoin(3)?;
     group.meet_of(last)?;
     let took = since.elapsed();
     println!("measured: a restarted node is in a View again after {} ms", took.as_millis());
     // A copy that is refused steps aside for five seconds each time. On a busy machine the
     // restarted node may be taken for one, but only once.
     ensure!(
-        took < std::time::Duration::from_secs(10),
+        took < Duration::from_secs(10),
         "let in after {took:?}, logs in {}",
         group.keep_logs(&format!("let-in-{}", std::process::id()))
     );
@@ -243,16 +230,8 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 /// other from the one between.
 fn by_hand() -> Result<()> {
     let mut group = Group::empty("loop", 3)?;
-    for index in 0..3 {
-        let machine = format!("n{}", index + 1);
-        for rule in [
-            "add table inet mute",
-            "add chain inet mute out { type filter hook output priority 0 ; }",
-            "add rule inet mute out udp dport 5353 drop",
-        ] {
-            let done = group.lab.command(&machine, "nft").args(rule.split(' ')).status()?;
-            ensure!(done.success(), "nft {rule}");
-        }
+    for machine in ["n1", "n2", "n3"] {
+        group.lab.deafen(machine, "inet", "output", "udp dport 5353")?;
     }
     let mut before: Option<String> = None;
     for index in 0..3 {
@@ -266,21 +245,13 @@ fn by_hand() -> Result<()> {
         before = Some(format!("{ip}:{}", joined["port"]));
     }
     group.meet()?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5000}), "done")?)?;
+    group.sum(5000, 0)?;
     Ok(())
 }
 
 /// A firewall that accepts outgoing connections and drops incoming ones.
 fn wall_in(group: &Group, machine: &str) -> Result<()> {
-    for rule in [
-        "add table inet wall",
-        "add chain inet wall in { type filter hook input priority 0 ; }",
-        "add rule inet wall in tcp flags & (syn | ack) == syn drop",
-    ] {
-        let done = group.lab.command(machine, "nft").args(rule.split(' ')).status()?;
-        ensure!(done.success(), "nft {rule}");
-    }
-    Ok(())
+    group.lab.deafen(machine, "inet", "input", "tcp flags & (syn | ack) == syn")
 }
 
 /// The lower rank dials for data, and the highest rank cannot be dialled. Each View that loses a
@@ -294,16 +265,11 @@ fn walled_in() -> Result<()> {
     wall_in(&group, &machine(4))?;
     for lost in 0..3 {
         if lost == 2 {
-            let done = group
-                .lab
-                .command(&machine(4), "nft")
-                .args(["delete", "table", "inet", "wall"])
-                .status()?;
-            ensure!(done.success(), "the wall stays");
+            group.lab.run(&machine(4), "nft delete table inet deaf")?;
             wall_in(&group, &machine(3))?;
         }
         group.peers[by_rank[lost]].process().kill()?;
-        let since = std::time::Instant::now();
+        let since = Instant::now();
         add_up_in_the_end(&mut group, |index| by_rank[lost + 1..].contains(&index))?;
         println!(
             "measured: {} go on {} ms after one was killed",
@@ -316,7 +282,7 @@ fn walled_in() -> Result<()> {
 
 /// Retries until a View works.
 fn add_up_in_the_end(group: &mut Group, left: impl Fn(usize) -> bool + Copy) -> Result<()> {
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     loop {
         group.meet_of(left)?;
         let done = group.some(left, &json!({"do": "all_reduce", "len": 300_000}), "done")?;
@@ -337,27 +303,21 @@ fn dialled_instead() -> Result<()> {
     start.options.extend(["--peer".to_owned(), blocked.to_string()]);
     let peer = group.add(0, &start)?;
     peer.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
-    let complains =
-        |status: &serde_json::Value| status["others"].to_string().contains(&blocked.to_string());
+    let complains = |status: &Value| status["others"].to_string().contains(&blocked.to_string());
     peer.status_where(complains, PATIENCE)?;
-    let start = group.start(1);
-    group.add(1, &start)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    group.join(1)?;
     group.meet()?;
     group.peers[0].status_where(|status| !complains(status), PATIENCE)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5000}), "done")?)
+    group.sum(5000, 0)
 }
 
 fn leaves() -> Result<()> {
     let mut group = Group::up("lo", 4)?;
     let others = |group: &mut Group, left: usize| {
-        let since = std::time::Instant::now();
+        let since = Instant::now();
         group.meet_of(|index| index < left)?;
         println!("measured: {left} go on {} ms after one has left", since.elapsed().as_millis());
-        all_exact(&group.some(
-            |index| index < left,
-            &json!({"do": "all_reduce", "len": 5000}),
-            "done",
-        )?)
+        group.sum_of(|index| index < left, 5000, 0)
     };
     // Three ways to end: by command, by a signal, and by the end of the input.
     group.peers[3].ask(&json!({"do": "leave"}), "left", PATIENCE)?;
@@ -369,7 +329,7 @@ fn leaves() -> Result<()> {
     group.peers[1].process().end_input();
     let ended = group.peers[1].process().wait(PATIENCE)?;
     ensure!(ended.success(), "{ended}");
-    let alone = |status: &serde_json::Value| status["state"] == "waiting for peers (1 of 2)";
+    let alone = |status: &Value| status["state"] == "waiting for peers (1 of 2)";
     group.peers[0].status_where(alone, PATIENCE)?;
     Ok(())
 }

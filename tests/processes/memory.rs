@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
-use potluck_harness::outcome::all_failed_as;
+use potluck_harness::peer::with_if;
 use potluck_harness::{Group, Suite};
 use serde_json::{Value, json};
 
@@ -28,13 +28,13 @@ pub fn add(suite: &mut Suite) {
 fn bounded() -> Result<()> {
     for owned in [false, true] {
         let mut group = Group::up("lo", 3)?;
-        all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001, "owned": owned}), "done")?)?;
+        group.exact(&json!({"do": "all_reduce", "len": 1001, "owned": owned}))?;
         let before: Vec<u64> = group
             .peers
             .iter_mut()
             .map(|peer| peer.process().memory_kib("VmRSS"))
             .collect::<Result<_>>()?;
-        all_exact(&group.all(&json!({"do": "all_reduce", "len": LEN, "owned": owned}), "done")?)?;
+        group.exact(&json!({"do": "all_reduce", "len": LEN, "owned": owned}))?;
         for (peer, before) in group.peers.iter_mut().zip(before) {
             let buffer = LEN as u64 * 4 / 1024;
             let over = (peer.process().memory_kib("VmHWM")? - before).saturating_sub(buffer);
@@ -61,15 +61,9 @@ const OVER_MAX_NATIVE: f64 = 3.0;
 const OVER_MAX_GLOO: f64 = 1.5;
 
 /// Gives all members an order; one of them may take only so much address space more for it.
-fn scarce(group: &mut Group, order: &Value, room: u64, kind: &str) -> Result<Vec<Value>> {
-    for (index, peer) in group.peers.iter_mut().enumerate() {
-        let mut order = order.clone();
-        if index == POOR {
-            order["room"] = room.into();
-        }
-        peer.order(&order)?;
-    }
-    group.events(|_| true, kind, PATIENCE)
+fn scarce(group: &mut Group, order: &Value, room: u64) -> Result<Vec<Value>> {
+    group.each(|index| with_if(index == POOR, order, "room", room))?;
+    group.events(|_| true, "done", PATIENCE)
 }
 
 /// Each kind of call, in a size for which the member has no memory; the caller's own buffers exist
@@ -98,9 +92,9 @@ fn lacking() -> Result<()> {
         if order["root"].is_string() {
             order["root"] = contexts[POOR]["rank"].clone();
         }
-        all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+        group.sum(1001, 0)?;
         let before = group.peers[0].status()?;
-        let events = scarce(&mut group, &order, 32 * MIB, "done")?;
+        let events = scarce(&mut group, &order, 32 * MIB)?;
         all_failed(&events, "memory").with_context(|| format!("{order}"))?;
         for event in &events {
             let message = event["message"].as_str().unwrap_or_default();
@@ -109,7 +103,7 @@ fn lacking() -> Result<()> {
             ensure!(event["retryable"] == false, "{event}");
         }
         // The same with memory for it, but smaller.
-        all_exact(&scarce(&mut group, &smaller(&order), 32 * MIB, "done")?)
+        all_exact(&scarce(&mut group, &smaller(&order), 32 * MIB)?)
             .with_context(|| format!("after {order}"))?;
         let after = group.peers[POOR].status()?;
         let is_same = after["view"]["id"] == before["view"]["id"];
@@ -142,7 +136,7 @@ fn however_little() -> Result<()> {
         let order = json!({"do": "all_reduce", "len": 3 * LEN / 2, "codec": codec, "owned": owned});
         let (mut room, mut failed) = (8 * MIB, 0);
         loop {
-            let events = scarce(&mut group, &order, room, "done")?;
+            let events = scarce(&mut group, &order, room)?;
             if events.iter().all(|event| event["ok"] == true) {
                 break;
             }
@@ -153,7 +147,7 @@ fn however_little() -> Result<()> {
         }
         println!("measured: {order} fails {failed} times and succeeds with {} MiB", room / MIB);
         ensure!(failed > 0, "it takes no memory");
-        all_exact(&group.all(&json!({"do": "all_reduce", "len": 5001}), "done")?)?;
+        group.sum(5001, 0)?;
     }
     Ok(())
 }
@@ -161,26 +155,17 @@ fn however_little() -> Result<()> {
 /// The others hold a state of 64 MiB; the one that comes back has room for half of it.
 fn state() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    group.sum(1001, 0)?;
     group.peers[POOR].process().kill()?;
-    group.restart(POOR)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    group.rejoin(POOR)?;
     group.meet()?;
     let order = json!({"do": "sync", "version": 1, "bytes": 4 * LEN, "seed": 3});
     let own = json!({"do": "sync", "version": 0, "bytes": 10, "seed": 4});
-    for (room, code) in [(Some(32 * MIB), "memory"), (None, "")] {
-        for (index, peer) in group.peers.iter_mut().enumerate() {
-            let mut order = if index == POOR { own.clone() } else { order.clone() };
-            if let Some(room) = room.filter(|_| index == POOR) {
-                order["room"] = room.into();
-            }
-            peer.order(&order)?;
-        }
+    for room in [Some(32 * MIB), None] {
+        let own = with_if(room.is_some(), &own, "room", room);
+        group.each(|index| if index == POOR { &own } else { &order }.clone())?;
         let events = group.events(|_| true, "synced", PATIENCE)?;
-        if room.is_some() {
-            all_failed_as(&events, &[code])?;
-        } else {
-            all_exact(&events)?;
-        }
+        if room.is_some() { all_failed(&events, "memory") } else { all_exact(&events) }?;
     }
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5001}), "done")?)
+    group.sum(5001, 0)
 }

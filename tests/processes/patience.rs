@@ -20,9 +20,7 @@ fn late() -> Result<()> {
     // Longer than the failure detector's timeout. The program calls after 12 s in which its thread
     // never returns to the executor.
     group.peers[2].order(&json!({"do": "block", "s": 12}))?;
-    for peer in &mut group.peers {
-        peer.order(&call)?;
-    }
+    group.each(|_| call.clone())?;
     let waits = |status: &Value| {
         status["waiting"]["ranks"].as_array().is_some_and(|ranks| !ranks.is_empty())
     };

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
 use potluck_harness::peer::{KEY, Start};
-use potluck_harness::program::command_line;
+use potluck_harness::program::{command_line, isolate};
 use potluck_harness::{Group, Lag, Suite};
 use serde_json::{Value, json};
 
-use crate::{LAN, all_exact};
+use crate::LAN;
 
 pub fn add(suite: &mut Suite) {
     suite.serial("four change their key and no call fails", &LAN, rotated);
@@ -32,19 +32,16 @@ const STAYS_OUT: Duration = Duration::from_secs(4);
 fn four() -> Result<Group> {
     let mut group = Group::empty("gbe4", 4)?;
     for index in 0..4 {
-        let start = Start { key: None, ..group.start(index) };
-        potluck(&start.home, &["join"], KEY)?;
-        group.add(index, &start)?;
+        potluck(&home(&group, index), &["join"], KEY)?;
     }
-    group.all(&json!({"do": "join", "min": 2}), "joined")?;
-    group.meet()?;
+    group.found(4, &json!({"do": "join"}), |_, usual| Start { key: None, ..usual })?;
     Ok(group)
 }
 
 /// Runs a command in this home. Returns its output.
 fn potluck(home: &Path, arguments: &[&str], input: &str) -> Result<Value> {
     let mut command = std::process::Command::new(command_line()?);
-    command.args(arguments).arg("--json").env("POTLUCK_HOME", home).env_remove("POTLUCK_KEY");
+    isolate(command.args(arguments).arg("--json"), home);
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn()?;
     child.stdin.take().context("piped")?.write_all(input.as_bytes())?;
@@ -59,10 +56,10 @@ fn home(group: &Group, index: usize) -> std::path::PathBuf {
 }
 
 /// Sums for this long; returns how many.
-fn sums(group: &mut Group, lasts: Duration) -> Result<usize> {
+fn sums(group: &mut Group, lasts: Duration) -> Result<u64> {
     let (began, mut calls) = (Instant::now(), 0);
     while began.elapsed() < lasts {
-        all_exact(&group.all(&json!({"do": "all_reduce", "len": 20_001, "seed": calls}), "done")?)?;
+        group.sum(20_001, calls)?;
         calls += 1;
     }
     Ok(calls)
@@ -93,11 +90,7 @@ fn rotated() -> Result<()> {
     let after = links(&mut group)?;
     println!("measured: {calls} calls while four changed their key, links {before:?} to {after:?}");
     ensure!(before.iter().zip(&after).all(|(b, a)| *a >= b + 3), "{before:?}, {after:?}");
-    for peer in &mut group.peers {
-        let status = peer.status()?;
-        ensure!(status["view"]["id"] == view, "the View was replaced: {status}");
-    }
-    Ok(())
+    group.still_in(&view).map(drop)
 }
 
 fn denied() -> Result<()> {
@@ -129,6 +122,5 @@ fn denied() -> Result<()> {
         std::thread::sleep(Duration::from_millis(50));
     }
     group.meet_of(|index| index < 3)?;
-    let honest: fn(usize) -> bool = |index| index < 3;
-    all_exact(&group.some(honest, &json!({"do": "all_reduce", "len": 5001}), "done")?)
+    group.sum_of(|index| index < 3, 5001, 0)
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use potluck_harness::group::PATIENCE;
+use potluck_harness::group::{PATIENCE, has_members};
 use potluck_harness::outcome::answered_after;
 use potluck_harness::peer::{Start, now_ms};
 use potluck_harness::{Group, Lag, Need, Suite};
@@ -36,19 +36,13 @@ pub fn add(suite: &mut Suite) {
 fn withholds(broken: &Path, calls: bool) -> Result<()> {
     const HONEST: fn(usize) -> bool = |index| index < 2;
     let mut group = Group::empty("loop", 3)?;
-    for index in 0..3 {
-        let usual = group.start(index);
-        let start = if HONEST(index) { usual } else { silent(usual, broken) };
-        group.add(index, &start)?;
-    }
-    group.all(&json!({"do": "join", "min": 2, "events": true}), "joined")?;
-    group.meet()?;
+    group.found(3, &json!({"do": "join", "events": true}), |index, usual| {
+        if HONEST(index) { usual } else { silent(usual, broken) }
+    })?;
     let call =
         json!({"do": "all_reduce", "len": 100_001, "seed": 3, "deadline_ms": DEADLINE_MS as u64});
     let (lag, since_ms) = (Lag::begin(), now_ms());
-    for (_, peer) in group.peers.iter_mut().enumerate().filter(|(at, _)| calls || HONEST(*at)) {
-        peer.order(&call)?;
-    }
+    group.chosen(|at| calls || HONEST(at)).try_for_each(|peer| peer.order(&call))?;
     let events = group.events(HONEST, "done", PATIENCE)?;
     let after_ms = answered_after(&events, since_ms);
     println!("measured: a member that never votes: answered after {after_ms:.0} ms, {events:?}");
@@ -66,14 +60,13 @@ fn withholds(broken: &Path, calls: bool) -> Result<()> {
         ensure!(events.iter().all(names_it), "it is not named: {events:?}");
     }
     // The lost member is named, with the reason. Its place is gone, and stays so for a while.
-    for (_, peer) in group.peers.iter_mut().enumerate().filter(|(at, _)| HONEST(*at)) {
+    for peer in group.chosen(HONEST) {
         let is_it = |event: &Value| event["what"] == "lost" && event["who"]["name"] == "p3";
         let lost = peer.event_where("happened", is_it, PATIENCE).context("its loss is not told")?;
         ensure!(lost["why"] == "it is there and does not vote", "{lost}");
         let told = |status: &Value| {
-            let members = status["view"]["members"].as_array();
             let reasons = status["reasons"].to_string();
-            members.is_some_and(|members| members.len() == 2)
+            has_members(status, 2)
                 && reasons.contains("p3")
                 && reasons.contains("answered and did not vote")
         };

@@ -22,24 +22,14 @@ fn train() -> Result<()> {
     let seed = seed("training")?;
     let (victim, killed_at, newcomer_at) = (seed % 3, 10 + seed / 3 % 40, 60 + seed / 120 % 60);
 
-    let mut group = Group::empty("lo", 4)?;
-    for index in 0..3 {
-        let start = group.start(index);
-        group.add(index, &start)?;
-    }
+    let mut group = Group::empty("lo", 4)?.filled(3, 2)?;
     let order = json!({"do": "train", "steps": STEPS, "len": 10_000, "seed": seed, "step_ms": 5, "report_every": 1,
                        "hold_at": HOLD, "hold_for": 4});
-    group.all(&json!({"do": "join", "min": 2}), "joined")?;
-    group.meet()?;
-    for peer in &mut group.peers {
-        peer.order(&order)?;
-    }
+    group.each(|_| order.clone())?;
     let victim = victim as usize;
     group.peers[victim].event_where("step", |e| e["step"].as_u64() >= Some(killed_at), PATIENCE)?;
     group.peers[victim].process().kill()?;
-    let returned = group.restart(victim)?;
-    returned.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
-    returned.order(&order)?;
+    group.rejoin(victim)?.order(&order)?;
 
     let other = (victim + 1) % 3;
     group.peers[other].event_where(
@@ -47,10 +37,8 @@ fn train() -> Result<()> {
         |e| e["step"].as_u64() >= Some(newcomer_at),
         PATIENCE,
     )?;
-    let start = group.start(3);
-    let newcomer = group.add(3, &start)?;
-    newcomer.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
-    newcomer.order(&order)?;
+    group.join(3)?;
+    group.peers[3].order(&order)?;
 
     let ends = match group.events(|_| true, "trained", Duration::from_secs(60)) {
         Ok(ends) => ends,

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use potluck_harness::history::{History, Report, claims};
 use potluck_harness::peer::KEY;
+use potluck_harness::program::isolate;
 use potluck_harness::{Chance, Child, Lab, Scratch};
 use serde_json::{Value, json};
 
 use crate::file::{self, now_us};
-use crate::nemesis::{Active, Disk, Fault, strike};
+use crate::nemesis::{Command, Fault, strike};
 use crate::node::log::Log;
 use crate::watch::Tail;
 
@@ -59,7 +60,8 @@ struct Machine {
     name: String,
     machine: String,
     child: Option<Child>,
-    disk: Disk,
+    /// A disk of its own.
+    home: PathBuf,
     life: u64,
     watch: Option<Tail>,
     is_stopped: bool,
@@ -73,7 +75,8 @@ struct Struck {
     fault: Fault,
     victim: usize,
     until: Instant,
-    active: Active,
+    /// Ends it, if it does not end by itself.
+    cure: Command,
 }
 
 struct Soak {
@@ -125,16 +128,16 @@ impl Soak {
         let log = file::log(&folder.join("faults.jsonl"))?;
         let mut machines = Vec::new();
         for at in 1..=plan.nodes {
-            let disk = Disk::mount(&homes.path().join(format!("p{at}")))?;
             let (name, machine) = (format!("p{at}"), format!("n{at}"));
-            let (child, watch) = (None, None);
+            let home = homes.path().join(&name);
+            lab.tell(&["disk", &machine, &home.to_string_lossy(), "full"])?;
             machines.push(Machine {
                 name,
                 machine,
-                disk,
-                child,
+                child: None,
+                home,
                 life: 0,
-                watch,
+                watch: None,
                 is_stopped: false,
                 leaves: false,
             });
@@ -167,12 +170,8 @@ impl Soak {
         let mut command = self.lab.command(&machine.machine, std::env::current_exe()?);
         command.arg("node").arg(&machine.name);
         command.args([machine.life.to_string(), self.plan.seed.to_string()]).arg(&path);
-        for variable in
-            ["POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_PARTITION"]
-        {
-            command.env_remove(variable);
-        }
-        command.env("POTLUCK_HOME", machine.disk.path()).env("POTLUCK_KEY", KEY);
+        isolate(&mut command, &machine.home);
+        command.env("POTLUCK_KEY", KEY);
         command.env("POTLUCK_ENGINE", &self.plan.engine).env_remove("POTLUCK_DEFECT");
         if let Some(defect) =
             self.plan.defect.as_ref().filter(|defect| *defect != "silent" || at == 1)
@@ -272,11 +271,17 @@ impl Soak {
                 machine.child.as_mut().context("it was stopped")?.resume()?;
                 machine.is_stopped = false;
             }
-            _ => struck.active.heal(&self.lab)?,
+            _ => self.tell_lab(&struck.cure)?,
         }
         self.log.tell(json!({"e": "healed", "n": struck.n}));
         self.whole_since = now_us();
         Ok(())
+    }
+
+    /// Runs a command of the lab, if there is one.
+    fn tell_lab(&self, command: &Command) -> Result<()> {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        if words.is_empty() { Ok(()) } else { self.lab.tell(&words).map(drop) }
     }
 
     fn start_again(&mut self, at: usize) -> Result<()> {
@@ -319,43 +324,35 @@ impl Soak {
         let (name, node) = (fault.name(), machine.name.clone());
         let life = machine.life;
         self.log.tell(json!({"e": "struck", "n": n, "kind": name, "who": [node]}));
-        let active = match fault {
+        let mut cure = Command::new();
+        match fault {
             Fault::Kill => {
-                if let Some(child) = &mut machine.child {
-                    child.kill()?;
-                }
+                let child = machine.child.as_mut().context("it runs")?;
+                child.kill()?;
                 self.log.tell(json!({"e": "killed", "node": node, "life": life}));
-                Active::Nothing
+                // It writes nothing more; its earlier output is kept.
+                child.wait(Duration::from_secs(10))?;
+                machine.leaves = true;
             }
             Fault::Leave => {
                 machine.child.as_mut().context("it runs")?.terminate()?;
                 machine.leaves = true;
-                Active::Nothing
             }
             Fault::Stop => {
                 machine.child.as_mut().context("it runs")?.stop()?;
                 machine.is_stopped = true;
-                Active::Nothing
             }
             _ => {
                 let names =
                     (self.machines[victim].machine.as_str(), self.machines[other].machine.as_str());
-                let home = self.machines[victim].disk.path();
-                match strike(fault, &self.lab, names, home, n, &mut self.chance)? {
-                    Some(active) => active,
-                    None => Active::Nothing,
-                }
+                let begin;
+                (begin, cure) = strike(fault, &self.lab, names, &mut self.chance)?;
+                self.tell_lab(&begin)?;
             }
-        };
-        if fault == Fault::Kill {
-            // It writes nothing more; its earlier output is kept.
-            let machine = &mut self.machines[victim];
-            machine.child.as_mut().context("it was killed")?.wait(Duration::from_secs(10))?;
-            machine.leaves = true;
         }
         self.count += 1;
         let until = Instant::now() + fault.lasts(&mut self.chance);
-        self.struck.push(Struck { n, fault, victim, until, active });
+        self.struck.push(Struck { n, fault, victim, until, cure });
         Ok(())
     }
 

@@ -1,13 +1,9 @@
 //! The faults: of hosts, of cables, of single connections and of disks.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use potluck_harness::{Chance, Lab};
+use anyhow::{Result, bail};
+use potluck_harness::{Chance, Flow, Lab};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -91,144 +87,44 @@ impl Fault {
     }
 }
 
-/// A fault of the network or of a disk that is active; undone by [`heal`](Active::heal).
-pub enum Active {
-    Cut(String),
-    Pair(String, String),
-    OneWay(String),
-    /// A table of packet filters.
-    Filter(String, String),
-    Disk(PathBuf),
-    Nothing,
-}
+/// A command of the lab, in words.
+pub type Command = Vec<String>;
 
-impl Active {
-    /// Ends the fault.
-    pub fn heal(&self, lab: &Lab) -> Result<()> {
-        match self {
-            Active::Cut(machine) => lab.join(machine),
-            Active::Pair(one, other) => lab.join_between(one, other),
-            Active::OneWay(machine) => lab.tell(&["loss", machine, "0"]).map(drop),
-            Active::Filter(machine, table) => {
-                ran(lab.command(machine, "nft").args(["delete", "table", "inet", table]))
-            }
-            Active::Disk(file) => Ok(fs::remove_file(file)?),
-            Active::Nothing => Ok(()),
-        }
-    }
-}
-
-/// Strikes one machine with a fault of the network or of its disk. `None` if there is nothing that
-/// the fault could hit.
+/// The command of the lab that strikes one machine with a fault of the network or of its disk, and
+/// the one that ends the fault. Both are empty if there is nothing that the fault could hit, the
+/// second one also if nothing lasts.
 pub fn strike(
     fault: Fault,
     lab: &Lab,
     (machine, other): (&str, &str),
-    home: &Path,
-    n: u64,
     chance: &mut Chance,
-) -> Result<Option<Active>> {
-    Ok(Some(match fault {
-        Fault::Cut => {
-            lab.cut(machine)?;
-            Active::Cut(machine.to_owned())
-        }
-        Fault::Pair => {
-            lab.cut_between(machine, other)?;
-            Active::Pair(machine.to_owned(), other.to_owned())
-        }
+) -> Result<(Command, Command)> {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    Ok(match fault {
+        Fault::Cut => (words(&["cut", machine]), words(&["join", machine])),
+        Fault::Pair => (words(&["cut", machine, other]), words(&["join", machine, other])),
         Fault::OneWay => {
-            lab.tell(&["loss", machine, "100", ["up", "down"][chance.below(2)]])?;
-            Active::OneWay(machine.to_owned())
+            let way = ["up", "down"][chance.below(2)];
+            (words(&["loss", machine, "100", way]), words(&["loss", machine, "0"]))
         }
-        Fault::FlowKilled => {
-            let Some((here, there)) = flow(lab, machine, chance)? else { return Ok(None) };
-            let (here, there) = (format!(":{here}"), format!(":{there}"));
-            let words =
-                ["-K", "state", "established", "sport", "=", &here, "and", "dport", "=", &there];
-            ran(lab.command(machine, "ss").args(words))?;
-            Active::Nothing
-        }
-        Fault::FlowSwallowed => {
-            let Some((here, there)) = flow(lab, machine, chance)? else { return Ok(None) };
-            let out = format!("tcp sport {here} tcp dport {there} drop");
-            let back = format!("tcp sport {there} tcp dport {here} drop");
-            filter(lab, machine, n, &[("output", &out), ("input", &back)])?
+        Fault::FlowKilled | Fault::FlowSwallowed => {
+            let flows = Flow::all_of(lab, machine)?;
+            if flows.is_empty() {
+                return Ok((Vec::new(), Vec::new()));
+            }
+            let Flow { port, other, .. } = flows[chance.below(flows.len())];
+            let (port, other) = (port.to_string(), other.to_string());
+            if fault == Fault::FlowKilled {
+                (words(&["sever", machine, &port, &other]), Vec::new())
+            } else {
+                let swallow = words(&["swallow", machine, &port, &other, "both"]);
+                (swallow, words(&["swallow", machine, "0", "0"]))
+            }
         }
         Fault::LargePackets => {
-            let large = "meta l4proto tcp meta length > 1000 drop";
-            filter(lab, machine, n, &[("output", large)])?
+            (words(&["narrow", machine, "1000"]), words(&["narrow", machine, "0"]))
         }
-        Fault::DiskFull => Active::Disk(fill(home)?),
+        Fault::DiskFull => (words(&["spoil", machine]), words(&["mend", machine])),
         Fault::Kill | Fault::Leave | Fault::Stop => bail!("a fault of a process"),
-    }))
-}
-
-/// The two ports of a connection of this machine, by chance.
-fn flow(lab: &Lab, machine: &str, chance: &mut Chance) -> Result<Option<(u16, u16)>> {
-    let output = lab.command(machine, "ss").args(["-Htn", "state", "established"]).output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let port = |word: &str| word.rsplit(':').next().and_then(|port| port.parse().ok());
-    let flows: Vec<(u16, u16)> = text
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split_whitespace().skip(2);
-            Some((port(words.next()?)?, port(words.next()?)?))
-        })
-        .collect();
-    Ok((!flows.is_empty()).then(|| flows[chance.below(flows.len())]))
-}
-
-/// Installs rules at these hooks of a machine.
-fn filter(lab: &Lab, machine: &str, n: u64, rules: &[(&str, &str)]) -> Result<Active> {
-    let table = format!("soak_{n}");
-    let mut script = format!("add table inet {table};");
-    for (hook, rule) in rules {
-        script += &format!(
-            "add chain inet {table} {hook} {{ type filter hook {hook} priority 0; }}; add rule inet {table} {hook} {rule};"
-        );
-    }
-    ran(lab.command(machine, "nft").arg(script))?;
-    Ok(Active::Filter(machine.to_owned(), table))
-}
-
-/// Fills the disk of a directory.
-fn fill(home: &Path) -> Result<PathBuf> {
-    let path = home.join("filling");
-    let mut file = File::create(&path)?;
-    // Ends with the error that the disk is full, which is what is wanted.
-    while file.write_all(&[0; 4096]).is_ok() {}
-    Ok(path)
-}
-
-/// A small disk for the files of one node, removed when it is dropped.
-pub struct Disk(PathBuf);
-
-impl Disk {
-    pub fn mount(path: &Path) -> Result<Disk> {
-        fs::create_dir_all(path)?;
-        let size = ["-t", "tmpfs", "-o", "size=512k,mode=700", "potluck-soak"];
-        ran(Command::new("mount").args(size).arg(path))?;
-        Ok(Disk(path.to_owned()))
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        if let Err(error) = ran(Command::new("umount").arg("--lazy").arg(&self.0)) {
-            eprintln!("{} may still be mounted: {error:#}", self.0.display());
-        }
-    }
-}
-
-/// Runs a command to its end; its words are the error.
-fn ran(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("{command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.success(), "{command:?}: {}", said.trim());
-    Ok(())
+    })
 }

@@ -43,10 +43,7 @@ impl Intruder {
     /// Asks it for an event of this kind.
     pub fn asked(&mut self, kind: &str) -> Result<Value> {
         self.0.tell("")?;
-        let is_it = |line: &str| {
-            serde_json::from_str::<Value>(line).is_ok_and(|event| event["event"] == kind)
-        };
-        Ok(serde_json::from_str(&self.0.wait_for_line(is_it, PATIENCE)?)?)
+        self.0.wait_for_event(kind, |_| true, PATIENCE)
     }
 
     /// Whether it has reported anything yet.
@@ -83,6 +80,18 @@ pub fn unharmed(group: &mut Group) -> Result<()> {
         ensure!(!said.contains("panicked"), "{}: {said}", peer.name());
     }
     Ok(())
+}
+
+/// Checks that a stranger got no byte, and soon the end of its connection.
+pub fn turned_away(event: &Value) -> Result<()> {
+    let soon = event["ms"].as_f64() < Some(5000.0);
+    ensure!(event["received"] == 0 && event["closed"] == true && soon, "{event}");
+    Ok(())
+}
+
+/// Bytes of no protocol, always the same.
+pub fn junk() -> Vec<u8> {
+    (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
 fn from_hex(hex: &str) -> Result<Vec<u8>> {

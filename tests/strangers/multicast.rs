@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use potluck_harness::Suite;
-use potluck_harness::group::PATIENCE;
-use serde_json::json;
 
 use crate::LAN;
 use crate::intruder::{Intruder, unharmed};
@@ -30,7 +28,7 @@ const DIALS: u64 = 3 * 4 * (SECONDS as u64 + 1);
 
 fn false_adverts() -> Result<()> {
     let mut group = members(2)?;
-    let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
+    let before = group.peers[0].status()?;
     undisturbed(&mut group, &before["view"]["id"])?;
     let memory = group.peers[0].process().memory_kib("VmRSS")?;
     let address = group.lab.addr("n4").to_string();
@@ -46,8 +44,7 @@ fn false_adverts() -> Result<()> {
         calls += 1;
     }
     let began = Instant::now();
-    let start = group.start(2);
-    group.add(2, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    group.join(2)?;
     group.meet()?;
     let took = began.elapsed();
     let event = neighbour.event("flooded")?;

@@ -8,7 +8,7 @@ use potluck_harness::peer::Start;
 use potluck_harness::{Group, Suite};
 use serde_json::{Value, json};
 
-use crate::intruder::{Intruder, hex, unharmed};
+use crate::intruder::{Intruder, hex, junk, turned_away, unharmed};
 use crate::{LAN, LO};
 
 /// A key that differs from the tests' key.
@@ -38,13 +38,8 @@ fn counter(status: &Value, name: &str) -> u64 {
 
 /// All members complete a sum in the same View as before.
 pub fn undisturbed(group: &mut Group, view: &Value) -> Result<()> {
-    for event in group.all(&json!({"do": "all_reduce", "len": 5001}), "done")? {
-        ensure!(event["verdict"] == "exact", "{event}");
-    }
-    for peer in &mut group.peers {
-        let now = peer.status()?;
-        ensure!(now["view"]["id"] == *view, "the View was replaced: {now}");
-    }
+    group.sum(5001, 0)?;
+    group.still_in(view)?;
     unharmed(group)
 }
 
@@ -82,11 +77,11 @@ fn wrong_key() -> Result<()> {
 
 fn garbage() -> Result<()> {
     let mut group = Group::up("lo", 2)?;
-    let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
+    let before = group.peers[0].status()?;
     let port = port_of(&before)?;
     let control: &[u8] = b"potl\x01\x10\0\0\0\0\0\0\0\0\0\0";
     let data: &[u8] = b"potl\x01\x11\x00\x01ABCDEFGH";
-    let junk: Vec<u8> = (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let junk = junk();
     let openings = [
         junk.clone(),
         b"GET / HTTP/1.1\r\nHost: there\r\n\r\n".to_vec(),
@@ -102,24 +97,14 @@ fn garbage() -> Result<()> {
     for bytes in &openings {
         let mut intruder =
             Intruder::on(&group.lab, "n1", &["send", "127.0.0.1", &port, &hex(bytes)])?;
-        let event = intruder.event("sent")?;
-        ensure!(
-            event["received"] == 0
-                && event["closed"] == true
-                && event["ms"].as_f64() < Some(5000.0),
-            "{bytes:?}: {event}"
-        );
+        turned_away(&intruder.event("sent")?).with_context(|| format!("{bytes:?}"))?;
     }
     let mut intruder = Intruder::on(
         &group.lab,
         "n1",
         &["drip", "127.0.0.1", &port, &hex(&[control, &junk[..200]].concat())],
     )?;
-    let event = intruder.event("dripped")?;
-    ensure!(
-        event["received"] == 0 && event["closed"] == true && event["ms"].as_f64() < Some(5000.0),
-        "{event}"
-    );
+    turned_away(&intruder.event("dripped")?)?;
 
     let mut intruder = Intruder::on(&group.lab, "n1", &["silent", "127.0.0.1", &port, "60"])?;
     intruder.event("connected")?;
@@ -137,7 +122,7 @@ fn garbage() -> Result<()> {
 
 fn other_version() -> Result<()> {
     let mut group = Group::up("lo", 2)?;
-    let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
+    let before = group.peers[0].status()?;
     let port = port_of(&before)?;
     for version in [0u8, 2, 255] {
         let opening = [&b"potl"[..], &[version, 0x10], &[0; 90]].concat();
@@ -155,19 +140,12 @@ fn other_version() -> Result<()> {
 
 /// Members on the first of four machines; the last machine is for the intruder.
 pub fn members(size: usize) -> Result<Group> {
-    let mut group = Group::empty("gbe4", 4)?;
-    for index in 0..size {
-        let start = group.start(index);
-        group.add(index, &start)?;
-    }
-    group.all(&json!({"do": "join"}), "joined")?;
-    group.meet()?;
-    Ok(group)
+    Group::empty("gbe4", 4)?.filled(size, 2)
 }
 
 fn flood() -> Result<()> {
     let mut group = members(3)?;
-    let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
+    let before = group.peers[0].status()?;
     let (port, address) = (port_of(&before)?, group.lab.addr("n1").to_string());
     // The node's buffers have reached their size after the first calls.
     undisturbed(&mut group, &before["view"]["id"])?;
@@ -212,12 +190,11 @@ fn flood() -> Result<()> {
 fn past_the_silent() -> Result<()> {
     let mut group = members(2)?;
     // The intruder only holds connections open; a new member must still be able to join.
-    let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
+    let before = group.peers[0].status()?;
     let (port, address) = (port_of(&before)?, group.lab.addr("n1").to_string());
     let mut silent = Intruder::on(&group.lab, "n4", &["silent", &address, &port, "200"])?;
     silent.event("connected")?;
-    let start = group.start(2);
-    group.add(2, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    group.join(2)?;
     group.meet()?;
     let event = silent.event("waited")?;
     ensure!(event["received"] == 0 && event["closed"] == 200, "{event}");
@@ -237,9 +214,7 @@ pub fn link_local(group: &Group, machine: &str) -> Result<String> {
 /// Leaves IPv6 alone on four machines.
 pub fn without_ipv4(group: &Group) -> Result<()> {
     for machine in ["n1", "n2", "n3", "n4"] {
-        let mut flush = group.lab.command(machine, "ip");
-        let flushed = flush.args(["-4", "addr", "flush", "dev", "eth0"]).status()?;
-        ensure!(flushed.success(), "{machine} keeps its IPv4 address");
+        group.lab.run(machine, "ip -4 addr flush dev eth0")?;
     }
     Ok(())
 }
@@ -250,14 +225,9 @@ const SIEGE: Duration = Duration::from_secs(12);
 /// On a network of IPv6 alone all addresses have one prefix. A neighbour that connects far above
 /// its rate must not use up that of the others.
 fn past_a_neighbour() -> Result<()> {
-    let mut group = Group::empty("gbe4", 4)?;
+    let group = Group::empty("gbe4", 4)?;
     without_ipv4(&group)?;
-    for index in 0..2 {
-        let start = group.start(index);
-        group.add(index, &start)?;
-    }
-    group.all(&json!({"do": "join"}), "joined")?;
-    group.meet()?;
+    let mut group = group.filled(2, 2)?;
     let mut intruders = Vec::new();
     // The newcomer will have the same port on its machine.
     let port = port_of(&group.peers[0].status()?)?;
@@ -269,13 +239,10 @@ fn past_a_neighbour() -> Result<()> {
     let refused = |status: &Value| counter(status, "overloads") >= 20;
     group.peers[0].status_where(refused, PATIENCE)?;
     let began = Instant::now();
-    let start = group.start(2);
-    group.add(2, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    group.join(2)?;
     ensure!(port_of(&group.peers[2].status()?)? == port, "the newcomer has another port");
     group.meet()?;
-    for event in group.all(&json!({"do": "all_reduce", "len": 5001}), "done")? {
-        ensure!(event["verdict"] == "exact", "{event}");
-    }
+    group.sum(5001, 0)?;
     let took = began.elapsed();
     println!("measured: past a neighbour on IPv6: a sum of three after {} ms", took.as_millis());
     ensure!(took < SIEGE / 2, "{took:?}");
@@ -289,15 +256,13 @@ fn past_a_neighbour() -> Result<()> {
 /// A stranger replays the bytes that members have sent to a node, whole and in part.
 fn replayed() -> Result<()> {
     let mut group = Group::empty("gbe4", 4)?;
-    let start = group.start(0);
-    group.add(0, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    group.join(0)?;
     let port = port_of(&group.peers[0].status()?)?;
     let address = group.lab.addr("n1").to_string();
     let mut recorder = Intruder::on_the_switch(&group.lab, &["record", &address, &port])?;
     recorder.event("recording")?;
     for index in 1..3 {
-        let start = group.start(index);
-        group.add(index, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+        group.join(index)?;
     }
     let view = group.meet()?[0]["view"].clone();
     undisturbed(&mut group, &view)?;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
+use potluck_harness::outcome::all_exact;
 use potluck_harness::{Group, Need, Suite};
 use serde_json::{Value, json};
 
@@ -57,8 +58,7 @@ fn slow_between_members(group: &Group, machine: &str, to: &[IpAddr]) -> Result<(
         )
     }));
     for words in commands {
-        let done = group.lab.command(machine, "tc").args(words.split(' ')).status()?;
-        ensure!(done.success(), "{machine}: tc {words}");
+        group.lab.run(machine, &format!("tc {words}"))?;
     }
     Ok(())
 }
@@ -125,23 +125,15 @@ fn no_link_is_forwarded(group: &mut Group) -> Result<()> {
     Ok(())
 }
 
-fn start(group: &mut Group, index: usize) -> Result<()> {
-    let start = group.start(index);
-    group.add(index, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
-    Ok(())
-}
-
 fn beside_a_faster_proxy() -> Result<()> {
-    let mut group = Group::empty("gbe4", 4)?;
+    let group = Group::empty("gbe4", 4)?;
     let members = ["n1", "n2", "n3"];
     for machine in members {
         let others = members.iter().filter(|other| **other != machine);
         let others: Vec<IpAddr> = others.map(|other| group.lab.addr(other)).collect();
         slow_between_members(&group, machine, &others)?;
     }
-    for index in 0..2 {
-        start(&mut group, index)?;
-    }
+    let mut group = group.filled(2, 2)?;
     let view = group.meet()?[0]["view"].clone();
     let mut proxy = neighbour(&group, 2)?;
     let began = Instant::now();
@@ -152,24 +144,19 @@ fn beside_a_faster_proxy() -> Result<()> {
         nothing_is_remembered(&group)?;
         calls += 1;
     }
-    for peer in &mut group.peers {
-        ensure!(peer.status()?["view"]["id"] == view, "the View was replaced");
-    }
+    group.still_in(&view)?;
     let moved = forwarded(&mut proxy)?;
     println!("measured: {calls} sums beside a proxy that carries far more than the own path");
     // Handshakes of trials at most.
     ensure!(moved < 64 * 1024, "{moved} bytes went through the neighbour");
 
-    start(&mut group, 2)?;
+    group.join(2)?;
     group.meet()?;
     // It may have met the neighbour first.
     let neighbour = group.lab.addr(NEIGHBOUR);
-    for peer in &mut group.peers {
-        peer.status_where(|status| is_clean(status, neighbour), PATIENCE)?;
-    }
+    group.all_show(|status| is_clean(status, neighbour), PATIENCE)?;
     // It has not taken part in the sums so far.
-    let synced = group.all(&json!({"do": "sync", "version": 1, "bytes": 4096}), "synced")?;
-    ensure!(synced.iter().all(|event| event["verdict"] == "exact"), "{synced:?}");
+    all_exact(&group.all(&json!({"do": "sync", "version": 1, "bytes": 4096}), "synced")?)?;
     let began = Instant::now();
     while began.elapsed() < BESIDE / 2 {
         sum(&mut group, 5001)?.context("an aborted sum")?;
@@ -184,14 +171,10 @@ fn beside_a_faster_proxy() -> Result<()> {
 const LONG: usize = 50_001;
 
 fn only_a_proxy() -> Result<()> {
-    let mut group = Group::empty("gbe4", 4)?;
-    for index in 0..2 {
-        start(&mut group, index)?;
-    }
-    group.meet()?;
+    let mut group = Group::empty("gbe4", 4)?.filled(2, 2)?;
     let mut proxy = neighbour(&group, 2)?;
     group.lab.cut_between("n1,n2", "n3")?;
-    start(&mut group, 2)?;
+    group.join(2)?;
     group.meet()?;
     // There is no other way.
     let newcomer = group.peers[2].status()?;
@@ -203,9 +186,7 @@ fn only_a_proxy() -> Result<()> {
 
     group.lab.join_between("n1,n2", "n3")?;
     let (neighbour, began) = (group.lab.addr(NEIGHBOUR), Instant::now());
-    for peer in &mut group.peers {
-        peer.status_where(|status| is_clean(status, neighbour), PATIENCE)?;
-    }
+    group.all_show(|status| is_clean(status, neighbour), PATIENCE)?;
     println!("measured: on own paths {} ms after they are there", began.elapsed().as_millis());
     // The bulk data follow.
     loop {

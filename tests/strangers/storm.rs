@@ -55,16 +55,11 @@ fn storm(family: Family, sources: u32) -> Result<()> {
         Some(_) => (RATE, SLOW, COUNTED),
         None => (RATE / 10, SLOW / 2, Duration::from_secs(1)),
     };
-    let mut group = Group::empty_at("gbe4", 4, MBIT)?;
+    let group = Group::empty_at("gbe4", 4, MBIT)?;
     if family == Family::V6 {
         without_ipv4(&group)?;
     }
-    for index in 0..2 {
-        let start = group.start(index);
-        group.add(index, &start)?;
-    }
-    group.all(&json!({"do": "join"}), "joined")?;
-    group.meet()?;
+    let mut group = group.filled(2, 2)?;
     // The first calls measure the paths and fill the buffers.
     calls(&mut group, counted)?;
     let before = calls(&mut group, counted)?;
@@ -127,10 +122,7 @@ fn storm(family: Family, sources: u32) -> Result<()> {
 fn calls(group: &mut Group, counted: Duration) -> Result<f64> {
     let (began, mut calls) = (Instant::now(), 0);
     while began.elapsed() < counted {
-        let order = json!({"do": "all_reduce", "len": LEN});
-        for event in group.all(&order, "done")? {
-            ensure!(event["verdict"] == "exact", "{event}");
-        }
+        group.sum(LEN, 0)?;
         calls += 1;
     }
     Ok(f64::from(calls) / began.elapsed().as_secs_f64())

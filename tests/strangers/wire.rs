@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
 use potluck_harness::peer::Start;
-use potluck_harness::{Child, Group, Suite};
+use potluck_harness::{Group, Suite};
 use serde_json::{Value, json};
 
 use crate::LAN;
@@ -23,20 +23,15 @@ pub fn add(suite: &mut Suite) {
 
 /// The lines of a `/proc/net` table of a machine, split into words.
 fn table(group: &Group, machine: &str, name: &str) -> Result<Vec<Vec<String>>> {
-    let mut child = Child::spawn(
-        group.lab.command(machine, "sh").args(["-c", &format!("cat /proc/net/{name}; echo end")]),
-    )?;
-    child.wait_for_line(|line| line == "end", PATIENCE)?;
-    let lines = child.stdout();
-    let rows = lines.iter().skip(1).filter(|line| *line != "end");
+    let cat = group.lab.command(machine, "cat").arg(format!("/proc/net/{name}")).output()?;
+    let told = String::from_utf8(cat.stdout)?;
+    let rows = told.lines().skip(1);
     Ok(rows.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect())
 }
 
 fn sockets() -> Result<()> {
     let mut group = Group::up("gbe4", 2)?;
-    for event in group.all(&json!({"do": "all_reduce", "len": 100_001}), "done")? {
-        ensure!(event["verdict"] == "exact", "{event}");
-    }
+    group.sum(100_001, 0)?;
     let port = group.peers[0].status()?["port"].as_u64().context("no port")?;
     let mut listeners = Vec::new();
     let mut datagrams = Vec::new();
@@ -65,17 +60,13 @@ fn encrypted(options: &[&str]) -> Result<()> {
     let mut group = Group::empty("gbe4", 3)?;
     let mut capture = Intruder::on_the_switch(&group.lab, &["capture", &hex(MARK)])?;
     capture.event("capturing")?;
-    for index in 0..3 {
-        let mut start = group.start(index);
+    group.found(3, &json!({"do": "join"}), |_, mut start| {
         start.options.extend(options.iter().map(|word| (*word).to_owned()));
-        group.add(index, &start)?;
-    }
-    group.all(&json!({"do": "join"}), "joined")?;
+        start
+    })?;
     let contexts = group.meet()?;
     for len in [16, 1000, 250_000] {
-        for event in group.all(&json!({"do": "all_reduce", "len": len, "marked": true}), "done")? {
-            ensure!(event["verdict"] == "exact", "{event}");
-        }
+        group.exact(&json!({"do": "all_reduce", "len": len, "marked": true}))?;
     }
     group.all(&json!({"do": "leave"}), "left")?;
     let seen = capture.captured()?;
@@ -117,13 +108,10 @@ fn anonymous() -> Result<()> {
         captures.push(capture);
     }
     for index in 1..3 {
-        let start = group.start(index);
-        group.add(index, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+        group.join(index)?;
     }
     group.meet()?;
-    for event in group.all(&json!({"do": "all_reduce", "len": 100_001}), "done")? {
-        ensure!(event["verdict"] == "exact", "{event}");
-    }
+    group.sum(100_001, 0)?;
     for capture in captures {
         let seen = capture.captured()?;
         ensure!(seen["bytes"].as_u64() > Some(400_000) && seen["hits"] == 0, "{seen}");

@@ -7,7 +7,7 @@ use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
 use potluck::calls::Rejection;
-use potluck::{Cause, Codec, Context, Error, ReduceOp, bf16, f16};
+use potluck::{Cause, Codec, Context, Error, ReduceOp};
 use potluck_harness::by_dtype;
 use potluck_harness::history::inputs::Key;
 use potluck_harness::history::{Coded, Kind, Op, What};
@@ -281,9 +281,7 @@ async fn typed<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way
         .then(|| scene.given(what, scene.rank, 1, len * size));
     let id = scene.begins(what, way, hash_of([&own[..]]));
     let end = match what.kind {
-        Kind::Reduce => {
-            go_on!(ctx.reduce(what.root, &mut own).op(op), what, way).map(|()| None)
-        }
+        Kind::Reduce => go_on!(ctx.reduce(what.root, &mut own).op(op), what, way).map(|()| None),
         Kind::ReduceScatter => go_on!(ctx.reduce_scatter(&own).op(op), what, way).map(Some),
         Kind::Broadcast => go_on!(ctx.broadcast(what.root, &mut own), what, way).map(|()| None),
         Kind::AllGather => go_on!(ctx.all_gather(&own), what, way).map(Some),
