@@ -1,62 +1,32 @@
 //! `up` and `status` in a network namespace that has only a loopback interface.
 
 use crate::keys::KEY;
-use crate::run::{clean, run, told};
+use crate::run::{Network, SOON, clean, event, run, told};
 use anyhow::{Context, Result, ensure};
-use potluck_harness::{Child, Lab, Scratch};
-use rustix::process::{Pid, Signal, kill_process};
+use potluck_harness::{Child, Scratch};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(15);
-
-/// A network namespace, and a home directory per name.
-struct Machine {
-    lab: Lab,
-    scratch: Scratch,
+/// After Ctrl-C the exit code is 130.
+fn interrupted(mut child: Child) -> Result<()> {
+    child.interrupt()?;
+    has_left(child, 130)
 }
 
-impl Machine {
-    fn new() -> Result<Machine> {
-        Ok(Machine { lab: Lab::up_with("lo", 1)?, scratch: Scratch::new()? })
-    }
-
-    fn home(&self, name: &str) -> PathBuf {
-        self.scratch.path().join(name)
-    }
-
-    fn command(&self, name: &str, arguments: &[&str]) -> Command {
-        let mut command = self.lab.command("n1", env!("CARGO_BIN_EXE_potluck"));
-        command.args(arguments);
-        clean(&mut command, &self.home(name));
-        command
-    }
-
-    fn up(&self, name: &str, arguments: &[&str]) -> Result<Child> {
-        let common = ["up", "--loopback", "--json", "--name", name];
-        Child::spawn(&mut self.command(name, &[&common, arguments].concat()))
-    }
+fn terminated(mut child: Child) -> Result<()> {
+    child.terminate()?;
+    has_left(child, 0)
 }
 
-/// The next document of this kind that satisfies `likes`.
-fn event(child: &mut Child, kind: &str, likes: impl Fn(&Value) -> bool) -> Result<Value> {
-    let parsed = |line: &str| serde_json::from_str::<Value>(line).ok();
-    let wanted =
-        |line: &str| parsed(line).is_some_and(|event| event["event"] == kind && likes(&event));
-    let line = child.wait_for_line(wanted, SOON)?;
-    parsed(&line).context("it was parsed before")
-}
-
-fn end(mut child: Child, signal: Signal, code: i32) -> Result<()> {
-    kill_process(Pid::from_raw(child.id() as i32).context("a process")?, signal)?;
-    event(&mut child, "left", |_| true)?;
+fn has_left(mut child: Child, code: i32) -> Result<()> {
+    event(&mut child, "left")?;
     let status = child.wait(SOON)?;
-    ensure!(status.code() == Some(code), "{signal:?} ended it with {status}");
+    ensure!(status.code() == Some(code), "it ended with {status}, not with {code}");
     for line in child.stdout() {
         serde_json::from_str::<Value>(&line).with_context(|| format!("not JSON: {line}"))?;
     }
@@ -68,17 +38,16 @@ fn key_of(home: &Path) -> Result<String> {
 }
 
 pub fn first_machine() -> Result<()> {
-    let machine = Machine::new()?;
-    let mut ada = machine.up("ada", &[])?;
-    event(&mut ada, "key-made", |e| {
-        e["file"].as_str().is_some_and(|file| file.ends_with("cluster-default.key"))
-    })?;
-    let status = event(&mut ada, "status", |_| true)?;
+    let network = Network::loopback()?;
+    let mut ada = network.up("n1", "ada", &[])?;
+    let made = event(&mut ada, "key-made")?;
+    ensure!(made["file"].as_str().is_some_and(|f| f.ends_with("cluster-default.key")), "{made}");
+    let status = event(&mut ada, "status")?;
     ensure!(
         status["state"] == "alone" && status["name"] == "ada" && status["view"].is_null(),
         "{status}"
     );
-    let alone = event(&mut ada, "alone", |_| true)?;
+    let alone = event(&mut ada, "alone")?;
     let reasons: Vec<&str> =
         alone["reasons"].as_array().context("a list")?.iter().filter_map(Value::as_str).collect();
     ensure!(
@@ -88,7 +57,7 @@ pub fn first_machine() -> Result<()> {
         "{reasons:?}"
     );
     ensure!(reasons.iter().any(|r| r.contains("--peer")), "{reasons:?}");
-    let key = key_of(&machine.home("ada"))?;
+    let key = key_of(&network.home("ada"))?;
     ensure!(key.starts_with("plk1"), "{key}");
     ensure!(
         !ada.stdout().concat().contains(key.trim()) && !ada.stderr().concat().contains(key.trim()),
@@ -96,18 +65,18 @@ pub fn first_machine() -> Result<()> {
     );
     let said = ada.stderr().concat();
     ensure!(said.contains("potluck join") && said.contains("potluck key --show"), "{said}");
-    end(ada, Signal::TERM, 0)?;
-    let again = run(&mut machine.command("ada", &["up", "--loopback", "--new"]), "")?;
+    terminated(ada)?;
+    let again = run(&mut network.command("n1", "ada", &["up", "--loopback", "--new"]), "")?;
     ensure!(again.complaint(2)?.contains("has a cluster key already"), "{again:?}");
     Ok(())
 }
 
 pub fn stopped_early() -> Result<()> {
-    let machine = Machine::new()?;
-    let home = machine.home("ada");
+    let network = Network::loopback()?;
+    let home = network.home("ada");
     let refused = |arguments: &[&str], code: i32, words: &str| {
-        let ran =
-            run(&mut machine.command("ada", &[&["up", "--loopback"], arguments].concat()), "")?;
+        let arguments = [&["up", "--loopback"], arguments].concat();
+        let ran = run(&mut network.command("n1", "ada", &arguments), "")?;
         ensure!(ran.complaint(code)?.contains(words) && ran.out.is_empty(), "{ran:?}");
         anyhow::Ok(())
     };
@@ -122,35 +91,36 @@ pub fn stopped_early() -> Result<()> {
 }
 
 pub fn beside_another_cluster() -> Result<()> {
-    let machine = Machine::new()?;
-    told(&machine.home("ada"), &["join"], KEY)?;
-    let mut ada = machine.up("ada", &[])?;
-    event(&mut ada, "status", |_| true)?;
-    let refused = run(&mut machine.command("bob", &["up", "--loopback", "--json"]), "")?.json(6)?;
+    let network = Network::loopback()?;
+    told(&network.home("ada"), &["join"], KEY)?;
+    let mut ada = network.up("n1", "ada", &[])?;
+    event(&mut ada, "status")?;
+    let refused = network.run("n1", "bob", "up", &[])?.json(6)?;
     ensure!(refused["code"] == "cluster-here", "{refused}");
     let message = refused["message"].as_str().unwrap_or_default();
     ensure!(message.contains("potluck join") && message.contains("potluck up --new"), "{message}");
-    ensure!(!machine.home("bob").join("cluster-default.key").exists(), "a key was made");
+    ensure!(!network.home("bob").join("cluster-default.key").exists(), "a key was made");
 
-    let mut bob = machine.up("bob", &["--new"])?;
-    event(&mut bob, "key-made", |_| true)?;
-    event(&mut bob, "status", |s| s["reasons"].to_string().contains("another cluster is here"))?;
-    ensure!(key_of(&machine.home("bob"))?.trim() != KEY);
-    end(bob, Signal::INT, 130)?;
-    end(ada, Signal::TERM, 0)
+    let mut bob = network.up("n1", "bob", &["--new"])?;
+    event(&mut bob, "key-made")?;
+    let is_told = |s: &Value| s["reasons"].to_string().contains("another cluster is here");
+    bob.wait_for_event("status", is_told, SOON)?;
+    ensure!(key_of(&network.home("bob"))?.trim() != KEY);
+    interrupted(bob)?;
+    terminated(ada)
 }
 
 pub fn two_meet() -> Result<()> {
-    let machine = Machine::new()?;
+    let network = Network::loopback()?;
     for name in ["ada", "bob"] {
-        told(&machine.home(name), &["join"], KEY)?;
+        told(&network.home(name), &["join"], KEY)?;
     }
-    let mut ada = machine.up("ada", &[])?;
-    event(&mut ada, "status", |s| s["state"] == "alone")?;
-    let mut bob = machine.up("bob", &[])?;
+    let mut ada = network.up("n1", "ada", &[])?;
+    ada.wait_for_event("status", |s| s["state"] == "alone", SOON)?;
+    let mut bob = network.up("n1", "bob", &[])?;
     let mut views = Vec::new();
     for child in [&mut ada, &mut bob] {
-        let status = event(child, "status", |s| s["state"] == "in")?;
+        let status = child.wait_for_event("status", |s| s["state"] == "in", SOON)?;
         let names: Vec<&str> = status["view"]["members"]
             .as_array()
             .context("a list")?
@@ -161,16 +131,15 @@ pub fn two_meet() -> Result<()> {
         views.push(status["view"]["id"].clone());
     }
     ensure!(views[0] == views[1], "{views:?}");
-    end(bob, Signal::TERM, 0)?;
-    event(&mut ada, "status", |s| s["state"] == "not-enough-peers")?;
-    end(ada, Signal::INT, 130)
+    terminated(bob)?;
+    ada.wait_for_event("status", |s| s["state"] == "not-enough-peers", SOON)?;
+    interrupted(ada)
 }
 
 pub fn status() -> Result<()> {
-    let machine = Machine::new()?;
-    let status =
-        |name: &str| run(&mut machine.command(name, &["status", "--loopback", "--json"]), "");
-    told(&machine.home("ada"), &["join"], KEY)?;
+    let network = Network::loopback()?;
+    let status = |name: &str| network.run("n1", name, "status", &[]);
+    told(&network.home("ada"), &["join"], KEY)?;
     let nobody = status("ada")?.json(3)?;
     ensure!(
         nobody["running"] == false && nobody["neighbours"] == serde_json::json!([]),
@@ -178,18 +147,18 @@ pub fn status() -> Result<()> {
     );
     ensure!(nobody["interfaces"][0]["interface"] == "lo", "{nobody}");
 
-    let mut ada = machine.up("ada", &[])?;
-    event(&mut ada, "status", |_| true)?;
+    let mut ada = network.up("n1", "ada", &[])?;
+    event(&mut ada, "status")?;
     let running = status("ada")?.json(0)?;
     ensure!(
         running["running"] == true && running["name"] == "ada" && running["state"] == "alone",
         "{running}"
     );
-    let socket = machine.home("ada").join("up-default.sock");
+    let socket = network.home("ada").join("up-default.sock");
     let mode = std::fs::metadata(&socket)?.permissions().mode();
     ensure!(mode & 0o777 == 0o600, "mode {mode:o}");
     // Another home directory on the same network has no node of its own, but sees this one.
-    told(&machine.home("bob"), &["join"], KEY)?;
+    told(&network.home("bob"), &["join"], KEY)?;
     ensure!(status("bob")?.json(3)?["neighbours"][0]["cluster"] == "ours");
     ensure!(status("eve")?.json(3)?["neighbours"][0]["cluster"] == "other");
 
@@ -197,10 +166,10 @@ pub fn status() -> Result<()> {
     ada.kill()?;
     ada.wait(SOON)?;
     ensure!(socket.exists() && status("ada")?.json(3)?["running"] == false);
-    let mut ada = machine.up("ada", &[])?;
-    event(&mut ada, "status", |_| true)?;
+    let mut ada = network.up("n1", "ada", &[])?;
+    event(&mut ada, "status")?;
     ensure!(status("ada")?.json(0)?["running"] == true);
-    end(ada, Signal::TERM, 0)?;
+    terminated(ada)?;
     ensure!(!socket.exists(), "the socket is left");
     Ok(())
 }
@@ -217,21 +186,21 @@ pub fn machine_dumps_core() -> Result<bool> {
 }
 
 pub fn no_core_dump() -> Result<()> {
-    let machine = Machine::new()?;
-    let mut command = machine.lab.command("n1", "sh");
+    let network = Network::loopback()?;
+    let mut command = network.lab.command("n1", "sh");
     command.args(["-c", WITH_DUMPS, env!("CARGO_BIN_EXE_potluck")]);
     command.args(["up", "--loopback", "--json", "--name", "n1"]);
-    command.current_dir(machine.scratch.path());
-    clean(&mut command, &machine.home("n1"));
+    command.current_dir(network.scratch.path());
+    clean(&mut command, &network.home("n1"));
     let mut child = Child::spawn(&mut command)?;
     child.wait_for_line(|line| line.contains("event"), SOON)?;
-    kill_process(Pid::from_raw(child.id() as i32).context("a process")?, Signal::ABORT)?;
+    child.abort()?;
     let status = child.wait(SOON)?;
     ensure!(status.signal() == Some(Signal::ABORT.as_raw()), "it ended with {status}");
     ensure!(
         !status.core_dumped(),
         "the keys are in a file in {}",
-        machine.scratch.path().display()
+        network.scratch.path().display()
     );
     Ok(())
 }

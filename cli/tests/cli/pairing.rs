@@ -1,72 +1,34 @@
 //! `invite`, and `join` with its code: on one machine, and between two on a switch.
 
 use crate::keys::KEY;
-use crate::run::{Ran, clean, run, told};
+use crate::run::{Network, Ran, SOON, event, run, told};
 use anyhow::{Context, Result, ensure};
-use potluck_harness::{Child, Lab, Scratch};
-use rustix::process::{Pid, Signal, kill_process};
+use potluck_harness::Child;
 use serde_json::Value;
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
-use std::time::{Duration, Instant};
-
-pub const SOON: Duration = Duration::from_secs(20);
-
-/// Machines of a lab, and a home directory per name.
-pub struct Network {
-    lab: Lab,
-    scratch: Scratch,
-    /// Options of each command, for the interfaces.
-    place: &'static [&'static str],
-}
+use std::time::Instant;
 
 impl Network {
-    /// One machine with a loopback interface only.
-    fn loopback() -> Result<Network> {
-        let (lab, scratch) = (Lab::up_with("lo", 1)?, Scratch::new()?);
-        Ok(Network { lab, scratch, place: &["--loopback"] })
-    }
-
     /// Two machines on a switch.
     fn switch() -> Result<Network> {
-        Network::machines(2)
-    }
-
-    /// This number of machines on a switch.
-    pub fn machines(count: usize) -> Result<Network> {
-        let (lab, scratch) = (Lab::up_with("loop", count)?, Scratch::new()?);
-        Ok(Network { lab, scratch, place: &[] })
-    }
-
-    pub fn home(&self, name: &str) -> PathBuf {
-        self.scratch.path().join(name)
-    }
-
-    pub fn command(&self, machine: &str, name: &str, arguments: &[&str]) -> Command {
-        let mut command = self.lab.command(machine, env!("CARGO_BIN_EXE_potluck"));
-        command.args(arguments);
-        clean(&mut command, &self.home(name));
-        command
+        Network::machines("loop", 2)
     }
 
     /// Invites as `ada`, who has [`KEY`], on n1; returns what it has announced.
     fn invite(&self, arguments: &[&str]) -> Result<(Child, Value)> {
         told(&self.home("ada"), &["join"], KEY)?;
-        let common = ["invite", "--json", "--name", "ada"];
-        let arguments = [&common, self.place, arguments].concat();
-        let mut child = Child::spawn(&mut self.command("n1", "ada", &arguments))?;
+        let arguments = [&["--name", "ada"], arguments].concat();
+        let mut child = Child::spawn(&mut self.json("n1", "ada", "invite", &arguments))?;
         let invited = event(&mut child, "invited")?;
         Ok((child, invited))
     }
 
     /// Runs `join` as `name` on a machine.
     fn join(&self, machine: &str, name: &str, arguments: &[&str]) -> Result<Ran> {
-        let common = ["join", "--json", "--name", name];
-        let arguments = [&common, self.place, arguments].concat();
-        run(&mut self.command(machine, name, &arguments), "")
+        self.run(machine, name, "join", &[&["--name", name], arguments].concat())
     }
 
     fn key_file(&self, name: &str, namespace: &str) -> PathBuf {
@@ -80,13 +42,6 @@ impl Network {
         ensure!(fs::read_to_string(&file)?.trim() == KEY && mode == 0o600, "mode {mode:o}");
         Ok(())
     }
-}
-
-pub fn event(child: &mut Child, kind: &str) -> Result<Value> {
-    let parsed = |line: &str| serde_json::from_str::<Value>(line).ok();
-    let line = child
-        .wait_for_line(|line| parsed(line).is_some_and(|event| event["event"] == kind), SOON)?;
-    parsed(&line).context("it was parsed before")
 }
 
 pub fn ended(mut child: Child, reason: &str, code: i32) -> Result<()> {
@@ -128,8 +83,7 @@ pub fn two_machines() -> Result<()> {
 pub fn beside_a_node() -> Result<()> {
     let network = Network::switch()?;
     told(&network.home("ada"), &["join"], KEY)?;
-    let up = ["up", "--json", "--name", "ada"];
-    let mut node = Child::spawn(&mut network.command("n1", "ada", &up))?;
+    let mut node = network.up("n1", "ada", &[])?;
     event(&mut node, "status")?;
     let (mut ada, invited) = network.invite(&[])?;
     // By hand, at all usual ports of the machine: the node is there too, and does not answer.
@@ -141,8 +95,7 @@ pub fn beside_a_node() -> Result<()> {
     event(&mut ada, "joined")?;
     ended(ada, "used", 0)?;
     // And with the key the two meet.
-    let up = ["up", "--json", "--name", "bob"];
-    let mut bob = Child::spawn(&mut network.command("n2", "bob", &up))?;
+    let mut bob = network.up("n2", "bob", &[])?;
     let is_in = |line: &str| line.contains("\"state\":\"in\"");
     bob.wait_for_line(is_in, SOON)?;
     node.wait_for_line(is_in, SOON).map(drop)
@@ -197,12 +150,12 @@ pub fn expired() -> Result<()> {
 
 pub fn interrupted() -> Result<()> {
     let network = Network::loopback()?;
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 0)] {
-        let (ada, _) = network.invite(&[])?;
-        kill_process(Pid::from_raw(ada.id() as i32).context("a process")?, signal)?;
-        ended(ada, "interrupted", code)?;
-    }
-    Ok(())
+    let (mut ada, _) = network.invite(&[])?;
+    ada.interrupt()?;
+    ended(ada, "interrupted", 130)?;
+    let (mut ada, _) = network.invite(&[])?;
+    ada.terminate()?;
+    ended(ada, "interrupted", 0)
 }
 
 pub fn namespaces() -> Result<()> {
@@ -283,14 +236,12 @@ pub fn nobody_invites() -> Result<()> {
 pub fn up_beside_an_invitation() -> Result<()> {
     let network = Network::loopback()?;
     let (ada, _) = network.invite(&[])?;
-    let up = ["up", "--loopback", "--json"];
-    let refused = run(&mut network.command("n1", "bob", &up), "")?.json(6)?;
+    let refused = network.run("n1", "bob", "up", &[])?.json(6)?;
     ensure!(refused["code"] == "cluster-here", "{refused}");
     let message = refused["message"].as_str().unwrap_or_default();
     ensure!(message.contains("potluck join CODE"), "{message}");
     ensure!(!network.key_file("bob", "default").exists(), "a key was made");
-    let status = ["status", "--loopback", "--json"];
-    let seen = run(&mut network.command("n1", "bob", &status), "")?.json(3)?;
+    let seen = network.run("n1", "bob", "status", &[])?.json(3)?;
     ensure!(seen["neighbours"][0]["cluster"] == "invitation", "{seen}");
     drop(ada);
     Ok(())

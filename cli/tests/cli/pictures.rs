@@ -1,38 +1,30 @@
 //! `status --graph`, `--svg`, `--dot` and `--json` for a group of three machines.
 
 use crate::keys::KEY;
-use crate::run::{Ran, clean, run, told};
+use crate::run::{Network, Ran, run, told};
 use anyhow::{Context, Result, ensure};
-use potluck_harness::{Child, Lab, Scratch};
-use rustix::process::{Pid, Signal, kill_process};
+use potluck_harness::Child;
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
 
 /// The name of the second node. It contains special characters of every picture format.
-/// here.
 const NASTY: &str = "b</text>'&amp;\\N];";
 
 /// Three machines with one node each; the last machine has a slow cable.
 struct Group {
-    lab: Lab,
-    scratch: Scratch,
     nodes: Vec<Child>,
+    network: Network,
 }
 
 impl Group {
     fn up() -> Result<Group> {
-        let (lab, scratch) = (Lab::up_with("slow1", 3)?, Scratch::new()?);
-        let mut group = Group { lab, scratch, nodes: Vec::new() };
-        for (machine, name) in [(1, "ada"), (2, NASTY), (3, "cyd")] {
-            told(&group.home(machine), &["join"], KEY)?;
-            let node = Child::spawn(
-                &mut group.command(machine, &["up", "--json", "--min", "3", "--name", name]),
-            )?;
-            group.nodes.push(node);
+        let mut group = Group { nodes: Vec::new(), network: Network::machines("slow1", 3)? };
+        for (machine, name) in [("n1", "ada"), ("n2", NASTY), ("n3", "cyd")] {
+            told(&group.network.home(machine), &["join"], KEY)?;
+            let up = ["up", "--json", "--min", "3", "--name", name];
+            group.nodes.push(Child::spawn(&mut group.network.command(machine, machine, &up))?);
         }
         for node in &mut group.nodes {
             node.wait_for_line(|line| line.contains("\"state\":\"in\""), SOON)?;
@@ -40,23 +32,12 @@ impl Group {
         Ok(group)
     }
 
-    fn home(&self, machine: usize) -> PathBuf {
-        self.scratch.path().join(format!("m{machine}"))
-    }
-
-    fn command(&self, machine: usize, arguments: &[&str]) -> Command {
-        let mut command = self.lab.command(&format!("n{machine}"), env!("CARGO_BIN_EXE_potluck"));
-        command.args(arguments);
-        clean(&mut command, &self.home(machine));
-        command
-    }
-
-    fn status(&self, machine: usize, flags: &[&str]) -> Result<Ran> {
-        run(&mut self.command(machine, &[&["status"], flags].concat()), "")
+    fn status(&self, machine: &str, flags: &[&str]) -> Result<Ran> {
+        run(&mut self.network.command(machine, machine, &[&["status"], flags].concat()), "")
     }
 
     /// The status once all links are measured and the plan uses the measurements.
-    fn measured(&self, machine: usize) -> Result<Value> {
+    fn measured(&self, machine: &str) -> Result<Value> {
         let began = Instant::now();
         loop {
             let status = self.status(machine, &["--json"])?.json(0)?;
@@ -81,7 +62,7 @@ impl Group {
 
     fn end(self) -> Result<()> {
         for mut node in self.nodes {
-            kill_process(Pid::from_raw(node.id() as i32).context("a process")?, Signal::TERM)?;
+            node.terminate()?;
             ensure!(node.wait(SOON)?.success());
         }
         Ok(())
@@ -90,7 +71,7 @@ impl Group {
 
 pub fn three_machines() -> Result<()> {
     let group = Group::up()?;
-    let status = group.measured(1)?;
+    let status = group.measured("n1")?;
     let topology = &status["topology"];
     let of_machine = |name: &str| {
         let members = topology["members"].as_array().context("a list")?;
@@ -108,7 +89,7 @@ pub fn three_machines() -> Result<()> {
     // At most the cable's rate; less if the processors have no time to send.
     ensure!((20..200).contains(&slow_mbps), "a cable of 200 Mbit/s carries {slow_mbps}");
 
-    let graph = group.status(1, &["--graph"])?;
+    let graph = group.status("n1", &["--graph"])?;
     ensure!(graph.code == 0 && !graph.out.contains('\u{1b}'), "colours in a pipe: {graph:?}");
     println!("{}", graph.out);
     for part in [
@@ -124,20 +105,16 @@ pub fn three_machines() -> Result<()> {
     ensure!(graph.out.contains(&format!("{} \"{NASTY}\"", nasty["rank"])), "{}", graph.out);
     // A path may be measured again in between, so only the identities are compared.
     let ids = |topology: &Value| -> Vec<Value> {
-        topology["members"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|member| member["node"].clone())
-            .collect()
+        let members = topology["members"].as_array().into_iter().flatten();
+        members.map(|member| member["node"].clone()).collect()
     };
-    let also_drawn = group.status(1, &["--graph", "--json"])?.json(0)?;
+    let also_drawn = group.status("n1", &["--graph", "--json"])?.json(0)?;
     ensure!(
         ids(&also_drawn["topology"]) == ids(topology) && ids(topology).len() == 3,
         "{also_drawn}"
     );
 
-    let dot = group.status(1, &["--dot"])?;
+    let dot = group.status("n1", &["--dot"])?;
     ensure!(
         dot.code == 0
             && dot.out.starts_with("graph potluck {")
@@ -147,12 +124,12 @@ pub fn three_machines() -> Result<()> {
     ensure!(dot.out.lines().filter(|line| line.contains(" -- ")).count() == 3, "{}", dot.out);
     ensure!(dot.out.contains("b</text>'&amp;amp;\\\\N];"), "{}", dot.out);
     ensure!(
-        group.status(1, &["--dot", "--json"])?.code == 2
-            && group.status(1, &["--dot", "--graph"])?.code == 2
+        group.status("n1", &["--dot", "--json"])?.code == 2
+            && group.status("n1", &["--dot", "--graph"])?.code == 2
     );
 
-    let file = group.scratch.path().join("group.svg");
-    let svg = group.status(1, &["--svg", file.to_str().context("a path")?])?;
+    let file = group.network.scratch.path().join("group.svg");
+    let svg = group.status("n1", &["--svg", file.to_str().context("a path")?])?;
     ensure!(svg.code == 0 && svg.out.is_empty() && svg.err.contains("group.svg"), "{svg:?}");
     let picture = std::fs::read_to_string(&file)?;
     ensure!(picture.starts_with("<svg ") && picture.matches("<line ").count() == 3, "{picture}");
@@ -160,7 +137,7 @@ pub fn three_machines() -> Result<()> {
         picture.contains("b&lt;/text&gt;&#39;&amp;amp;\\N];") && !picture.contains(NASTY),
         "{picture}"
     );
-    let nowhere = group.status(1, &["--svg", "/nowhere/group.svg"])?;
+    let nowhere = group.status("n1", &["--svg", "/nowhere/group.svg"])?;
     ensure!(nowhere.complaint(1)?.contains("cannot write /nowhere/group.svg"), "{nowhere:?}");
     group.end()
 }
@@ -186,7 +163,7 @@ const FIELDS: &str = "\
 pub fn schema() -> Result<()> {
     let group = Group::up()?;
     let mut fields = std::collections::BTreeSet::new();
-    collect(&group.measured(2)?, "", &mut fields);
+    collect(&group.measured("n2")?, "", &mut fields);
     let wanted: std::collections::BTreeSet<String> =
         FIELDS.split_whitespace().map(str::to_owned).collect();
     let [gone, new] = [&wanted - &fields, &fields - &wanted];
@@ -210,28 +187,25 @@ fn collect(value: &Value, at: &str, fields: &mut std::collections::BTreeSet<Stri
 }
 
 pub fn nothing_to_draw() -> Result<()> {
-    let scratch = Scratch::new()?;
-    let lab = Lab::up_with("lo", 1)?;
-    let command = |arguments: &[&str]| {
-        let mut command = lab.command("n1", env!("CARGO_BIN_EXE_potluck"));
-        command.args(arguments);
-        clean(&mut command, scratch.path());
-        command
+    let network = Network::loopback()?;
+    let status = |flags: &[&str]| {
+        let arguments = [&["status", "--loopback"], flags].concat();
+        run(&mut network.command("n1", "ada", &arguments), "")
     };
-    let file = scratch.path().join("group.svg");
+    let file = network.scratch.path().join("group.svg");
     let svg = ["--svg", file.to_str().context("a path")?];
     for flags in [&["--graph"][..], &["--dot"], &svg] {
-        let ran = run(&mut command(&[&["status", "--loopback"], flags].concat()), "")?;
+        let ran = status(flags)?;
         ensure!(ran.complaint(3)?.contains("potluck up") && ran.out.is_empty(), "{ran:?}");
     }
-    told(scratch.path(), &["join"], KEY)?;
-    let mut alone = Child::spawn(&mut command(&["up", "--loopback", "--json", "--name", "ada"]))?;
+    told(&network.home("ada"), &["join"], KEY)?;
+    let mut alone = network.up("n1", "ada", &[])?;
     alone.wait_for_line(|line| line.contains("\"state\":\"alone\""), SOON)?;
-    let ran = run(&mut command(&["status", "--loopback", "--dot"]), "")?;
+    let ran = status(&["--dot"])?;
     ensure!(ran.complaint(3)?.contains("no group to draw yet: alone") && !file.exists(), "{ran:?}");
-    let ran = run(&mut command(&["status", "--loopback", "--graph"]), "")?;
+    let ran = status(&["--graph"])?;
     ensure!(ran.code == 0 && ran.out.contains("alone"), "{ran:?}");
-    kill_process(Pid::from_raw(alone.id() as i32).context("a process")?, Signal::TERM)?;
+    alone.terminate()?;
     ensure!(alone.wait(SOON)?.success());
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! `keys`, `join --next` and `deny`, on one machine and on several that run.
 
 use crate::keys::KEY;
-use crate::pairing::{Network, SOON, code_of, ended, event};
-use crate::run::{run, told};
+use crate::pairing::{code_of, ended};
+use crate::run::{Network, SOON, event, run, told};
 use anyhow::{Result, ensure};
 use potluck_harness::{Child, Scratch};
 use serde_json::Value;
@@ -76,25 +76,41 @@ fn members(line: &str) -> Vec<String> {
     names
 }
 
-fn up(network: &Network, machine: &str, name: &str) -> Result<Child> {
-    let arguments = ["up", "--json", "--name", name];
-    Child::spawn(&mut network.command(machine, name, &arguments))
+/// Runs this as each of the names on the first machines, all of which hold the key; waits until
+/// they are in one View.
+fn all_up(network: &Network, names: &[&str], trust: &str) -> Result<Vec<Child>> {
+    let mut nodes = Vec::new();
+    for (machine, name) in MACHINES.into_iter().zip(names) {
+        nodes.push(network.up(machine, name, &["--trust", trust])?);
+    }
+    all_in(&mut nodes, names)?;
+    Ok(nodes)
+}
+
+/// Waits until all are in one View of these.
+fn all_in(nodes: &mut [Child], names: &[&str]) -> Result<()> {
+    nodes
+        .iter_mut()
+        .try_for_each(|node| node.wait_for_line(|line| members(line) == *names, SOON).map(drop))
+}
+
+const MACHINES: [&str; 3] = ["n1", "n2", "n3"];
+const NAMES: [&str; 3] = ["ada", "bob", "eve"];
+const BOTH: [&str; 2] = ["ada", "bob"];
+
+/// Three machines that have the key.
+fn three() -> Result<Network> {
+    let network = Network::machines("loop", 3)?;
+    for name in NAMES {
+        told(&network.home(name), &["join"], KEY)?;
+    }
+    Ok(network)
 }
 
 /// Three that run, of whom two change the key: they never part, and the third one is out.
 pub fn while_nodes_run() -> Result<()> {
-    let network = Network::machines(3)?;
-    let names = ["ada", "bob", "eve"];
-    for name in names {
-        told(&network.home(name), &["join"], KEY)?;
-    }
-    let mut nodes = Vec::new();
-    for (machine, name) in ["n1", "n2", "n3"].into_iter().zip(names) {
-        nodes.push(up(&network, machine, name)?);
-    }
-    for node in &mut nodes {
-        node.wait_for_line(|line| members(line) == names, SOON)?;
-    }
+    let network = three()?;
+    let mut nodes = all_up(&network, &NAMES, "key")?;
     let on = |machine: &str, name: &str, arguments: &[&str]| {
         run(&mut network.command(machine, name, &[&["--json"], arguments].concat()), "")
     };
@@ -105,14 +121,14 @@ pub fn while_nodes_run() -> Result<()> {
     let followed = on("n2", "bob", &["join", "--next", &code])?.json(0)?;
     ensure!(followed["stored"] == "next", "{followed}");
     ended(invitation, "used", 0)?;
-    for (machine, name) in [("n1", "ada"), ("n2", "bob")] {
+    for (machine, name) in MACHINES.into_iter().zip(BOTH) {
         ensure!(on(machine, name, &["keys", "finish"])?.json(0)?["finished"] == true);
     }
-    for node in &mut nodes[..2] {
-        node.wait_for_line(|line| members(line) == ["ada", "bob"], SOON)?;
+    all_in(&mut nodes[..2], &BOTH)?;
+    for node in &nodes[..2] {
         let all = node.stdout();
         let together = |line: &&String| members(line).contains(&"bob".to_owned());
-        let first = all.iter().position(|line| members(line) == names).unwrap_or(0);
+        let first = all.iter().position(|line| members(line) == NAMES).unwrap_or(0);
         let of_a_view = all[first..].iter().filter(|line| !members(line).is_empty());
         let apart: Vec<&String> = of_a_view.filter(|line| !together(line)).collect();
         ensure!(apart.is_empty(), "they have parted: {apart:?}");
@@ -122,55 +138,26 @@ pub fn while_nodes_run() -> Result<()> {
 
 /// A node that both other machines deny is out, and returns when they allow it again.
 pub fn denied_while_nodes_run() -> Result<()> {
-    let network = Network::machines(3)?;
-    let names = ["ada", "bob", "eve"];
-    let mut nodes = Vec::new();
-    for (machine, name) in ["n1", "n2", "n3"].into_iter().zip(names) {
-        told(&network.home(name), &["join"], KEY)?;
-        nodes.push(up(&network, machine, name)?);
-    }
-    for node in &mut nodes {
-        node.wait_for_line(|line| members(line) == names, SOON)?;
-    }
+    let network = three()?;
+    let mut nodes = all_up(&network, &NAMES, "key")?;
     let eve = told(&network.home("eve"), &["identity", "--json"], "")?.json(0)?;
     let eve = eve["node"].as_str().unwrap_or_default();
     for (machine, name, whom) in [("n1", "ada", "eve"), ("n2", "bob", eve)] {
-        let deny = ["deny", "--json", whom];
-        let document = run(&mut network.command(machine, name, &deny), "")?.json(0)?;
+        let document = network.run(machine, name, "deny", &[whom])?.json(0)?;
         ensure!(document["denied"][0]["node"] == eve, "{document}");
         ensure!(document["denied"][0]["name"] == "eve", "{document}");
     }
-    for node in &mut nodes[..2] {
-        node.wait_for_line(|line| members(line) == ["ada", "bob"], SOON)?;
+    all_in(&mut nodes[..2], &BOTH)?;
+    for (machine, name) in MACHINES.into_iter().zip(BOTH) {
+        network.run(machine, name, "deny", &["--undo", "eve"])?.json(0)?;
     }
-    for (machine, name) in [("n1", "ada"), ("n2", "bob")] {
-        let allow = ["deny", "--json", "--undo", "eve"];
-        run(&mut network.command(machine, name, &allow), "")?.json(0)?;
-    }
-    for node in &mut nodes[..2] {
-        node.wait_for_line(|line| members(line) == names, SOON)?;
-    }
-    Ok(())
+    all_in(&mut nodes[..2], &NAMES)
 }
 
 /// Two machines record each other, and then admit no other holder of the key.
 pub fn known_and_pinned() -> Result<()> {
-    let network = Network::machines(3)?;
-    for name in ["ada", "bob", "eve"] {
-        told(&network.home(name), &["join"], KEY)?;
-    }
-    let both = [("n1", "ada"), ("n2", "bob")];
-    let start = |trust: &str| -> Result<Vec<Child>> {
-        let one = |(machine, name): (&str, &str)| {
-            let arguments = ["up", "--json", "--name", name, "--trust", trust];
-            Child::spawn(&mut network.command(machine, name, &arguments))
-        };
-        both.into_iter().map(one).collect()
-    };
-    let mut nodes = start("tofu")?;
-    for node in &mut nodes {
-        node.wait_for_line(|line| members(line) == ["ada", "bob"], SOON)?;
-    }
+    let network = three()?;
+    let nodes = all_up(&network, &BOTH, "tofu")?;
     for mut node in nodes {
         ensure!(node.stderr().iter().any(|line| line.contains("for the first time")), "not told");
         node.terminate()?;
@@ -181,11 +168,8 @@ pub fn known_and_pinned() -> Result<()> {
         let listed = known["known"].as_array().map_or(0, Vec::len);
         ensure!(listed == 1 && known["known"][0]["name"] == other, "{known}");
     }
-    let mut nodes = start("pinned")?;
-    let mut eve = up(&network, "n3", "eve")?;
-    for node in &mut nodes {
-        node.wait_for_line(|line| members(line) == ["ada", "bob"], SOON)?;
-    }
+    let nodes = all_up(&network, &BOTH, "pinned")?;
+    let mut eve = network.up("n3", "eve", &[])?;
     // Refused again and again, and never in.
     let alone = event(&mut eve, "alone")?;
     ensure!(alone["reasons"].to_string().contains("they refuse this one"), "{alone}");
