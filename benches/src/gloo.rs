@@ -7,11 +7,11 @@
 use crate::Extent;
 use crate::beside::{Beside, Series, Taken, begin, row};
 use crate::group::{Group, Who};
-use crate::machine::{Engine, Machines};
+use crate::machine::{Engine, Machines, bare_program};
 use crate::report::Report;
 use crate::turns::Turns;
-use anyhow::{Context, Result};
-use std::path::{Path, PathBuf};
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -44,7 +44,7 @@ const FULL: [Work; 7] = [
 const SMALL: usize = MIB;
 
 pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
-    let program = match bare_program() {
+    let program = match with_gloo().and_then(|()| bare_program()) {
         Ok(program) => program,
         Err(reason) => {
             report.line(&format!("\n### Gloo beside Gloo\n\nNot measured: {reason}."));
@@ -71,20 +71,9 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The bare Gloo program, which `scripts/bench.sh` puts beside this one; or the reason why there is
-/// none.
-fn bare_program() -> Result<PathBuf, &'static str> {
-    if !cfg!(feature = "gloo") {
-        return Err("this program was built without the feature `gloo`");
-    }
-    let program = std::env::current_exe()
-        .map_err(|_| "this program's path is unknown")?
-        .with_file_name("bare-gloo");
-    if program.is_file() {
-        Ok(program)
-    } else {
-        Err("there is no `bare-gloo` beside this program; `make bench` builds it")
-    }
+fn with_gloo() -> Result<()> {
+    ensure!(cfg!(feature = "gloo"), "this program was built without the feature `gloo`");
+    Ok(())
 }
 
 /// If one contender cannot start, the others are measured anyway.

@@ -1,14 +1,25 @@
 //! The machines of a lab, on which this program starts itself.
 
 use anyhow::{Context, Result, ensure};
-use potluck_harness::{Child, Lab};
+use potluck_harness::program::isolate;
+use potluck_harness::{Child, Lab, Scratch};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The time limit for a line of a peer; only a failing run reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The bare Gloo program, which `scripts/bench.sh` puts beside this one; or the reason why there is
+/// none.
+pub fn bare_program() -> Result<PathBuf> {
+    let program = std::env::current_exe()?.with_file_name("bare-gloo");
+    ensure!(
+        program.is_file(),
+        "there is no `bare-gloo` beside this program; `make bench` builds it"
+    );
+    Ok(program)
+}
 
 /// The engine of the peers; always explicit, independent of the environment and the build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +42,7 @@ impl Engine {
 pub struct Machines {
     lab: Lab,
     profile: &'static str,
-    files: PathBuf,
+    files: Scratch,
 }
 
 impl Machines {
@@ -45,13 +56,7 @@ impl Machines {
     }
 
     fn on(lab: Lab, profile: &'static str) -> Result<Machines> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "potluck-bench-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        Ok(Machines { lab, profile, files: std::env::temp_dir().join(name) })
+        Ok(Machines { lab, profile, files: Scratch::new()? })
     }
 
     /// Starts a peer on machine `n`, from 1 on, with these orders, in a group of `size`.
@@ -61,7 +66,7 @@ impl Machines {
 
     /// Deletes the identity on machine `n`: the next peer there is a new node.
     pub fn forget(&self, n: usize) -> Result<()> {
-        Ok(std::fs::remove_dir_all(self.files.join(n.to_string()))?)
+        Ok(std::fs::remove_dir_all(self.files.path().join(n.to_string()))?)
     }
 
     /// Starts a peer that waits for commands.
@@ -71,9 +76,8 @@ impl Machines {
 
     /// Starts `program`, Gloo without potluck, as one of `size`; it waits for commands.
     pub fn bare(&self, n: usize, size: usize, program: &Path) -> Result<Child> {
-        std::fs::create_dir_all(&self.files)?;
         let mut command = self.lab.command(&format!("n{n}"), program);
-        command.args([(n - 1).to_string(), size.to_string()]).arg(self.files.join("store"));
+        command.args([(n - 1).to_string(), size.to_string()]).arg(self.files.path().join("store"));
         command.arg(self.lab.addr(&format!("n{n}")).to_string()).arg("-");
         Child::spawn_told(&mut command)
     }
@@ -92,32 +96,13 @@ impl Machines {
         engine: Engine,
     ) -> Result<Command> {
         let network = if self.profile == "lo" { "loopback" } else { "lan" };
-        let home = self.files.join(n.to_string());
+        let home = self.files.path().join(n.to_string());
         let program = std::env::current_exe().context("the path of this program")?;
         let mut command = self.lab.command(&format!("n{n}"), program);
-        command
-            .args(["peer", network, &size.to_string(), trusted])
-            .args(order)
-            .env("POTLUCK_HOME", home);
-        // The environment must not influence the measurement.
-        for name in [
-            "POTLUCK_PEERS",
-            "POTLUCK_INTERFACES",
-            "POTLUCK_KEY",
-            "POTLUCK_NAMESPACE",
-            "POTLUCK_PARTITION",
-        ] {
-            command.env_remove(name);
-        }
+        command.args(["peer", network, &size.to_string(), trusted]).args(order);
+        isolate(&mut command, &home);
         command.env("POTLUCK_ENGINE", engine.word());
         Ok(command)
-    }
-}
-
-impl Drop for Machines {
-    fn drop(&mut self) {
-        // Keys of ended groups; on an error they stay in the temporary directory.
-        let _ = std::fs::remove_dir_all(&self.files);
     }
 }
 

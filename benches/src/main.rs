@@ -51,26 +51,20 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[&str]) -> Result<ExitCode> {
-    match words {
-        ["peer", order @ ..] => peer::run(order).map(|()| ExitCode::SUCCESS),
-        ["topology", "--quick"] => topology::measure(Extent::Quick, None),
-        ["topology", "--cables", "--quick"] => topology::measure_cables(Extent::Quick),
-        ["topology", "--cables"] => topology::measure_cables(Extent::Full),
-        ["topology"] => topology::measure(Extent::Full, None),
-        ["topology", "--only", profile] => topology::measure(Extent::Full, Some(profile)),
-        ["topology", "--quick", "--only", profile] | ["topology", "--only", profile, "--quick"] => {
-            topology::measure(Extent::Quick, Some(profile))
-        }
-        ["reliability", "--quick"] => reliability::measure(Extent::Quick, None),
+    if let ["peer", order @ ..] = words {
+        return peer::run(order).map(|()| ExitCode::SUCCESS);
+    }
+    let extent = if words.contains(&"--quick") { Extent::Quick } else { Extent::Full };
+    let words: Vec<&str> = words.iter().copied().filter(|word| *word != "--quick").collect();
+    match words[..] {
+        ["topology"] => topology::measure(extent, None),
+        ["topology", "--cables"] => topology::measure_cables(extent),
+        ["topology", "--only", profile] => topology::measure(extent, Some(profile)),
+        ["reliability"] => reliability::measure(extent, None),
         ["reliability", "--crowd"] => reliability::measure_crowd(),
-        ["reliability"] => reliability::measure(Extent::Full, None),
-        ["reliability", matrix] => reliability::measure(Extent::Full, Some(Path::new(matrix))),
-        [] => measure(Extent::Full, None),
-        ["--quick"] => measure(Extent::Quick, None),
-        ["--only", part] => measure(Extent::Full, Some(part)),
-        ["--quick", "--only", part] | ["--only", part, "--quick"] => {
-            measure(Extent::Quick, Some(part))
-        }
+        ["reliability", matrix] => reliability::measure(extent, Some(Path::new(matrix))),
+        [] => measure(extent, None),
+        ["--only", part] => measure(extent, Some(part)),
         _ => bail!(
             "potluck-bench [--quick] [--only sums|codecs|changes|gloo], potluck-bench topology \
              [--cables] [--quick] [--only PROFILE], or potluck-bench reliability [--quick | \
