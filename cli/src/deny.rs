@@ -1,7 +1,6 @@
 //! `potluck deny`: refuses a node, whatever key it holds.
 
 use crate::args::Which;
-use crate::document::hex;
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
 use crate::status_socket;
@@ -9,7 +8,6 @@ use anyhow::Result;
 use clap::Args;
 use potluck::NodeId;
 use potluck::keys::Keys;
-use serde_json::json;
 use std::str::FromStr;
 
 /// Refuse a node on this machine, whatever key it holds; without a node, list those refused
@@ -47,15 +45,7 @@ impl Deny {
                 }
             }
         };
-        let (denied, file) = (keys.denied()?, keys.denied_file());
-        let listed: Vec<_> =
-            denied.iter().map(|(node, name)| json!({"node": hex(*node), "name": name})).collect();
-        let document = json!({"ok": true, "file": file, "changed": changed, "denied": listed});
-        output.result(&document, || {
-            let lines: Vec<String> =
-                denied.iter().map(|(node, name)| format!("{} {name}", hex(*node))).collect();
-            if lines.is_empty() { "No node is denied here.".to_owned() } else { lines.join("\n") }
-        })?;
+        output.nodes("denied", &keys.denied_file(), changed, &keys.denied()?)?;
         if changed && !self.undo {
             output.say(
                 "Next: the same on each other machine, and `potluck keys rotate`, because it holds \
@@ -79,8 +69,10 @@ impl Deny {
         meant.dedup();
         match meant.pop() {
             Some(only) if meant.is_empty() => Ok(only),
-            Some(_) => Err(unknown(format!("several nodes are called {text}; give the node id"))),
-            None => Err(unknown(format!(
+            Some(_) => {
+                Err(Stop::usage(format!("several nodes are called {text}; give the node id")))
+            }
+            None => Err(Stop::usage(format!(
                 "no node called {text} is known here; give its node id, which `potluck identity` \
                  shows there and `potluck status --json` here"
             ))),
@@ -98,8 +90,4 @@ impl Deny {
         let peers = status.map(|status| status.peers).unwrap_or_default();
         Ok(peers.into_iter().filter_map(|p| Some((p.node.parse().ok()?, p.name))).collect())
     }
-}
-
-fn unknown(sentence: String) -> anyhow::Error {
-    Stop::with(Exit::Usage, "usage", sentence)
 }

@@ -54,6 +54,11 @@ impl Stop {
     pub fn with(exit: Exit, code: &'static str, sentence: impl Into<String>) -> anyhow::Error {
         Stop { exit, code, sentence: sentence.into() }.into()
     }
+
+    /// A wrong command line.
+    pub fn usage(sentence: impl Into<String>) -> anyhow::Error {
+        Stop::with(Exit::Usage, "usage", sentence)
+    }
 }
 
 impl fmt::Display for Stop {

@@ -59,7 +59,7 @@ impl Join {
         if !self.code.is_empty() {
             let sentence = "only a code may stand on the command line, as 42-1234-5678: others \
                 can see it. Type a key at the prompt";
-            return Err(Stop::with(Exit::Usage, "usage", sentence));
+            return Err(Stop::usage(sentence));
         }
         self.by_key(&text, output)
     }

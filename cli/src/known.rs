@@ -1,14 +1,12 @@
 //! `potluck known`: the nodes that this machine has met.
 
 use crate::args::Which;
-use crate::document::hex;
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
 use anyhow::Result;
 use clap::Args;
 use potluck::NodeId;
 use potluck::keys::Keys;
-use serde_json::json;
 use std::str::FromStr;
 
 /// List the nodes that this machine has met under `potluck up --trust tofu`
@@ -32,15 +30,7 @@ impl Known {
             Some(text) => keys.forget(meant(&keys, text)?)?,
             None => false,
         };
-        let (known, file) = (keys.known()?, keys.known_file());
-        let listed: Vec<_> =
-            known.iter().map(|(node, name)| json!({"node": hex(*node), "name": name})).collect();
-        let document = json!({"ok": true, "file": file, "changed": changed, "known": listed});
-        output.result(&document, || {
-            let lines: Vec<String> =
-                known.iter().map(|(node, name)| format!("{} {name}", hex(*node))).collect();
-            if lines.is_empty() { "No node is known here.".to_owned() } else { lines.join("\n") }
-        })?;
+        output.nodes("known", &keys.known_file(), changed, &keys.known()?)?;
         Ok(Exit::Done)
     }
 }
@@ -53,12 +43,8 @@ fn meant(keys: &Keys, text: &str) -> Result<NodeId> {
     match (by_id.or_else(|| by_name.next()), by_name.next()) {
         (Some(node), None) => Ok(node),
         (Some(_), Some(_)) => {
-            Err(unknown(format!("several known nodes are called {text}; give the node id")))
+            Err(Stop::usage(format!("several known nodes are called {text}; give the node id")))
         }
-        (None, _) => Err(unknown(format!("no known node is called {text}"))),
+        (None, _) => Err(Stop::usage(format!("no known node is called {text}"))),
     }
-}
-
-fn unknown(sentence: String) -> anyhow::Error {
-    Stop::with(Exit::Usage, "usage", sentence)
 }

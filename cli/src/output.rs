@@ -1,12 +1,16 @@
 //! The output of commands: results on stdout, messages on stderr.
 
+use crate::document::hex;
 use crate::exit::{self, Exit};
 use crate::picture::Paper;
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
+use potluck::NodeId;
 use serde::Serialize;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 /// The format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,25 @@ impl Output {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => Ok(written?),
         }
+    }
+
+    /// Prints the file with a list of nodes, and whether the command has changed it. `list` is the
+    /// name of the list in the document.
+    pub fn nodes(
+        &self,
+        list: &str,
+        file: &Path,
+        changed: bool,
+        nodes: &BTreeMap<NodeId, String>,
+    ) -> Result<()> {
+        let listed: Vec<_> =
+            nodes.iter().map(|(node, name)| json!({"node": hex(*node), "name": name})).collect();
+        let document = json!({"ok": true, "file": file, "changed": changed, list: listed});
+        self.result(&document, || {
+            let lines: Vec<String> =
+                nodes.iter().map(|(node, name)| format!("{} {name}", hex(*node))).collect();
+            if lines.is_empty() { format!("No node is {list} here.") } else { lines.join("\n") }
+        })
     }
 
     /// The capabilities of stdout for pictures.

@@ -44,9 +44,7 @@ impl Ask {
         let config = self.place.config(&self.which);
         let keys = Keys::of(&config)?;
         if self.dot && output.is_json() {
-            return Err(Stop::with(
-                Exit::Usage,
-                "usage",
+            return Err(Stop::usage(
                 "--dot and --json cannot both be on stdout; --json has the same under `topology`",
             ));
         }

@@ -2,7 +2,7 @@
 //! commands from its input and reports on its output.
 
 use super::message::{Answer, Event, Failure, Membership, Order};
-use super::milestone::Milestone;
+use super::milestone::{Milestone, all_reduced};
 use super::numbers::{Numbers, hash};
 use crate::exit::Exit;
 use anyhow::{Context as _, Result, bail};
@@ -98,7 +98,11 @@ async fn sum(context: &mut Context, len: usize, seed: u64, report_at: Option<f64
     let (rank, numbers) = (context.rank().index(), Numbers::new(seed, context.size()));
     let mut buffer = numbers.of_rank(rank, len);
     let before = context.fold_order::<f32>(len);
-    let mark = report_at.map(|share| Milestone::of(context, share, size_of_val(&buffer[..])));
+    let bytes = all_reduced(context, size_of_val(&buffer[..]));
+    // Another lane of the same View, which only reads counters.
+    let watched = || context.lane(u32::MAX);
+    let progress = || emit(&Event::Progress);
+    let mark = report_at.map(|share| Milestone::of(watched(), share, bytes, progress));
     let started = Instant::now();
     let outcome = Milestone::passed_by(mark, context.all_reduce(&mut buffer)).await;
     let seconds = started.elapsed().as_secs_f64();

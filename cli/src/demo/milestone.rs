@@ -1,7 +1,6 @@
-//! Reports when a share of the bytes that a member will receive has arrived.
+//! Reports when a share of the bytes that a member will receive has arrived. The node that tests
+//! control (`harness/peer`) is compiled with this file, too.
 
-use super::member::emit;
-use super::message::Event;
 use potluck::{Context, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,23 +13,20 @@ pub struct Milestone {
     over: Arc<AtomicBool>,
     /// Returns whether the mark was reported.
     watch: JoinHandle<bool>,
+    tell: fn(),
 }
 
 impl Milestone {
-    /// Reports when `share` of an `all_reduce` of `bytes` has arrived from now on. Every member
-    /// receives about 2 (n - 1) / n of the buffer.
-    pub fn of(context: &mut Context, share: f64, bytes: usize) -> Milestone {
-        // Another lane of the same View, which only reads counters.
-        let lane = context.lane(u32::MAX);
-        let size = lane.size() as f64;
-        let expected = 2.0 * (size - 1.0) / size * bytes as f64;
-        let mark = lane.traffic().received_bytes + (share * expected) as u64;
+    /// Calls `tell` when `share` of `bytes` has arrived from now on. `context` belongs to the View
+    /// to be watched.
+    pub fn of(context: Context, share: f64, bytes: f64, tell: fn()) -> Milestone {
+        let mark = context.traffic().received_bytes + (share * bytes) as u64;
         let over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&over);
         let watch = std::thread::spawn(move || {
             while !ended.load(Ordering::Acquire) {
-                if lane.traffic().received_bytes >= mark {
-                    emit(&Event::Progress);
+                if context.traffic().received_bytes >= mark {
+                    tell();
                     return true;
                 }
                 // Polls the counter; the pause leaves the processor to the call.
@@ -38,7 +34,7 @@ impl Milestone {
             }
             false
         });
-        Milestone { over, watch }
+        Milestone { over, watch, tell }
     }
 
     /// Awaits the call. If it succeeds, the mark has been passed, and is reported even if the
@@ -48,12 +44,19 @@ impl Milestone {
         call: impl Future<Output = Result<(), Error>>,
     ) -> Result<(), Error> {
         let outcome = call.await;
-        if let Some(Milestone { over, watch }) = mark {
+        if let Some(Milestone { over, watch, tell }) = mark {
             over.store(true, Ordering::Release);
             if !watch.join().unwrap_or(false) && outcome.is_ok() {
-                emit(&Event::Progress);
+                tell();
             }
         }
         outcome
     }
+}
+
+/// The bytes that a member receives in an all_reduce under a plan that divides the work equally: 2
+/// (n - 1) / n of the buffer.
+pub fn all_reduced(context: &Context, bytes: usize) -> f64 {
+    let size = context.size() as f64;
+    2.0 * (size - 1.0) / size * bytes as f64
 }

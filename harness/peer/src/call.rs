@@ -8,7 +8,7 @@ use crate::numbers::{
     Input, Number, hash, hash_bytes, input, is_close, is_exact, is_part_of, same,
 };
 use crate::order::Order;
-use crate::report::{emit, refuse};
+use crate::report::{emit, progress, refuse};
 use potluck::calls::{AllReduce, Coarsest};
 use potluck::plan::FoldOrder;
 use potluck::{Codec, Context, Error};
@@ -88,7 +88,7 @@ impl Calls<'_> {
         // Context.
         let watched = || self.context.lane(u32::MAX);
         let bytes = all_reduced(self.context, r.len * size_of::<T>());
-        let mark = r.report_at.map(|share| Milestone::of(watched(), share, bytes));
+        let mark = r.report_at.map(|share| Milestone::of(watched(), share, bytes, progress));
         let mut call = encoded(self.context.all_reduce(&mut buffer).op(r.op()));
         if let Some(after) = r.deadline_ms {
             call = call.deadline(Duration::from_millis(after));

@@ -13,6 +13,7 @@ mod coded;
 mod flights;
 mod gradients;
 mod message;
+#[path = "../../../cli/src/demo/milestone.rs"]
 mod milestone;
 mod numbers;
 mod order;

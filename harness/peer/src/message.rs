@@ -4,6 +4,7 @@ use crate::answer::{OWN, tell, timed, verdict};
 use crate::call::Calls;
 use crate::milestone::Milestone;
 use crate::numbers::{Input, input, same};
+use crate::report::progress;
 use serde::Deserialize;
 
 /// A `send` or a `recv`. The data is the input of the sender's rank.
@@ -31,8 +32,9 @@ impl Calls<'_> {
         let given: Vec<f32> = input(Input::Seed(!m.seed), self.context.rank().index(), m.len);
         let mut buffer = given.clone();
         let bytes = size_of_val(&given[..]) as f64;
-        let mark =
-            m.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
+        let mark = m
+            .report_at
+            .map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes, progress));
         let call = self.context.recv(m.peer, m.tag, &mut buffer);
         let (outcome, time) = timed(None, Milestone::passed_by(mark, call)).await;
         let expected =

@@ -12,6 +12,11 @@ pub fn emit(event: &Value) {
     let _ = writeln!(out, "{event}").and_then(|()| out.flush());
 }
 
+/// Reports that the share of a call has arrived.
+pub fn progress() {
+    emit(&json!({"event": "progress"}));
+}
+
 /// Reports a command that cannot be executed.
 pub fn refuse(code: &str, message: &str) {
     emit(&json!({"event": "error", "code": code, "message": message}));

@@ -4,6 +4,7 @@ use crate::answer::{tell, timed, verdict};
 use crate::call::Calls;
 use crate::milestone::{Milestone, all_reduced};
 use crate::numbers::{Input, hash, input, is_exact, same};
+use crate::report::progress;
 use potluck::ReduceOp;
 use serde::Deserialize;
 
@@ -29,8 +30,9 @@ impl Calls<'_> {
         let before: Vec<_> =
             s.lens.iter().map(|len| self.context.fold_order::<f32>(*len)).collect();
         let bytes = all_reduced(self.context, s.lens.iter().sum::<usize>() * size_of::<f32>());
-        let mark =
-            s.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
+        let mark = s
+            .report_at
+            .map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes, progress));
         let calls = async {
             let mut step = self.context.step();
             for buffer in &mut buffers {
