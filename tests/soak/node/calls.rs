@@ -93,7 +93,7 @@ pub async fn make(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) 
     let made = match what.kind {
         Kind::Barrier => {
             let id = scene.begins(what, way, 0);
-            Made::of(id, go_on!(ctx.barrier(), what, way).map(|()| None), 0)
+            Made::of(id, &go_on!(ctx.barrier(), what, way).map(|()| None), 0)
         }
         Kind::Control => control(ctx, scene, what, way).await,
         Kind::AllReduce if what.coded != Coded::Plain => coded(ctx, scene, what, way).await,
@@ -210,9 +210,9 @@ pub fn name(how: How) -> &'static str {
 impl Made {
     /// The end of a call; its result is the hash of one apart from the buffer, which has the hash
     /// `after` now.
-    fn of(id: u64, end: Driven<Result<Option<u64>, Error>>, after: u64) -> Made {
+    fn of(id: u64, end: &Driven<Result<Option<u64>, Error>>, after: u64) -> Made {
         let (code, cause) = end.code();
-        let result = if let Driven::Over(Ok(result)) = end { result } else { None };
+        let result = if let Driven::Over(Ok(result)) = end { *result } else { None };
         Made { id, code, cause, after, result, values: Vec::new() }
     }
 
@@ -297,7 +297,7 @@ async fn typed<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way
         _ => go_on!(ctx.all_reduce(&mut own).op(op), what, way).map(|()| None),
     };
     let apart = end.map(|result| result.map(|result| hash_of([&result[..]])));
-    Made::of(id, apart, hash_of([&own[..]]))
+    Made::of(id, &apart, hash_of([&own[..]]))
 }
 
 /// A sum on the wire of which elements are encoded.
@@ -312,7 +312,7 @@ async fn coded(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> 
     };
     let id = scene.begins(what, way, hash_of([&own[..]]));
     let end = go_on!(ctx.all_reduce(&mut own).compress(&mut codec), what, way);
-    let mut made = Made::of(id, end.map(|()| None), hash_of([&own[..]]));
+    let mut made = Made::of(id, &end.map(|()| None), hash_of([&own[..]]));
     if what.is_rounded() && made.code == "ok" {
         made.values = own.iter().map(|element| element.value()).collect();
     }
@@ -323,7 +323,7 @@ async fn control(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -
     let mut flag = [scene.flag];
     let id = scene.begins(what, way, hash_of([&flag[..]]));
     let end = drive(ctx.all_reduce(&mut flag).min(), way.how).await;
-    Made::of(id, end.map(|()| None), hash_of([&flag[..]]))
+    Made::of(id, &end.map(|()| None), hash_of([&flag[..]]))
 }
 
 async fn step<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
@@ -340,7 +340,7 @@ async fn step<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way:
         commit = commit.deadline(limit);
     }
     let end = drive(commit, way.how).await;
-    Made::of(id, end.map(|()| None), hash_of(own.iter().map(Vec::as_slice)))
+    Made::of(id, &end.map(|()| None), hash_of(own.iter().map(Vec::as_slice)))
 }
 
 /// An `all_reduce` that owns its buffer. Its caller writes the end to the log.
@@ -356,6 +356,6 @@ fn owned<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way
             Ok(buffer) => (Ok(None), buffer),
             Err(owned) => (Err(owned.error), owned.buffer),
         };
-        Made::of(id, Driven::Over(end), hash_of([&buffer[..]]))
+        Made::of(id, &Driven::Over(end), hash_of([&buffer[..]]))
     })
 }
