@@ -214,7 +214,8 @@ mod tests {
         let damaged = IdentityProblem::Damaged { path: path.clone(), content };
         let empty = IdentityProblem::Empty { path: path.clone(), content };
         let too_long = IdentityProblem::TooLong { path: path.clone(), content };
-        let damages: [(fn(&mut Vec<u8>), _); 5] = [
+        type Damage = fn(&mut Vec<u8>);
+        let damages: [(Damage, _); 5] = [
             (|bytes| bytes.truncate(40), &truncated),
             (|bytes| bytes[30] ^= 1, &damaged),
             (Vec::clear, &empty),

@@ -150,7 +150,8 @@ mod tests {
         let damaged = IdentityProblem::Damaged { path: path.clone(), content };
         let unknown = IdentityProblem::UnknownVersion { path: path.clone() };
         let empty = IdentityProblem::Empty { path: path.clone(), content };
-        let changes: [(fn(&mut Vec<u8>), _); 6] = [
+        type Change = fn(&mut Vec<u8>);
+        let changes: [(Change, _); 6] = [
             (|bytes| bytes.truncate(20), &truncated),
             (|bytes| bytes.push(0), &too_long),
             (|bytes| bytes[30] ^= 1, &damaged),
