@@ -17,11 +17,11 @@ mod losses_tests;
 mod peer;
 mod peers;
 mod proposer;
-mod search;
 #[cfg(test)]
 mod stranded_tests;
 #[cfg(test)]
 mod testing;
+mod view_change;
 mod waking;
 
 use super::agreement::{Agreement, Durable, Effect, Environment, Event};
@@ -38,9 +38,9 @@ use crate::topology::{Arrangement, LinkMap, arrange};
 use contests::Duplicates;
 pub use duplicates::PROBE;
 use peer::{Link, Peer};
-use search::{Attempt, Drain, Search};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use view_change::{Attempt, Drain, ViewChange};
 
 /// An input of the state machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +108,7 @@ pub struct Election {
     agreement: Agreement,
     links: LinkMap,
     peers: BTreeMap<MemberId, Peer>,
-    search: Search,
+    change: ViewChange,
     /// Since when a member of the View reports a later one without this node.
     left_behind_since: Option<u64>,
     /// Since when this node waits for its own disk.
@@ -141,7 +141,7 @@ impl Election {
             agreement: Agreement::new(applicant, durable).with_partition(config.partition.clone()),
             links: LinkMap::new(),
             peers: BTreeMap::new(),
-            search: Search::default(),
+            change: ViewChange::default(),
             left_behind_since: None,
             persisting_since: None,
             heartbeat_at: 0,
@@ -178,7 +178,7 @@ impl Election {
             self.on_woke(now, ops);
         }
         self.take(now, input, ops);
-        let drains = self.search.draining.is_some();
+        let drains = self.change.draining.is_some();
         if drains && (self.ops_in_flight == 0 || self.drains_in_vain()) {
             self.finish_drain(ops);
         }
@@ -207,7 +207,7 @@ impl Election {
 
     /// Whether a promise waits until no operation is in flight.
     pub fn is_draining(&self) -> bool {
-        self.search.draining.is_some()
+        self.change.draining.is_some()
     }
 
     /// The Views to which a data link may belong now: installed or accepted.
@@ -249,10 +249,10 @@ impl Election {
     /// The interval until the next [`Input::Tick`] is due, in milliseconds: 20 while a change is
     /// under way or a peer is outside the View, else 50.
     pub fn rest_ms(&self) -> u64 {
-        let busy = self.search.attempt != Attempt::Idle
-            || self.search.draining.is_some()
+        let busy = self.change.attempt != Attempt::Idle
+            || self.change.draining.is_some()
             || self.agreement.is_frozen()
-            || self.search.repair_since.is_some();
+            || self.change.repair_since.is_some();
         let unsettled =
             self.peers.keys().any(|id| self.agreement.installed().is_none_or(|v| !v.contains(*id)));
         if busy || unsettled { 20 } else { 50 }
@@ -367,7 +367,7 @@ impl Election {
         if now >= self.heartbeat_at || self.agreement.is_persisting() && !self.told_persisting {
             self.announce(now);
         }
-        if self.search.draining.as_ref().is_some_and(|d| now >= d.until) {
+        if self.change.draining.as_ref().is_some_and(|d| now >= d.until) {
             self.finish_drain(ops);
         }
     }
@@ -384,7 +384,7 @@ impl Election {
             self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops);
             return;
         }
-        if let Some(before) = self.search.draining.as_ref().filter(|d| d.ballot >= ballot) {
+        if let Some(before) = self.change.draining.as_ref().filter(|d| d.ballot >= ballot) {
             if before.ballot == ballot {
                 // A duplicate; the promise follows at the end of the drain.
                 return;
@@ -398,13 +398,13 @@ impl Election {
         let can_finish =
             |v: &View| v.members.iter().all(|m| members.contains(&m.id)) && !self.is_broken(v);
         let nobody_lost = self.agreement.installed().is_some_and(|v| can_finish(v));
-        let lower = self.search.draining.take();
+        let lower = self.change.draining.take();
         if let Some(lower) = &lower {
             self.effects.push(Effect::Send(lower.from, Message::Nack(lower.ballot, ballot)));
         }
         if nobody_lost && self.ops_in_flight > 0 && !self.is_frozen() {
             let until = lower.map_or(now + self.config.drain_ms, |lower| lower.until);
-            self.search.draining = Some(Drain { from, ballot, members, until });
+            self.change.draining = Some(Drain { from, ballot, members, until });
             return;
         }
         self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops);
@@ -418,18 +418,18 @@ impl Election {
     }
 
     fn finish_drain(&mut self, ops: &mut dyn Operations) {
-        if let Some(Drain { from, ballot, members, .. }) = self.search.draining.take() {
+        if let Some(Drain { from, ballot, members, .. }) = self.change.draining.take() {
             self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops);
         }
     }
 
     /// This View cannot decide all of its operations: it must be replaced.
     pub(super) fn on_broken(&mut self, now: u64, digest: ViewDigest) {
-        if !self.search.broken
+        if !self.change.broken
             && !self.is_frozen()
             && self.agreement.installed_id().is_some_and(|id| id.digest == digest)
         {
-            self.search.broken = true;
+            self.change.broken = true;
             self.announce(now);
         }
     }
@@ -440,7 +440,7 @@ impl Election {
     }
 
     fn on_installed(&mut self, now: u64) {
-        self.search = Search::default();
+        self.change = ViewChange::default();
         let Some(view) = self.agreement.installed().cloned() else { return };
         self.compare_members(now, &view);
         for (id, peer) in &mut self.peers {

@@ -253,8 +253,7 @@ mod tests {
         );
         let sync = task(Call::new(CallKind::Sync { version: 1 }, DType::U8, 99), Some((root, 7)));
         assert_eq!(sync, Task::Broadcast { root, bytes: 7 });
-        for empty in [Call::new(SUM, DType::F32, 0), Call::new(CallKind::Barrier, DType::U8, 0)]
-        {
+        for empty in [Call::new(SUM, DType::F32, 0), Call::new(CallKind::Barrier, DType::U8, 0)] {
             assert_eq!(task(empty, None).input_bytes(3), 0);
         }
     }

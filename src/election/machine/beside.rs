@@ -53,7 +53,7 @@ impl Election {
     /// This node has been away from its View, if it has one that it cannot continue alone.
     pub(super) fn returns(&mut self, now: u64) {
         if self.agreement.installed().is_some_and(|view| view.size() > 1) {
-            self.search.returning_until = now + self.config.limits.dead_cap_ms;
+            self.change.returning_until = now + self.config.limits.dead_cap_ms;
         }
     }
 
@@ -61,7 +61,7 @@ impl Election {
     fn waits_for_members(&self, now: u64, members: &BTreeSet<MemberId>) -> bool {
         let is_there = |m: MemberId| members.iter().any(|id| id.node == m.node);
         let all_there = |view: &View| view.members.iter().all(|m| is_there(m.id));
-        now < self.search.returning_until
+        now < self.change.returning_until
             && self.agreement.installed().is_some_and(|view| !all_there(view))
     }
 

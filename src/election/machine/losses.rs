@@ -116,7 +116,7 @@ impl Election {
     fn promises(&self, now: u64, id: MemberId) -> bool {
         let since = self.peers.get(&id).and_then(|p| p.promised_since);
         let may = |since: u64| {
-            self.search.repair_since.is_some() || now < since + self.config.persisting_ms
+            self.change.repair_since.is_some() || now < since + self.config.persisting_ms
         };
         since.is_some_and(may)
     }

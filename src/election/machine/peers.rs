@@ -59,7 +59,7 @@ impl Election {
             peer.over = over;
         }
         self.set_limits(id);
-        self.search.clique = None;
+        self.change.clique = None;
         self.announce(now);
     }
 
@@ -90,7 +90,7 @@ impl Election {
         self.peers.insert(id, peer);
         // Its next heartbeat reports its reach.
         self.links.set_reach(id, &BTreeSet::new());
-        self.search.clique = None;
+        self.change.clique = None;
     }
 
     pub(super) fn on_link_down(&mut self, now: u64, id: MemberId) {
@@ -116,16 +116,16 @@ impl Election {
         peer.reach.clear();
         peer.relayed.clear();
         peer.accused.clear();
-        if self.search.yielded_to == Some(id) {
-            self.search.yield_until = 0;
-            self.search.yield_to_disks_until = 0;
+        if self.change.yielded_to == Some(id) {
+            self.change.yield_until = 0;
+            self.change.yield_to_disks_until = 0;
         }
         self.give_up_on(now, id);
-        self.search.clique = None;
+        self.change.clique = None;
         self.links.set_reach(id, &BTreeSet::new());
         if self.agreement.installed().is_some_and(|v| v.contains(id)) {
             // Its data links are lost, even if it is back before there is a View without it.
-            self.search.broken |= !self.is_frozen();
+            self.change.broken |= !self.is_frozen();
         } else {
             self.forget(id);
         }
@@ -139,7 +139,7 @@ impl Election {
         self.peers.remove(&id);
         self.over_radio.remove(&id);
         self.links.forget(id);
-        self.search.clique = None;
+        self.change.clique = None;
         for peer in self.peers.values_mut() {
             peer.reach.remove(&id);
             peer.relayed.remove(&id);
@@ -162,7 +162,7 @@ impl Election {
         let of_this_view = heartbeat.view == self.agreement.installed_id();
         if of_this_view && peer.accused != heartbeat.accused {
             peer.accused.clone_from(&heartbeat.accused);
-            self.search.clique = None;
+            self.change.clique = None;
         }
         let keeps_out_ms = u64::from(heartbeat.keeps_out_ms).min(self.config.quarantine_ms.1);
         peer.keeps_out_until = if keeps_out_ms == 0 { 0 } else { now + keeps_out_ms };
@@ -214,7 +214,7 @@ impl Election {
             self.links.set_reach(from, &to);
             self.links.set_relayed(from, &relayed);
             (peer.reach, peer.relayed) = (to, relayed);
-            self.search.clique = None;
+            self.change.clique = None;
         }
         if let Some(peer) = self.peers.get_mut(&from).filter(|p| p.radios != radios) {
             peer.radios = radios;
@@ -242,7 +242,7 @@ impl Election {
             view: self.agreement.installed_id(),
             reach: reach.into_iter().map(|id| self.reached(id)).collect(),
             persisting: self.told_persisting,
-            broken: self.search.broken,
+            broken: self.change.broken,
             promised: self.is_frozen(),
             accused: self.excluded_members(now),
             ..Heartbeat::default()

@@ -4,7 +4,7 @@
 use super::super::agreement::Effect;
 use super::super::config::Alone;
 use super::peer::{Link, Peer};
-use super::search::Attempt;
+use super::view_change::Attempt;
 use super::{Election, LiveEnvironment, Operations};
 use crate::identity::MemberId;
 use crate::protocol::{Ballot, Defect, EngineKind, Message, Rank, View, ViewDigest};
@@ -34,8 +34,8 @@ impl Election {
         }
         self.give_up_what_takes_too_long(now);
         let Some(wanted) = self.wanted(now) else {
-            if matches!(self.search.attempt, Attempt::Asking { .. }) {
-                self.search.attempt = Attempt::Idle;
+            if matches!(self.change.attempt, Attempt::Asking { .. }) {
+                self.change.attempt = Attempt::Idle;
             }
             return;
         };
@@ -43,7 +43,7 @@ impl Election {
         let turn = self.turn(self.me, &members) as u64;
         let jitter = if turn == 0 { 0 } else { self.jitter(self.config.turn_ms / 3) };
         let due = (wanted.from + turn * self.config.turn_ms + jitter)
-            .max(self.search.retry_at)
+            .max(self.change.retry_at)
             .max(self.yielded_until(now));
         // A message over a link that is down is lost. The link will soon be up or its peer given
         // up.
@@ -51,7 +51,7 @@ impl Election {
             |id: &MemberId| self.peers.get(id).is_some_and(|p| matches!(p.link, Link::Down { .. }));
         let all_hear = !members.iter().any(is_down);
         // Until its own disk has answered, a node cannot promise anything, even to itself.
-        if self.search.attempt == Attempt::Idle
+        if self.change.attempt == Attempt::Idle
             && now >= due
             && all_hear
             && !self.agreement.is_persisting()
@@ -86,24 +86,24 @@ impl Election {
             admitted && !(is_left_behind && members.len() < self.config.partition.members_wanted());
         let lost = !self.is_intact(&view, &members) || self.must_yield(now);
         if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
-            let from = *self.search.repair_since.get_or_insert(now);
+            let from = *self.change.repair_since.get_or_insert(now);
             if !may_be || is_beside {
-                self.search.stranded_since.get_or_insert(now);
+                self.change.stranded_since.get_or_insert(now);
                 return None;
             }
-            self.search.stranded_since = None;
+            self.change.stranded_since = None;
             // A data link also closes when its member leaves the View for a proposal that has not
             // arrived here yet.
             let grace = if lost || self.is_frozen() { 0 } else { self.config.turn_ms / 5 };
             return Some(Wanted { members, from: from + grace });
         }
-        self.search.repair_since = None;
-        self.search.stranded_since = None;
+        self.change.repair_since = None;
+        self.change.stranded_since = None;
         if may_be && members.len() > view.size() {
             return Some(Wanted { from: self.damped(now, &members, Some(&view)), members });
         }
-        let since = self.is_outgrown(&view).then(|| self.search.outgrown_since.unwrap_or(now));
-        self.search.outgrown_since = since;
+        let since = self.is_outgrown(&view).then(|| self.change.outgrown_since.unwrap_or(now));
+        self.change.outgrown_since = since;
         since
             .filter(|_| may_be && view.members.iter().all(|m| members.contains(&m.id)))
             .map(|since| Wanted { members, from: since + SETTLED_MS })
@@ -133,7 +133,7 @@ impl Election {
     /// Stranded means that the View must be replaced and no View may be made. Members that are in a
     /// later View do not count.
     pub fn stranded(&self, now: u64) -> Option<usize> {
-        let view = self.agreement.installed().filter(|_| self.search.stranded_since.is_some())?;
+        let view = self.agreement.installed().filter(|_| self.change.stranded_since.is_some())?;
         let alive = self.reach(now);
         let is_here =
             |id: MemberId| id == self.me || alive.contains(&id) && !self.has_gone_on(view, id);
@@ -164,7 +164,7 @@ impl Election {
         let mut environment = LiveEnvironment { ops, links: &self.links };
         if self.ops_in_flight > 0 {
             self.agreement.cut_off(&mut environment, &mut self.effects);
-            self.search.attempt = Attempt::Idle;
+            self.change.attempt = Attempt::Idle;
         } else {
             self.agreement.freeze(&mut environment);
         }
@@ -186,7 +186,7 @@ impl Election {
             || self.agreement.installed().is_some_and(|view| self.is_left_behind(view));
         let patience =
             if is_left_behind { self.config.damping_cap_ms.0 } else { self.config.phase_ms };
-        self.search.stranded_since.is_some_and(|since| now >= since + patience)
+        self.change.stranded_since.is_some_and(|since| now >= since + patience)
     }
 
     /// Whether the others have stopped waiting for this node's disk and go on without it.
@@ -235,7 +235,7 @@ impl Election {
             |id: &MemberId| !shunned(id) && !self.is_stuck(now, *id) && may(self, *id);
         let candidates: BTreeSet<MemberId> =
             self.reach(now).into_iter().filter(is_candidate).collect();
-        if let Some((known, clique)) = &self.search.clique
+        if let Some((known, clique)) = &self.change.clique
             && *known == candidates
         {
             return clique.clone();
@@ -254,7 +254,7 @@ impl Election {
         // A relay of control links may be outside the View, but bulk data takes direct links
         // between members only.
         let clique = self.links.joined_with(self.me, &clique);
-        self.search.clique = Some((candidates, clique.clone()));
+        self.change.clique = Some((candidates, clique.clone()));
         clique
     }
 
@@ -277,7 +277,7 @@ impl Election {
     /// Whether this node, or a peer in the same View, says that the View is broken.
     pub(super) fn is_broken(&self, view: &View) -> bool {
         let id = self.agreement.installed_id();
-        self.search.broken
+        self.change.broken
             || view
                 .members
                 .iter()
@@ -327,12 +327,12 @@ impl Election {
                 .map(|m| Effect::Send(*m, Message::Ask(list.clone()))),
         );
         let until = now + self.config.ask_ms;
-        self.search.attempt = Attempt::Asking { members, willing: BTreeSet::new(), until };
+        self.change.attempt = Attempt::Asking { members, willing: BTreeSet::new(), until };
         self.on_willing(now, self.me);
     }
 
     pub(super) fn on_ask(&mut self, now: u64, from: MemberId, members: &[MemberId]) {
-        let mine_first = self.search.attempt != Attempt::Idle
+        let mine_first = self.change.attempt != Attempt::Idle
             && self.turn(from, members) > self.turn(self.me, members);
         let hopeless = members.iter().any(|m| self.is_stuck(now, *m))
             || self.has_enough_without_some(now, members)
@@ -343,7 +343,7 @@ impl Election {
             && !hopeless
             && self.would_leave(now, from, members);
         if willing {
-            self.search.attempt = Attempt::Idle;
+            self.change.attempt = Attempt::Idle;
             self.agreement.withdraw();
             self.yield_to(now, from, self.config.ask_ms);
         }
@@ -373,20 +373,20 @@ impl Election {
     }
 
     pub(super) fn on_willing(&mut self, now: u64, from: MemberId) {
-        let Attempt::Asking { members, willing, .. } = &mut self.search.attempt else { return };
+        let Attempt::Asking { members, willing, .. } = &mut self.change.attempt else { return };
         if members.contains(&from) {
             willing.insert(from);
         }
         if willing.len() == members.len() {
             let members = std::mem::take(members);
-            self.search.attempt = Attempt::Proposing { since: now };
+            self.change.attempt = Attempt::Proposing { since: now };
             self.agreement.propose(members, &mut self.effects);
         }
     }
 
     pub(super) fn on_unwilling(&mut self, now: u64, from: MemberId) {
         self.note_refusal(now, from);
-        if matches!(&self.search.attempt, Attempt::Asking { members, .. } if members.contains(&from))
+        if matches!(&self.change.attempt, Attempt::Asking { members, .. } if members.contains(&from))
         {
             // A short back-off: soon the other member sees the same loss, or this node finds that
             // it was wrong.
@@ -399,7 +399,7 @@ impl Election {
     /// of them.
     pub(super) fn note_refusal(&mut self, now: u64, from: MemberId) {
         let mine = self.agreement.installed_id();
-        if self.search.repair_since.is_some()
+        if self.change.repair_since.is_some()
             && let Some(peer) =
                 self.peers.get_mut(&from).filter(|p| p.view.is_some() && p.view > mine)
         {
@@ -416,7 +416,7 @@ impl Election {
     }
 
     pub(super) fn give_up_what_takes_too_long(&mut self, now: u64) {
-        match &self.search.attempt {
+        match &self.change.attempt {
             Attempt::Asking { members, willing, until } if now >= *until => {
                 let silent: Vec<MemberId> = members.difference(willing).copied().collect();
                 self.shun(now, &silent);
@@ -440,7 +440,7 @@ impl Election {
     /// Gives up an attempt that includes a lost member, which cannot answer, and allows a new one
     /// at once.
     pub(super) fn give_up_on(&mut self, now: u64, gone: MemberId) {
-        let involved = match &self.search.attempt {
+        let involved = match &self.change.attempt {
             Attempt::Idle => false,
             Attempt::Asking { members, .. } => members.contains(&gone),
             Attempt::Proposing { .. } => {
@@ -448,9 +448,9 @@ impl Election {
             }
         };
         if involved {
-            self.search.attempt = Attempt::Idle;
+            self.change.attempt = Attempt::Idle;
             self.agreement.withdraw();
-            self.search.retry_at = now;
+            self.change.retry_at = now;
         }
     }
 
@@ -465,16 +465,16 @@ impl Election {
     }
 
     pub(super) fn fail(&mut self, now: u64, base_ms: u64) {
-        self.search.attempt = Attempt::Idle;
+        self.change.attempt = Attempt::Idle;
         self.agreement.withdraw();
-        let backoff = (base_ms << self.search.failures.min(5)).min(5000);
-        self.search.failures += 1;
-        self.search.retry_at = now + backoff + self.jitter(base_ms);
+        let backoff = (base_ms << self.change.failures.min(5)).min(5000);
+        self.change.failures += 1;
+        self.change.retry_at = now + backoff + self.jitter(base_ms);
     }
 
     /// Starts the timeout of the next phase: all promises are in.
     pub(super) fn next_phase(&mut self, now: u64) {
-        if let Attempt::Proposing { since } = &mut self.search.attempt {
+        if let Attempt::Proposing { since } = &mut self.change.attempt {
             *since = now;
         }
     }
@@ -494,8 +494,8 @@ impl Election {
 
     pub(super) fn yield_to(&mut self, now: u64, to: MemberId, for_ms: u64) {
         if to != self.me {
-            self.search.yield_until = self.search.yield_until.max(now + for_ms);
-            self.search.yielded_to = Some(to);
+            self.change.yield_until = self.change.yield_until.max(now + for_ms);
+            self.change.yielded_to = Some(to);
         }
     }
 
@@ -503,7 +503,7 @@ impl Election {
     pub(super) fn yield_to_proposer(&mut self, now: u64, to: MemberId) {
         self.yield_to(now, to, self.config.phase_ms);
         if to != self.me {
-            self.search.yield_to_disks_until = now + self.config.persisting_ms;
+            self.change.yield_to_disks_until = now + self.config.persisting_ms;
         }
     }
 
@@ -511,9 +511,9 @@ impl Election {
         let at_their_disks = |id: &MemberId| self.is_persisting(*id) && !self.is_stuck(now, *id);
         let waits = self.agreement.is_persisting() || self.peers.keys().any(at_their_disks);
         if waits {
-            self.search.yield_until.max(self.search.yield_to_disks_until)
+            self.change.yield_until.max(self.change.yield_to_disks_until)
         } else {
-            self.search.yield_until
+            self.change.yield_until
         }
     }
 

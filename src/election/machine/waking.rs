@@ -3,7 +3,7 @@
 
 use super::super::agreement::Effect;
 use super::super::notice::Notice;
-use super::search::Attempt;
+use super::view_change::Attempt;
 use super::{Election, LiveEnvironment, Operations};
 use crate::identity::MemberId;
 
@@ -27,15 +27,15 @@ impl Election {
         self.last_tick = Some(now);
         self.late_ms = 0;
         self.agreement.freeze(&mut LiveEnvironment { ops, links: &self.links });
-        self.search.broken = self.agreement.installed().is_some();
-        self.search.attempt = Attempt::Idle;
+        self.change.broken = self.agreement.installed().is_some();
+        self.change.attempt = Attempt::Idle;
         self.agreement.withdraw();
-        self.search.draining = None;
-        self.search.yield_until = 0;
-        self.search.yield_to_disks_until = 0;
-        self.search.yielded_to = None;
-        self.search.failures = 0;
-        self.search.retry_at = now + self.config.damping_cap_ms.0;
+        self.change.draining = None;
+        self.change.yield_until = 0;
+        self.change.yield_to_disks_until = 0;
+        self.change.yielded_to = None;
+        self.change.failures = 0;
+        self.change.retry_at = now + self.config.damping_cap_ms.0;
         self.returns(now);
         self.duplicates.forget_contests();
         let peers: Vec<MemberId> = self.peers.keys().copied().collect();

@@ -4,6 +4,7 @@ use super::testing::{Group, numbers};
 use crate::collective::suite::{f32_call, plan};
 use crate::collective::{Input, reference};
 use crate::memory::bytes_of;
+use crate::os::lock;
 use crate::protocol::{
     AbortCause, AbortReason, Algorithm, Call, CallKind, CallMode, Lane, OpId, Outcome, Plan,
     PlanStep, Rank, ReduceOp, Switch, Tree, TreeShare, view_of,
@@ -77,8 +78,8 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
         );
     }
     group.assert_results(&whole, &expected(&next));
-    for rank in 0..SIZE {
-        let decided = group.decided(rank, steps[rank]);
+    for (rank, step) in steps.iter().enumerate() {
+        let decided = group.decided(rank, *step);
         assert_eq!(decided.outcome, Outcome::Committed);
         assert!(numbers(&decided.parts[0]) == expected(&next), "rank {rank}, in a step");
     }

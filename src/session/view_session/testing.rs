@@ -5,6 +5,7 @@ use super::decided::Decided;
 use super::op_sender::OpSender;
 use crate::collective::{Input, NativeEngine, Outgoing};
 use crate::memory::{Pool, Staging, bytes_of, bytes_of_mut};
+use crate::os::lock;
 use crate::protocol::{Call, Lane, OpId, OpMessage, Outcome, PlanStep, Rank, View};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};

@@ -1,12 +1,12 @@
-//! The search for the next View.
+//! The change to the next View.
 
 use crate::identity::MemberId;
 use crate::protocol::Ballot;
 use std::collections::BTreeSet;
 
-/// The search for the next View. It begins anew with each View that is installed.
+/// The change to the next View. It begins anew with each View that is installed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Search {
+pub(super) struct ViewChange {
     pub(super) attempt: Attempt,
     /// A `Prepare` whose promise is delayed so that operations can finish.
     pub(super) draining: Option<Drain>,
