@@ -150,7 +150,6 @@ mod pairing;
 mod protocol;
 mod relay;
 pub mod report;
-mod sentences;
 mod session;
 #[cfg(any(fuzzing, test))]
 mod sim;

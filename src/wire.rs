@@ -10,7 +10,7 @@ pub(crate) mod layout;
 #[cfg(test)]
 pub(crate) use testing::assert_codec;
 
-use crate::sentences::sentences;
+use derive_more::Display;
 use std::sync::Arc;
 
 /// Version of the wire protocol. Peers with another version are listed, but never joined.
@@ -44,28 +44,23 @@ pub trait Decode: Sized {
 }
 
 /// Why bytes were refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Malformed {
     /// The input ended inside a value.
+    #[display("the message ends too early")]
     Truncated,
     /// Bytes follow the value.
+    #[display("the message has bytes behind its end")]
     Trailing,
     /// A count or length exceeds its limit.
+    #[display("a length exceeds its limit")]
     TooLong,
     /// This version does not know the tag or enum value.
+    #[display("a tag is unknown to this version")]
     UnknownTag,
     /// The parts are readable but contradict each other.
+    #[display("the message contradicts itself")]
     Inconsistent,
-}
-
-sentences! {
-    Malformed {
-        Truncated => "the message ends too early",
-        Trailing => "the message has bytes behind its end",
-        TooLong => "a length exceeds its limit",
-        UnknownTag => "a tag is unknown to this version",
-        Inconsistent => "the message contradicts itself",
-    }
 }
 
 impl std::error::Error for Malformed {}

@@ -1,6 +1,6 @@
 //! The activity of discovery on each interface, which explains why no peer is seen.
 
-use crate::sentences::sentences;
+use derive_more::Display;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -35,26 +35,21 @@ pub enum Activity {
 }
 
 /// Why an interface is not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum SkipReason {
     /// It was not requested.
+    #[display("not asked for")]
     NotAsked,
     /// It is down or has no carrier.
+    #[display("down")]
     Down,
     /// A point-to-point link, such as most VPNs, over which multicast reaches no other node.
+    #[display("point-to-point, probably a VPN")]
     PointToPoint,
     /// Requested, but this machine has no such interface or address now.
+    #[display("not on this machine")]
     Missing,
-}
-
-sentences! {
-    SkipReason {
-        NotAsked => "not asked for",
-        Down => "down",
-        PointToPoint => "point-to-point, probably a VPN",
-        Missing => "not on this machine",
-    }
 }
 
 impl fmt::Display for InterfaceReport {
@@ -72,33 +67,26 @@ impl fmt::Display for InterfaceReport {
 }
 
 /// Why discovery failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum DiscoveryProblem {
     /// No interface was listed, so there is nowhere to announce.
+    #[display("no network interface to announce on; name one with --interface")]
     NoInterface,
     /// The system refused the multicast sockets or the thread behind them.
+    #[display("multicast is not available on this machine; name a peer with --peer host:port")]
     Unavailable,
     /// The announcement is invalid.
+    #[display("the announcement is not valid; the instance name or port is wrong")]
     BadAdvert,
     /// The text of a fixed peer is not `host` or `host:port`.
+    #[display("a peer must be written as host or host:port; put IPv6 addresses in brackets")]
     BadPeer,
     /// More fixed peers than allowed.
+    #[display("too many fixed peers; 64 are the limit, and one that is reachable suffices")]
     TooManyPeers,
     /// The name of a fixed peer does not resolve within two seconds.
+    #[display("the peer's name has no address; check the spelling or give its IP address")]
     Unresolved,
-}
-
-sentences! {
-    DiscoveryProblem {
-        NoInterface => "no network interface to announce on; name one with --interface",
-        Unavailable =>
-            "multicast is not available on this machine; name a peer with --peer host:port",
-        BadAdvert => "the announcement is not valid; the instance name or port is wrong",
-        BadPeer => "a peer must be written as host or host:port; put IPv6 addresses in brackets",
-        TooManyPeers =>
-            "too many fixed peers; 64 are the limit, and one that is reachable suffices",
-        Unresolved => "the peer's name has no address; check the spelling or give its IP address",
-    }
 }
 
 impl std::error::Error for DiscoveryProblem {}

@@ -1,6 +1,6 @@
 //! The secret shared by all members of a cluster, and its text form for people.
 
-use crate::sentences::sentences;
+use derive_more::Display;
 use std::fmt;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -18,18 +18,26 @@ pub struct ClusterKey(Arc<Secret>);
 struct Secret([u8; ClusterKey::BYTES]);
 
 /// Why a text is not a cluster key. Never contains the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum KeyTextError {
     /// It does not begin with `plk1`.
+    #[display("a cluster key begins with plk1; copy the whole key")]
     Prefix,
     /// It has this many characters instead of 60, without white space.
+    #[display(
+        "a cluster key has {} characters, this has {_0}; copy the whole key",
+        ClusterKey::TEXT_CHARS
+    )]
     Length(usize),
     /// The character at this position, counted from 1 without white space, is not one of `a-z2-7`.
+    #[display("character {_0} of the cluster key is not one of a-z and 2-7; copy the key again")]
     Character(usize),
     /// The checksum does not match: a character is wrong, or two are swapped.
+    #[display("a character of the cluster key is wrong; copy the key again")]
     Checksum,
     /// For the environment only: the variable is not Unicode text.
+    #[display("the cluster key is not text; copy the key again")]
     NotText,
 }
 
@@ -130,20 +138,6 @@ impl Drop for Secret {
 impl fmt::Debug for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ClusterKey(hidden)")
-    }
-}
-
-sentences! {
-    KeyTextError {
-        Prefix => "a cluster key begins with plk1; copy the whole key",
-        Length(chars) => (
-            "a cluster key has {} characters, this has {chars}; copy the whole key",
-            ClusterKey::TEXT_CHARS,
-        ),
-        Character(place) =>
-            "character {place} of the cluster key is not one of a-z and 2-7; copy the key again",
-        Checksum => "a character of the cluster key is wrong; copy the key again",
-        NotText => "the cluster key is not text; copy the key again",
     }
 }
 

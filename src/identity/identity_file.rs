@@ -5,21 +5,25 @@
 //! damage; the file permissions protect the secret.
 
 use super::keypair::Identity;
-use crate::sentences::sentences;
 use data_encoding::HEXLOWER;
+use derive_more::Display;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 /// Why a text is not an identity file. Never contains the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum IdentityTextError {
     /// It ends too early.
+    #[display("the identity ends too early")]
     Truncated,
     /// It continues after its line.
+    #[display("the identity has bytes behind its end")]
     TooLong,
     /// Its checksum does not match.
+    #[display("the identity's checksum does not match")]
     Damaged,
     /// It is intact, but its first word is not `potluck-ed25519-v1`.
+    #[display("the identity is of another version of potluck")]
     UnknownVersion,
 }
 
@@ -65,15 +69,6 @@ pub fn decode_identity(text: &[u8]) -> Result<Identity, IdentityTextError> {
     match HEXLOWER.decode_mut(hex, &mut *seed) {
         Ok(SEED_BYTES) => Ok(Identity::from_seed(&seed)),
         _ => Err(IdentityTextError::Damaged),
-    }
-}
-
-sentences! {
-    IdentityTextError {
-        Truncated => "the identity ends too early",
-        TooLong => "the identity has bytes behind its end",
-        Damaged => "the identity's checksum does not match",
-        UnknownVersion => "the identity is of another version of potluck",
     }
 }
 

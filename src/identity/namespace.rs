@@ -11,7 +11,7 @@
 use super::cluster_key::ClusterKey;
 use super::cluster_keys::ClusterKeys;
 use super::node_id::Boot;
-use crate::sentences::sentences;
+use derive_more::Display;
 use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
@@ -23,14 +23,20 @@ use zeroize::Zeroizing;
 pub struct NamespaceName(String);
 
 /// Why a text is not a namespace name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum NamespaceNameError {
     /// It is empty.
+    #[display("a namespace name must not be empty; use 1 to 32 of a-z, 0-9 and -")]
     Empty,
     /// It has more than 32 characters.
+    #[display("a namespace name has at most 32 characters; shorten it")]
     TooLong,
     /// The character at this position, counted from 1, is not one of `a-z`, `0-9` and `-`.
+    #[display(
+        "character {_0} of the namespace name is not one of a-z, 0-9 and -; choose another \
+             name"
+    )]
     Character(usize),
 }
 
@@ -157,16 +163,6 @@ impl fmt::Display for NamespaceName {
 impl fmt::Debug for NamespaceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-sentences! {
-    NamespaceNameError {
-        Empty => "a namespace name must not be empty; use 1 to 32 of a-z, 0-9 and -",
-        TooLong => "a namespace name has at most 32 characters; shorten it",
-        Character(place) =>
-            "character {place} of the namespace name is not one of a-z, 0-9 and -; choose another \
-             name",
     }
 }
 

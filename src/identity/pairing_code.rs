@@ -1,6 +1,6 @@
 //! The short code that a person carries from one machine to another.
 
-use crate::sentences::sentences;
+use derive_more::Display;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,12 +23,17 @@ pub struct PairingCode {
 pub struct Selector(u8);
 
 /// Why a text is not a pairing code. Never contains the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum CodeTextError {
     /// It has this many digits instead of ten.
+    #[display("a pairing code has ten digits, this has {_0}; type the whole code, as 42-1234-5678")]
     Digits(usize),
     /// The character at this position, counted from 1 without blanks and dashes, is not a digit.
+    #[display(
+        "character {_0} of the pairing code is not a digit; type the code again, as \
+             42-1234-5678"
+    )]
     Character(usize),
 }
 
@@ -148,16 +153,6 @@ impl fmt::Debug for PairingCode {
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:02}", self.0)
-    }
-}
-
-sentences! {
-    CodeTextError {
-        Digits(count) =>
-            "a pairing code has ten digits, this has {count}; type the whole code, as 42-1234-5678",
-        Character(place) =>
-            "character {place} of the pairing code is not a digit; type the code again, as \
-             42-1234-5678",
     }
 }
 

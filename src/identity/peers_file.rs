@@ -3,8 +3,8 @@
 use super::home::make_private_dir;
 use super::private_file;
 use super::problem::{FileContent, IdentityProblem};
-use crate::sentences::sentences;
 use crate::trace;
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::SocketAddr;
@@ -26,8 +26,11 @@ struct Contents {
 }
 
 /// Why a peers file was ignored.
+#[derive(Display)]
 enum Ignored {
+    #[display("{_0}")]
     Unreadable(IdentityProblem),
+    #[display("it is not a list of addresses")]
     NotPeers,
 }
 
@@ -74,13 +77,6 @@ pub fn decode_peers(text: &[u8]) -> Option<Vec<SocketAddr>> {
     let mut peers = contents.peers;
     peers.truncate(PEERS_MAX);
     Some(peers)
-}
-
-sentences! {
-    Ignored {
-        Unreadable(problem) => "{problem}",
-        NotPeers => "it is not a list of addresses",
-    }
 }
 
 // 64 addresses of at most 58 characters (IPv6 with a scope), with room for comments.

@@ -1,7 +1,7 @@
 //! The problems with a node's files.
 
 use super::cluster_key::KeyTextError;
-use crate::sentences::sentences;
+use derive_more::Display;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -139,16 +139,20 @@ pub enum FileContent {
 }
 
 /// An operation on a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum FileAction {
     /// Reading it.
+    #[display("read this file")]
     Read,
     /// Writing it.
+    #[display("write this file")]
     Write,
     /// Locking it.
+    #[display("lock this file")]
     Lock,
     /// Creating the directory.
+    #[display("make this directory")]
     MakeDirectory,
 }
 
@@ -254,15 +258,6 @@ impl FileAction {
                 "Make it by hand, or set POTLUCK_HOME to another directory"
             }
         }
-    }
-}
-
-sentences! {
-    FileAction {
-        Read => "read this file",
-        Write => "write this file",
-        Lock => "lock this file",
-        MakeDirectory => "make this directory",
     }
 }
 

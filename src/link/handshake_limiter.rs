@@ -6,7 +6,7 @@
 //! strangers does not keep members out. Loopback sources skip the common rate, too.
 
 use super::token_bucket::{Rate, TokenBucket};
-use crate::sentences::sentences;
+use derive_more::Display;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
@@ -28,15 +28,19 @@ pub struct Ticket {
 }
 
 /// The reason to close a connection without reading from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Overload {
     /// This source connects too often.
+    #[display("this address connects too often")]
     SourceRate,
     /// All sources together connect too often.
+    #[display("too many connections in a short time")]
     Rate,
     /// This source has too many unfinished handshakes.
+    #[display("this address has too many unfinished handshakes")]
     SourceHalfOpen,
     /// There are too many unfinished handshakes.
+    #[display("too many unfinished handshakes")]
     HalfOpen,
 }
 
@@ -247,15 +251,6 @@ impl Record {
     fn is_privileged(&self, now_ms: u64) -> bool {
         self.authenticated_ms
             .is_some_and(|at| now_ms.saturating_sub(at) < HandshakeLimiter::AUTHENTICATED_MS)
-    }
-}
-
-sentences! {
-    Overload {
-        SourceRate => "this address connects too often",
-        Rate => "too many connections in a short time",
-        SourceHalfOpen => "this address has too many unfinished handshakes",
-        HalfOpen => "too many unfinished handshakes",
     }
 }
 

@@ -12,7 +12,7 @@
 
 use super::suite::Suite;
 use crate::memory::copy;
-use crate::sentences::sentences;
+use derive_more::Display;
 use hkdf::Hkdf;
 use ring::aead::{Aad, LessSafeKey, Tag, UnboundKey};
 use sha2::Sha256;
@@ -107,22 +107,17 @@ fn expanded(secret: &Secret, label: &[u8]) -> Secret {
 pub const TAG_BYTES: usize = 16;
 
 /// Why a record could not be sealed or opened. The link ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Broken {
     /// The record is not authentic, or not the next one that the peer sealed.
+    #[display("a record is not the one that the peer sealed; the link is closed")]
     Forged,
     /// The record or the buffer for it has the wrong size.
+    #[display("a record has an impossible size; the link is closed")]
     Size,
     /// The direction has used up its record numbers.
+    #[display("the link has used up its record numbers; open a new one")]
     Exhausted,
-}
-
-sentences! {
-    Broken {
-        Forged => "a record is not the one that the peer sealed; the link is closed",
-        Size => "a record has an impossible size; the link is closed",
-        Exhausted => "the link has used up its record numbers; open a new one",
-    }
 }
 
 impl std::error::Error for Broken {}

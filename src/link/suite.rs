@@ -6,15 +6,17 @@
 //! depend on it (see [`super::keys`]). Both ciphers are secure; the choice affects only speed.
 //! Control links follow the same rule.
 
-use crate::sentences::sentences;
+use derive_more::Display;
 use ring::aead::{AES_256_GCM, Algorithm, CHACHA20_POLY1305, Nonce};
 
 /// An authenticated cipher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Suite {
     /// AES-256-GCM, for processors with AES instructions.
+    #[display("AES-256-GCM")]
     Aes256Gcm,
     /// ChaCha20-Poly1305, for all other processors.
+    #[display("ChaCha20-Poly1305")]
     ChaCha20Poly1305,
 }
 
@@ -50,13 +52,6 @@ impl Suite {
             Suite::ChaCha20Poly1305 => number.to_le_bytes(),
         });
         Nonce::assume_unique_for_key(nonce)
-    }
-}
-
-sentences! {
-    Suite {
-        Aes256Gcm => "AES-256-GCM",
-        ChaCha20Poly1305 => "ChaCha20-Poly1305",
     }
 }
 

@@ -137,8 +137,7 @@ impl ControlPlane {
         config.known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
         let local = Arc::clone(&config.local);
         let peers = Peers::new(me.node, queues.events.clone(), config.seeded);
-        let installed =
-            Installed::new(me, tools.engines, peers.session().clone(), config.seeded);
+        let installed = Installed::new(me, tools.engines, peers.session().clone(), config.seeded);
         ControlPlane {
             me,
             clock: Clock::new(tools.sleep),

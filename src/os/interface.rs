@@ -1,6 +1,6 @@
 //! A network interface of this machine, its kind, and whether a home cluster should use it.
 
-use crate::sentences::sentences;
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -31,26 +31,36 @@ pub struct InterfaceAddress {
 }
 
 /// The kind of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display,
+)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum InterfaceKind {
     /// A wire. On macOS possibly Wi-Fi, whose interfaces have the same names there.
+    #[display("ethernet")]
     Ethernet,
     /// Radio.
+    #[display("wifi")]
     Wifi,
     /// A Thunderbolt or USB4 cable between two machines.
+    #[display("thunderbolt")]
     Thunderbolt,
     /// A bridge that connects this host to its network, as on hosts of virtual machines.
+    #[display("bridge")]
     Bridge,
     /// A tunnel.
+    #[display("vpn")]
     Vpn,
     /// A network inside this host, for containers and virtual machines.
+    #[display("container")]
     Container,
     /// The loopback interface.
+    #[display("loopback")]
     Loopback,
     /// Any other kind, such as the radio between phones.
     #[serde(other)]
+    #[display("other")]
     Other,
 }
 
@@ -113,19 +123,6 @@ impl InterfaceKind {
         } else {
             K::Other
         }
-    }
-}
-
-sentences! {
-    InterfaceKind {
-        Ethernet => "ethernet",
-        Wifi => "wifi",
-        Thunderbolt => "thunderbolt",
-        Bridge => "bridge",
-        Vpn => "vpn",
-        Container => "container",
-        Loopback => "loopback",
-        Other => "other",
     }
 }
 

@@ -26,8 +26,8 @@ mod tests;
 use super::message::{Receipt, Welcome};
 use crate::identity::PairingCode;
 use crate::link::Preamble;
-use crate::sentences::sentences;
 use crate::wire::Malformed;
+use derive_more::Display;
 use ed25519_dalek::VerifyingKey;
 use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
@@ -49,15 +49,19 @@ pub const WELCOME_BYTES: usize = CONFIRMATION_BYTES + Welcome::BYTES + TAG_BYTES
 pub const RECEIPT_BYTES: usize = Receipt::BYTES + TAG_BYTES;
 
 /// Why an exchange has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Fault {
     /// The peer's element is not a point of the group, or one of low order.
+    #[display("the peer's key exchange is not one")]
     NotAnElement,
     /// The peer has not shown that it knows the code.
+    #[display("the peer does not know the code")]
     NotConfirmed,
     /// The sealed message was not sealed by the peer, or was changed on the way.
+    #[display("a sealed message was changed on the way")]
     Forged,
     /// The peer has sealed something else than a welcome or a receipt.
+    #[display("a sealed message is unreadable: {_0}")]
     Malformed(Malformed),
 }
 
@@ -318,14 +322,5 @@ impl RngCore for Seeded {
 }
 
 impl CryptoRng for Seeded {}
-
-sentences! {
-    Fault {
-        NotAnElement => "the peer's key exchange is not one",
-        NotConfirmed => "the peer does not know the code",
-        Forged => "a sealed message was changed on the way",
-        Malformed(why) => "a sealed message is unreadable: {why}",
-    }
-}
 
 const TAG_BYTES: usize = 16;

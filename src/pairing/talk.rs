@@ -14,7 +14,7 @@ use super::message::{Kept, Receipt, Welcome};
 use super::window::{Verdict, Window};
 use crate::identity::{Name, PairingCode};
 use crate::link::{Preamble, Stream};
-use crate::sentences::sentences;
+use derive_more::Display;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -63,19 +63,25 @@ pub enum Visit {
 }
 
 /// Why an exchange could not be completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Trouble {
     /// The peer did not ask for this invitation.
+    #[display("the peer did not ask for this invitation")]
     NotInvited,
     /// The invitation has ended.
+    #[display("the invitation has ended")]
     Over,
     /// It took too long.
+    #[display("the exchange took too long")]
     TooSlow,
     /// The connection has ended.
+    #[display("the peer closed the connection")]
     Closed,
     /// The operating system reported an error, or gave no randomness.
+    #[display("the connection failed: {_0}")]
     System(io::ErrorKind),
     /// A message of the peer is wrong.
+    #[display("{_0}")]
     Fault(Fault),
 }
 
@@ -233,16 +239,5 @@ impl From<io::Error> for Trouble {
             | io::ErrorKind::NotConnected => Trouble::Closed,
             kind => Trouble::System(kind),
         }
-    }
-}
-
-sentences! {
-    Trouble {
-        NotInvited => "the peer did not ask for this invitation",
-        Over => "the invitation has ended",
-        TooSlow => "the exchange took too long",
-        Closed => "the peer closed the connection",
-        System(kind) => "the connection failed: {kind}",
-        Fault(fault) => "{fault}",
     }
 }

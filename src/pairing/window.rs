@@ -1,7 +1,7 @@
 //! How long an invitation lasts: until its time is over, enough machines have the key, or the code
 //! was wrong too often.
 
-use crate::sentences::sentences;
+use derive_more::Display;
 
 /// The counters of one invitation. Times are milliseconds on the caller's clock.
 #[derive(Debug)]
@@ -14,16 +14,20 @@ pub struct Window {
 }
 
 /// Why an invitation has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum InvitationEnd {
     /// As many machines as were invited have the key.
+    #[display("all invited machines are in")]
     Used,
     /// Its time is over.
+    #[display("its time is over")]
     Expired,
     /// The code was wrong three times.
+    #[display("the code was wrong three times")]
     WrongCodes,
     /// The operating system takes no more connections at the port.
+    #[display("its port takes no connections any more")]
     PortLost,
 }
 
@@ -93,15 +97,6 @@ impl Window {
     /// Whether an admitted machine has not answered yet.
     pub fn is_busy(&self) -> bool {
         self.under_way > 0
-    }
-}
-
-sentences! {
-    InvitationEnd {
-        Used => "all invited machines are in",
-        Expired => "its time is over",
-        WrongCodes => "the code was wrong three times",
-        PortLost => "its port takes no connections any more",
     }
 }
 

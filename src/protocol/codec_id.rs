@@ -1,29 +1,36 @@
 //! The identifiers of codecs on the wire.
 
-use crate::sentences::sentences;
 use crate::wire::{Decode, Encode, Malformed, Reader};
+use derive_more::Display;
 
 /// The encoding of elements on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display)]
 #[non_exhaustive]
 pub enum CodecId {
     /// No encoding.
+    #[display("no codec")]
     None,
     /// bfloat16: the upper half of an f32, rounded to nearest even.
+    #[display("bf16")]
     Bf16,
     /// IEEE 754 half precision, rounded to nearest even.
+    #[display("f16")]
     F16,
     /// Multiples, -127 to 127, of one step per 256 elements.
+    #[display("int8")]
     Int8,
     /// Multiples, -7 to 7, of one step per 256 elements.
+    #[display("int4")]
     Int4,
     /// The elements with the largest magnitude in every 256, unencoded; the others count as 0.
+    #[display("the top {kept} of 256")]
     TopK {
         /// The number of elements kept per 256: 1 to [`CodecId::KEPT_MAX`].
         kept: u8,
     },
     /// The plan's choice for the call's size: no codec, or one of the codecs up to this one. The
     /// choice has no identifier of its own.
+    #[display("auto up to {}", _0.id())]
     Auto(Coarsest),
 }
 
@@ -56,18 +63,6 @@ impl Coarsest {
             Coarsest::Int8 => CodecId::Int8,
             Coarsest::Int4 => CodecId::Int4,
         }
-    }
-}
-
-sentences! {
-    CodecId {
-        None => "no codec",
-        Bf16 => "bf16",
-        F16 => "f16",
-        Int8 => "int8",
-        Int4 => "int4",
-        TopK { kept } => "the top {kept} of 256",
-        Auto(coarsest) => ("auto up to {}", coarsest.id()),
     }
 }
 

@@ -1,17 +1,19 @@
 //! The engines, a node's offer of them, and the choice for a View.
 
 use super::rank::{MEMBERS_MAX, Rank};
-use crate::sentences::sentences;
 use crate::wire::layout::layout;
 use crate::wire::{Decode, Encode, Malformed, Reader};
+use derive_more::Display;
 
 /// The engine that transfers and reduces a View's bulk data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display)]
 #[non_exhaustive]
 pub enum EngineKind {
     /// potluck's own engine.
+    #[display("native")]
     Native,
     /// Gloo's collectives over potluck's own links.
+    #[display("gloo")]
     Gloo,
 }
 
@@ -170,13 +172,6 @@ impl EngineReason {
             EngineReason::Heterogeneous => [7, 0, 0],
             EngineReason::Wanted(rank) => [8, rank.0, 0],
         }
-    }
-}
-
-sentences! {
-    EngineKind {
-        Native => "native",
-        Gloo => "gloo",
     }
 }
 

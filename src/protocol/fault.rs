@@ -2,40 +2,52 @@
 
 use super::rank::Rank;
 use crate::memory::OutOfMemory;
-use crate::sentences::sentences;
+use derive_more::Display;
 
 /// Why an engine could not finish a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum EngineFault {
     /// The backend was closed: its View ended.
+    #[display("the engine was closed because its view ended")]
     Closed,
     /// The job was cancelled.
+    #[display("the operation was cancelled")]
     Cancelled,
     /// The data link to this rank broke.
+    #[display("the data link to rank {_0} broke")]
     LinkLost(Rank),
     /// This rank sent data that the schedule does not expect.
+    #[display("rank {_0} sent data that the schedule does not foresee")]
     Protocol(Rank),
     /// The ranks hold different bits: a bug or a memory fault. All members that go on together
     /// report it; no buffer was written. Trying again does not help.
+    #[display("the ranks hold different results: suspect memory or a bug{}", of_odd_one(*odd))]
     DigestMismatch {
         /// The lowest rank whose result is not that of the majority; `None` if no result has a
         /// majority, as among two ranks.
         odd: Option<Rank>,
     },
     /// No data of the operation has moved for too long, although all peers are alive.
+    #[display("no data of the operation has moved for too long")]
     Stalled,
     /// Gloo reported an error; the log has its message.
+    #[display("Gloo reported an error, which the log tells")]
     Gloo,
     /// There is no memory for the operation on this member. The buffer is untouched, and the View
     /// goes on. The same call would fail again: free memory, raise the limit of the process, or
     /// use smaller buffers on all ranks.
+    #[display(
+        "{bytes} bytes of memory could not be allocated: free memory, raise the limit of the \
+             process, or use smaller buffers"
+    )]
     Memory {
         /// The bytes that could not be allocated; for memory of Gloo's own, the length of the
         /// operation.
         bytes: u64,
     },
     /// The call, the plan and the input do not fit each other: a bug in the engine's caller.
+    #[display("the operation does not fit its plan or its input: report this as a bug")]
     Unfit,
 }
 
@@ -53,22 +65,7 @@ impl From<OutOfMemory> for EngineFault {
     }
 }
 
-sentences! {
-    EngineFault {
-        Closed => "the engine was closed because its view ended",
-        Cancelled => "the operation was cancelled",
-        LinkLost(rank) => "the data link to rank {rank} broke",
-        Protocol(rank) => "rank {rank} sent data that the schedule does not foresee",
-        Stalled => "no data of the operation has moved for too long",
-        Gloo => "Gloo reported an error, which the log tells",
-        Memory { bytes } =>
-            "{bytes} bytes of memory could not be allocated: free memory, raise the limit of the \
-             process, or use smaller buffers",
-        Unfit => "the operation does not fit its plan or its input: report this as a bug",
-        DigestMismatch { odd: None } =>
-            "the ranks hold different results: suspect memory or a bug",
-        DigestMismatch { odd: Some(rank) } =>
-            "the ranks hold different results: suspect memory or a bug on rank {rank}, whose \
-             result is the odd one",
-    }
+fn of_odd_one(odd: Option<Rank>) -> String {
+    let of = |rank| format!(" on rank {rank}, whose result is the odd one");
+    odd.map(of).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use super::rank::MEMBERS_MAX;
 use crate::identity::{MemberId, NodeId};
-use crate::sentences::sentences;
+use derive_more::Display;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -36,16 +36,20 @@ pub enum Partition {
 }
 
 /// The reason for refusing a roster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum RosterProblem {
     /// It is empty.
+    #[display("it names nobody")]
     Empty,
     /// It names this many nodes, more than a View can have members.
+    #[display("it names {_0} nodes, and a group has at most {MEMBERS_MAX}")]
     TooLong(usize),
     /// It names this node twice.
+    #[display("it names {_0} twice")]
     Twice(NodeId),
     /// It does not name this node, which is to use it.
+    #[display("it does not name this node, {_0}; `potluck identity` prints its public key")]
     WithoutThisNode(NodeId),
 }
 
@@ -131,16 +135,6 @@ impl FromStr for Partition {
             "all" => Ok(Partition::All { roster: roster()? }),
             other => Err(format!("{other:?} is none of continue, majority and all")),
         }
-    }
-}
-
-sentences! {
-    RosterProblem {
-        Empty => "it names nobody",
-        TooLong(n) => "it names {n} nodes, and a group has at most {MEMBERS_MAX}",
-        Twice(node) => "it names {node} twice",
-        WithoutThisNode(me) =>
-            "it does not name this node, {me}; `potluck identity` prints its public key",
     }
 }
 

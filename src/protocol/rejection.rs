@@ -3,15 +3,18 @@
 use super::rank::Rank;
 use super::reduce_op::ReduceOp;
 use crate::memory::DType;
-use crate::sentences::sentences;
+use derive_more::Display;
 
 /// Why a call is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum Rejection {
     /// A mean of integers: in most cases it is not an integer.
+    #[display("there is no mean of {_0}; take the sum and divide it as you need it")]
     MeanOfIntegers(DType),
     /// The root is not a rank of the View.
+    #[display("the root is rank {root}, and the {size} members have the ranks 0 to {}",
+            size.saturating_sub(1))]
     NoRoot {
         /// The requested root; 255 also stands for any larger number.
         root: Rank,
@@ -19,11 +22,16 @@ pub enum Rejection {
         size: usize,
     },
     /// A message to or from this rank itself, or a rank that does not exist.
+    #[display("a message goes to another of the {size} members, by its rank")]
     NoPeer {
         /// Members of the View.
         size: usize,
     },
     /// A message between members without a direct link: messages are not forwarded.
+    #[display(
+        "no message goes from rank {from} to rank {to}: they have no direct link, and messages \
+             are not passed on; send it by way of a rank that both have one to, or use a broadcast"
+    )]
     NoDirectLink {
         /// The sender.
         from: Rank,
@@ -31,8 +39,10 @@ pub enum Rejection {
         to: Rank,
     },
     /// A step of more than 64 calls.
+    #[display("a step has at most 64 calls; commit it, and begin another")]
     StepTooLong,
     /// The output of a step's call does not have the length of the result.
+    #[display("the output has {given} elements where {wanted} come")]
     Output {
         /// Elements of the output; 0 if there is none.
         given: usize,
@@ -40,6 +50,7 @@ pub enum Rejection {
         wanted: usize,
     },
     /// An `all_to_all` of a buffer that cannot be cut into one equal part per member.
+    #[display("{count} elements are not one equal part for each of {size} members; pad the buffer")]
     Uneven {
         /// Elements of the buffer.
         count: u64,
@@ -47,6 +58,7 @@ pub enum Rejection {
         size: usize,
     },
     /// The root's buffer of a `scatter` does not have one part per member.
+    #[display("the root gave {given} elements where {size} members take {part} each")]
     ScatterInput {
         /// Elements of the root's buffer; 0 if there is none.
         given: usize,
@@ -56,10 +68,16 @@ pub enum Rejection {
         size: usize,
     },
     /// A codec that leaves elements out works for sums and means only.
+    #[display(
+        "what is left out counts as 0, which is for sums and means; take another codec for a \
+             {_0}"
+    )]
     TopK(ReduceOp),
     /// A codec with error feedback cannot be used for this call.
+    #[display("{_0}")]
     Feedback(FeedbackProblem),
     /// The gradient of a parameter is invalid.
+    #[display("the gradient of parameter {parameter} {problem}")]
     Gradient {
         /// The parameter's index, in the order of registration.
         parameter: usize,
@@ -67,6 +85,10 @@ pub enum Rejection {
         problem: GradientProblem,
     },
     /// A member has registered other parameters than this one, or has cut them into other buckets.
+    #[display(
+        "rank {rank} has registered other parameters or buckets; register the same on every \
+             member"
+    )]
     Layout {
         /// The first such member.
         rank: Rank,
@@ -74,16 +96,20 @@ pub enum Rejection {
 }
 
 /// The problem of a gradient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum GradientProblem {
     /// There is no such parameter.
+    #[display("is of none that was registered")]
     Unknown,
     /// It was already pushed in this step.
+    #[display("was pushed twice in a step")]
     Twice,
     /// It was not pushed in this step.
+    #[display("was not pushed; push zeros where there is none")]
     Missing,
     /// Its length differs from its parameter's.
+    #[display("has {given} elements where {wanted} were registered")]
     Length {
         /// Elements of the gradient.
         given: usize,
@@ -93,12 +119,20 @@ pub enum GradientProblem {
 }
 
 /// Why a codec with error feedback cannot be used for a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum FeedbackProblem {
     /// Another undecided call uses it.
+    #[display(
+        "another call uses this codec, whose feedback is for one at a time; take one for each \
+             buffer"
+    )]
     InUse,
     /// It belongs to a buffer of another length.
+    #[display(
+        "the buffer has {given} elements where this codec owes to {owed}; take one for each \
+             buffer"
+    )]
     Length {
         /// Elements of this buffer.
         given: usize,
@@ -106,55 +140,6 @@ pub enum FeedbackProblem {
         owed: usize,
     },
     /// The call is neither a sum nor a mean.
+    #[display("error feedback is for sums and means, and this is a {_0}")]
     NoSum(ReduceOp),
-}
-
-sentences! {
-    Rejection {
-        MeanOfIntegers(dtype) =>
-            "there is no mean of {dtype}; take the sum and divide it as you need it",
-        NoDirectLink { from, to } =>
-            "no message goes from rank {from} to rank {to}: they have no direct link, and messages \
-             are not passed on; send it by way of a rank that both have one to, or use a broadcast",
-        NoRoot { root, size } => (
-            "the root is rank {root}, and the {size} members have the ranks 0 to {}",
-            size.saturating_sub(1),
-        ),
-        NoPeer { size } => "a message goes to another of the {size} members, by its rank",
-        StepTooLong => "a step has at most 64 calls; commit it, and begin another",
-        Output { given, wanted } => "the output has {given} elements where {wanted} come",
-        Uneven { count, size } =>
-            "{count} elements are not one equal part for each of {size} members; pad the buffer",
-        ScatterInput { given, part, size } =>
-            "the root gave {given} elements where {size} members take {part} each",
-        TopK(op) =>
-            "what is left out counts as 0, which is for sums and means; take another codec for a \
-             {op}",
-        Feedback(problem) => "{problem}",
-        Gradient { parameter, problem } => "the gradient of parameter {parameter} {problem}",
-        Layout { rank } =>
-            "rank {rank} has registered other parameters or buckets; register the same on every \
-             member",
-    }
-}
-
-sentences! {
-    FeedbackProblem {
-        InUse =>
-            "another call uses this codec, whose feedback is for one at a time; take one for each \
-             buffer",
-        Length { given, owed } =>
-            "the buffer has {given} elements where this codec owes to {owed}; take one for each \
-             buffer",
-        NoSum(op) => "error feedback is for sums and means, and this is a {op}",
-    }
-}
-
-sentences! {
-    GradientProblem {
-        Unknown => "is of none that was registered",
-        Twice => "was pushed twice in a step",
-        Missing => "was not pushed; push zeros where there is none",
-        Length { given, wanted } => "has {given} elements where {wanted} were registered",
-    }
 }

@@ -3,7 +3,7 @@
 use crate::identity::{IdentityProblem, Name, NodeId};
 use crate::pairing::PairingProblem;
 use crate::protocol::{Call, EngineFault, OpId, Rank, Rejection, RosterProblem};
-use crate::sentences::sentences;
+use derive_more::Display;
 use std::fmt;
 use std::time::Duration;
 
@@ -11,43 +11,62 @@ use std::time::Duration;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a call failed. On every error the caller's buffer is unchanged.
-#[derive(Debug)]
+#[derive(Debug, Display)]
 #[non_exhaustive]
 pub enum Error {
     /// The operation never took effect on any member that continues. [`Error::is_retryable`] says
     /// whether the same call may be repeated.
+    #[display("the operation was given up, {cause}; the buffer is untouched")]
     Aborted {
         /// The cause, and the member it occurred on.
         cause: Cause,
     },
     /// The View was replaced before this call began. Take `ctx.renewed()` and repeat the call.
+    #[display("the group has changed before this call; take ctx.renewed() and call again")]
     ViewChanged,
     /// The outcome is unknown: this member was left out of the group while the operation ran, or
     /// could not reach enough others to continue. Also returned if the operation took effect on the
     /// others and this member does not have the result. Take `ctx.renewed()`, `sync` your state,
     /// then continue.
+    #[display(
+        "this node was cut off during the operation and cannot know its outcome; renew the \
+             context and sync"
+    )]
     Indeterminate,
     /// The members do not hold the same state yet. Nothing was sent; call `ctx.sync(version, &mut
     /// state)` first.
+    #[display(
+        "the members do not hold the same state yet; call ctx.sync(version, &mut state) first"
+    )]
     NeedsSync,
     /// The future of an earlier call of this lane was dropped after this member's vote. Nothing was
     /// sent; take or discard that result first
     /// ([`Context::take_result`](crate::Context::take_result)).
+    #[display(
+        "the result of operation {op} was decided after its call was dropped; take or discard \
+             it first"
+    )]
     LostResult {
         /// The dropped operation.
         op: OpId,
     },
     /// Two ranks made different calls at the same place of the program. No buffer was changed; this
     /// is a bug in the calling program.
+    #[display("{_0}")]
     Mismatch(Box<Mismatched>),
     /// The call is invalid on its own; this is a bug in the calling program. A rejected collective
     /// still takes its number in the lane and is aborted for all members, so that later calls
     /// match; a rejected message takes none.
+    #[display("the call cannot be carried out: {_0}")]
     Rejected(Rejection),
     /// 64 operations are in flight, or 32 messages. Nothing was sent; await some of them first.
+    #[display("64 operations are under way, or 32 messages; wait for some of them first")]
     TooManyInFlight,
     /// Too few members came within the given time. Nothing changed; wait longer, or read
     /// `cluster.status()`.
+    #[display("{present} of {wanted} members came within {:.1} s; see `potluck status` for who is \
+             seen",
+            waited.as_secs_f64())]
     NotEnoughPeers {
         /// Members in the group now, this one included.
         present: usize,
@@ -57,14 +76,19 @@ pub enum Error {
         waited: Duration,
     },
     /// The configuration is invalid. Detected before the node runs.
+    #[display("{_0}")]
     Config(ConfigProblem),
     /// The identity file or a key file cannot be used. No file was changed.
+    #[display("{_0}")]
     Identity(IdentityProblem),
     /// A pairing code has led to no cluster key. No file was changed.
+    #[display("{_0}")]
     Pairing(PairingProblem),
     /// The engine failed in a way that a retry will not cure.
+    #[display("{}", what_engine_failed(*_0))]
     Engine(EngineFault),
     /// The node has left the group. Final.
+    #[display("this node has left the group")]
     Closed,
 }
 
@@ -91,11 +115,12 @@ pub struct Mismatched {
 }
 
 /// Why an operation was aborted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum Cause {
     /// The View was replaced while the operation ran, usually because a member was lost, and the
     /// next View found that not every member held the result.
+    #[display("because {} while it ran", what_was_lost(lost))]
     MemberLost {
         /// Members of the View that are not in its successor, with their ranks in the old View.
         /// Empty if all of them are in the successor; then links between them had broken.
@@ -104,17 +129,23 @@ pub enum Cause {
     /// A deadline passed: this rank's (`None`) or another rank's. If another rank's deadline passed
     /// first but at least half of this rank's own has elapsed, this is `None` too, so that equal
     /// deadlines give equal errors on all ranks.
+    #[display("because {} passed", own_or(of, "its deadline", |peer| format!("the deadline of {peer}")))]
     Deadline {
         /// The other rank, if the deadline was not this rank's own.
         of: Option<Peer>,
     },
     /// A call with [`reject_non_finite`](crate::calls::AllReduce::reject_non_finite) found a NaN or
     /// an infinity in a contribution or in the result. A retry with the same numbers fails again.
+    #[display(
+        "because there is a NaN or an infinity in {} or in the result",
+        own_or(on, "this rank's numbers", |peer| format!("the numbers of {peer}"))
+    )]
     NonFinite {
         /// The rank that found it, if not this one.
         on: Option<Peer>,
     },
     /// The call's future was dropped before this was decided: here (`None`) or on another rank.
+    #[display("because {}", own_or(by, "the call was dropped", |peer| format!("{peer} dropped its call")))]
     Dropped {
         /// The other rank, if it was not dropped here.
         by: Option<Peer>,
@@ -123,6 +154,7 @@ pub enum Cause {
     ///
     /// A fault that is [`EngineFault::Memory`] is the same for all members: that member has no
     /// memory for its part. A retry with buffers of the same size fails again.
+    #[display("because {}", what_failed(on, *fault))]
     Engine {
         /// That member.
         on: Peer,
@@ -132,34 +164,56 @@ pub enum Cause {
 }
 
 /// The defect of a configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum ConfigProblem {
     /// There is no cluster key.
+    #[display(
+        "there is no cluster key: run `potluck up` on the first machine to make one, and \
+             `potluck join` on this one to enter it, with the code that `potluck invite` shows \
+             there"
+    )]
     NoClusterKey,
     /// The text of a cluster key cannot be read.
+    #[display("the cluster key cannot be used: {_0}")]
     BadKey(String),
     /// The namespace's name is invalid.
+    #[display("the namespace cannot be used: {_0}")]
     BadNamespace(String),
     /// The address of a configured peer is invalid.
+    #[display("a peer cannot be used: {_0}")]
     BadPeer(String),
     /// The interface filter is invalid, or matches no interface.
+    #[display("the interfaces cannot be used: {_0}")]
     BadInterfaces(String),
     /// `min_members` is not between 1 and 16.
+    #[display("min_members is {_0}; it must be between 1 and 16")]
     BadMinMembers(usize),
     /// The text of `POTLUCK_PARTITION` cannot be read.
+    #[display(
+        "POTLUCK_PARTITION cannot be used: {_0}; it must be continue:N, majority:ID,ID,... or \
+             all:ID,ID,... with the public keys of all nodes"
+    )]
     BadPartition(String),
     /// The roster of a [`Partition`](crate::Partition) cannot be used.
+    #[display("the roster cannot be used: {_0}")]
     BadRoster(RosterProblem),
     /// `POTLUCK_ENGINE` is none of `auto`, `native` and `gloo`.
+    #[display("POTLUCK_ENGINE is {_0:?}; it must be auto, native or gloo")]
     BadEngine(String),
     /// The configuration requires Gloo, and this build does not contain it.
+    #[display(
+        "this build of potluck has no Gloo: build it with the feature `gloo`, see docs/gloo.md"
+    )]
     NoGloo,
     /// No TCP port could be opened.
+    #[display("no TCP port could be opened ({_0}); is networking up?")]
     NoPort(std::io::ErrorKind),
     /// Multicast could not be set up and no peer is configured.
+    #[display("discovery cannot start: {_0}")]
     NoDiscovery(String),
     /// There is no directory for files: neither `POTLUCK_HOME` nor `HOME` is set.
+    #[display("there is no place for files: set HOME or POTLUCK_HOME")]
     NoHome,
 }
 
@@ -207,36 +261,6 @@ impl Cause {
     }
 }
 
-sentences! {
-    Error {
-        Aborted { cause } => "the operation was given up, {cause}; the buffer is untouched",
-        ViewChanged => "the group has changed before this call; take ctx.renewed() and call again",
-        Indeterminate =>
-            "this node was cut off during the operation and cannot know its outcome; renew the \
-             context and sync",
-        NeedsSync =>
-            "the members do not hold the same state yet; call ctx.sync(version, &mut state) first",
-        LostResult { op } =>
-            "the result of operation {op} was decided after its call was dropped; take or discard \
-             it first",
-        Mismatch(calls) => "{calls}",
-        Rejected(rejection) => "the call cannot be carried out: {rejection}",
-        TooManyInFlight =>
-            "64 operations are under way, or 32 messages; wait for some of them first",
-        NotEnoughPeers { present, wanted, waited } => (
-            "{present} of {wanted} members came within {:.1} s; see `potluck status` for who is \
-             seen",
-            waited.as_secs_f64()
-        ),
-        Config(problem) => "{problem}",
-        Identity(problem) => "{problem}",
-        Pairing(problem) => "{problem}",
-        Engine(fault @ EngineFault::Memory { .. }) => "{fault}; the buffer is untouched",
-        Engine(fault) => "the engine failed: {fault}",
-        Closed => "this node has left the group",
-    }
-}
-
 impl std::error::Error for Error {}
 
 impl fmt::Display for Mismatched {
@@ -256,22 +280,25 @@ impl fmt::Display for Peer {
     }
 }
 
-sentences! {
-    Cause {
-        MemberLost { lost } => ("because {} while it ran", what_was_lost(lost)),
-        Deadline { of: None } => "because its deadline passed",
-        Deadline { of: Some(peer) } => "because the deadline of {peer} passed",
-        NonFinite { on: None } =>
-            "because there is a NaN or an infinity in this rank's numbers or in the result",
-        NonFinite { on: Some(peer) } =>
-            "because there is a NaN or an infinity in the numbers of {peer} or in the result",
-        Dropped { by: None } => "because the call was dropped",
-        Dropped { by: Some(peer) } => "because {peer} dropped its call",
-        Engine { on, fault: None } => "because the engine of {on} could not finish it",
-        Engine { on, fault: Some(EngineFault::Memory { bytes }) } =>
-            "because {on} could not allocate {bytes} bytes of memory: free memory there, raise the \
-             limit of its process, or use smaller buffers on all ranks",
-        Engine { on, fault: Some(fault) } => "because {fault} (seen by {on})",
+fn own_or(peer: &Option<Peer>, own: &str, theirs: impl Fn(&Peer) -> String) -> String {
+    peer.as_ref().map_or_else(|| own.to_owned(), theirs)
+}
+
+fn what_failed(on: &Peer, fault: Option<EngineFault>) -> String {
+    match fault {
+        None => format!("the engine of {on} could not finish it"),
+        Some(EngineFault::Memory { bytes }) => format!(
+            "{on} could not allocate {bytes} bytes of memory: free memory there, raise the limit \
+             of its process, or use smaller buffers on all ranks"
+        ),
+        Some(fault) => format!("{fault} (seen by {on})"),
+    }
+}
+
+fn what_engine_failed(fault: EngineFault) -> String {
+    match fault {
+        EngineFault::Memory { .. } => format!("{fault}; the buffer is untouched"),
+        fault => format!("the engine failed: {fault}"),
     }
 }
 
@@ -280,30 +307,6 @@ fn what_was_lost(lost: &[Peer]) -> String {
         [] => "the links of the group broke".to_owned(),
         [one] => format!("{one} was lost"),
         [one, others @ ..] => format!("{one} and {} others were lost", others.len()),
-    }
-}
-
-sentences! {
-    ConfigProblem {
-        NoClusterKey =>
-            "there is no cluster key: run `potluck up` on the first machine to make one, and \
-             `potluck join` on this one to enter it, with the code that `potluck invite` shows \
-             there",
-        BadKey(why) => "the cluster key cannot be used: {why}",
-        BadNamespace(why) => "the namespace cannot be used: {why}",
-        BadPeer(why) => "a peer cannot be used: {why}",
-        BadInterfaces(why) => "the interfaces cannot be used: {why}",
-        BadMinMembers(n) => "min_members is {n}; it must be between 1 and 16",
-        BadPartition(why) =>
-            "POTLUCK_PARTITION cannot be used: {why}; it must be continue:N, majority:ID,ID,... or \
-             all:ID,ID,... with the public keys of all nodes",
-        BadRoster(problem) => "the roster cannot be used: {problem}",
-        BadEngine(text) => "POTLUCK_ENGINE is {text:?}; it must be auto, native or gloo",
-        NoGloo =>
-            "this build of potluck has no Gloo: build it with the feature `gloo`, see docs/gloo.md",
-        NoPort(kind) => "no TCP port could be opened ({kind}); is networking up?",
-        NoDiscovery(why) => "discovery cannot start: {why}",
-        NoHome => "there is no place for files: set HOME or POTLUCK_HOME",
     }
 }
 

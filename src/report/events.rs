@@ -3,15 +3,20 @@
 use super::error::Peer;
 use crate::identity::{Name, NodeId};
 use crate::protocol::ViewId;
-use crate::sentences::sentences;
+use derive_more::Display;
 use std::fmt;
 use std::time::Duration;
 
 /// An event, as one node saw it. [`Status`](super::status::Status) has the current state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum Event {
     /// A new View. The events of its members follow directly.
+    #[display(
+        "view {view} of {} members{}",
+        members.len(),
+        if *in_sync { "" } else { ", not in sync" }
+    )]
     Installed {
         /// Its identifier.
         view: ViewId,
@@ -21,12 +26,16 @@ pub enum Event {
         in_sync: bool,
     },
     /// A node is in the new View and was not in this node's previous one.
+    #[display("{_0} joined")]
     Joined(NodeInfo),
     /// These nodes were together in another View than this node's: two groups have merged.
+    #[display("another group came in: {}", listed(_0))]
     Merged(Vec<NodeInfo>),
     /// A node left in an orderly way.
+    #[display("{_0} left")]
     Left(NodeInfo),
     /// A member of the previous View did not say good-bye and is not in the new View.
+    #[display("{peer} was lost: {why}")]
     Lost {
         /// The lost node.
         peer: NodeInfo,
@@ -35,6 +44,7 @@ pub enum Event {
     },
     /// A node was lost three times within a minute, broke the protocol as often, or withheld its
     /// vote. It is kept out for a while if enough others are present.
+    #[display("{peer} is kept out for {} s", lasts.as_secs())]
     Quarantined {
         /// The node.
         peer: NodeInfo,
@@ -43,8 +53,10 @@ pub enum Event {
     },
     /// This machine was suspended, or this process was stopped. The node leaves its View and joins
     /// anew.
+    #[display("this machine has slept, or this process was stopped; it joins anew")]
     Woke,
     /// A node was met for the first time, under [`Trust::Tofu`](crate::keys::Trust::Tofu).
+    #[display("{peer} was met for the first time{}", of_namesake(*namesake))]
     FirstMet {
         /// The node.
         peer: NodeInfo,
@@ -52,10 +64,13 @@ pub enum Event {
         namesake: Option<NodeId>,
     },
     /// Two running processes use this identity. The earlier one keeps its place.
+    #[display("two processes use the identity of {_0}; give each its own")]
     Duplicate(NodeInfo),
     /// This node hears a peer that does not hear this node.
+    #[display("{_0} is heard and does not hear this node")]
     OneWay(NodeInfo),
     /// The links with a peer moved to another local interface, or to another interface of the peer.
+    #[display("the links with {peer} take another path, by {interface}")]
     PathChanged {
         /// The peer.
         peer: NodeInfo,
@@ -63,6 +78,7 @@ pub enum Event {
         interface: String,
     },
     /// This many events were lost because they were not read in time. Read the status.
+    #[display("{_0} events were not taken in time")]
     Lagged(u64),
 }
 
@@ -77,18 +93,23 @@ pub struct NodeInfo {
 }
 
 /// How a loss was detected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Display)]
 #[non_exhaustive]
 pub enum LossReason {
     /// Its connection ended and could not be restored: usually its process has ended.
+    #[display("its connection ended")]
     Closed,
     /// It was silent for too long.
+    #[display("nothing was heard of it")]
     Silent,
     /// It may be running, but not every continuing member reaches it.
+    #[display("not everybody reaches it")]
     Unreached,
     /// It answers, but does not vote on operations that the others want decided.
+    #[display("it is there and does not vote")]
     Withheld,
     /// It sent three times within a minute what no correct member sends.
+    #[display("it broke the protocol again and again")]
     BrokeProtocol,
 }
 
@@ -101,38 +122,9 @@ impl fmt::Display for NodeInfo {
     }
 }
 
-sentences! {
-    LossReason {
-        Closed => "its connection ended",
-        Silent => "nothing was heard of it",
-        Unreached => "not everybody reaches it",
-        Withheld => "it is there and does not vote",
-        BrokeProtocol => "it broke the protocol again and again",
-    }
-}
-
-sentences! {
-    /// The event in one sentence.
-    Event {
-        Installed { view, members, in_sync: true } =>
-            ("view {view} of {} members", members.len()),
-        Installed { view, members, in_sync: false } =>
-            ("view {view} of {} members, not in sync", members.len()),
-        Joined(who) => "{who} joined",
-        Merged(whose) => ("another group came in: {}", listed(whose)),
-        Left(who) => "{who} left",
-        Lost { peer, why } => "{peer} was lost: {why}",
-        Quarantined { peer, lasts } => ("{peer} is kept out for {} s", lasts.as_secs()),
-        Woke => "this machine has slept, or this process was stopped; it joins anew",
-        FirstMet { peer, namesake: None } => "{peer} was met for the first time",
-        FirstMet { peer, namesake: Some(other) } =>
-            "{peer} was met for the first time; another node, {other}, has had that name",
-        Duplicate(who) => "two processes use the identity of {who}; give each its own",
-        OneWay(who) => "{who} is heard and does not hear this node",
-        PathChanged { peer, interface } =>
-            "the links with {peer} take another path, by {interface}",
-        Lagged(n) => "{n} events were not taken in time",
-    }
+fn of_namesake(namesake: Option<NodeId>) -> String {
+    let of = |other| format!("; another node, {other}, has had that name");
+    namesake.map(of).unwrap_or_default()
 }
 
 fn listed(nodes: &[NodeInfo]) -> String {

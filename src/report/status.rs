@@ -6,7 +6,7 @@ use crate::discovery::{Activity, InterfaceReport, SkipReason};
 use crate::identity::{Name, NodeId};
 use crate::os::InterfaceKind;
 use crate::protocol::{EngineKind, OpId, Rank, ViewId};
-use crate::sentences::sentences;
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
@@ -54,21 +54,25 @@ pub struct Status {
 }
 
 /// The state of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum State {
     /// No node is linked.
+    #[display("alone")]
     Alone {
         /// The result of discovery on each interface. Empty until discovery has reported, and
         /// without discovery.
         interfaces: Vec<InterfaceFinding>,
     },
     /// Other nodes are linked, and a View is being agreed.
+    #[display("forming")]
     Forming,
     /// In a View with enough members that is in sync.
+    #[display("in")]
     In,
     /// The group is smaller than `min_members`, or this node can reach only a part of its View that
     /// may not continue.
+    #[display("waiting for peers ({present} of {wanted})")]
     NotEnoughPeers {
         /// Members present.
         present: usize,
@@ -76,16 +80,20 @@ pub enum State {
         wanted: usize,
     },
     /// In a View whose members do not hold the same state yet.
+    #[display("in, not in sync")]
     NeedsSync,
     /// The View has 16 members, so there is no place for this node.
+    #[display("full")]
     Full,
     /// This node hears a peer that does not hear this node, so they cannot be in one View.
+    #[display("not heard by {peer}")]
     OneWay {
         /// The peer.
         peer: NodeInfo,
     },
     /// The members of a running View keep this node out, because it was lost three times within a
     /// minute or withheld a vote. It joins no other View meanwhile.
+    #[display("kept out by {by} for {} s", left.as_secs())]
     KeptOut {
         /// A member that keeps it out.
         by: NodeInfo,
@@ -94,8 +102,10 @@ pub enum State {
     },
     /// Another running process uses this node's identity, and this node is in no group with others.
     /// Give each process its own identity.
+    #[display("duplicate identity")]
     Duplicate,
     /// The node has left.
+    #[display("closed")]
     Closed,
 }
 
@@ -114,17 +124,23 @@ pub struct InterfaceFinding {
 }
 
 /// Why no link has come about over an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum NoLinkReason {
     /// The interface is not used.
+    #[display("not used: {_0}")]
     Skipped(SkipReason),
     /// No announcement was received there: no other node runs, or multicast is blocked.
+    #[display("nobody is heard: nobody else runs there, or multicast does not get through")]
     NothingHeard,
     /// All announcements received are of other clusters or protocol versions.
+    #[display("only nodes of other clusters or versions are heard")]
     OnlyOthers,
     /// Nodes of this cluster announce themselves, but there is no connection to them: a firewall
     /// blocks it, or it is refused.
+    #[display(
+        "nodes of this cluster are heard and not reached: a firewall, or they refuse this one"
+    )]
     NotConnected,
 }
 
@@ -144,17 +160,6 @@ impl InterfaceFinding {
             }
         };
         InterfaceFinding { interface: report.interface.clone(), sent, heard, why }
-    }
-}
-
-sentences! {
-    NoLinkReason {
-        Skipped(skip) => "not used: {skip}",
-        NothingHeard =>
-            "nobody is heard: nobody else runs there, or multicast does not get through",
-        OnlyOthers => "only nodes of other clusters or versions are heard",
-        NotConnected =>
-            "nodes of this cluster are heard and not reached: a firewall, or they refuse this one",
     }
 }
 
@@ -270,14 +275,17 @@ pub struct Quarantined {
 }
 
 /// Why a node is kept out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum QuarantineReason {
     /// It was lost three times within a minute.
+    #[display("was lost three times within a minute")]
     LostOften,
     /// It answered, but did not vote on operations that the others wanted decided.
+    #[display("answered and did not vote")]
     WithheldVote,
     /// It sent three times within a minute what no correct node sends.
+    #[display("broke the protocol again and again")]
     BrokeProtocol,
 }
 
@@ -381,33 +389,10 @@ impl Status {
     }
 }
 
-sentences! {
-    State {
-        Alone { .. } => "alone",
-        Forming => "forming",
-        In => "in",
-        NotEnoughPeers { present, wanted } => "waiting for peers ({present} of {wanted})",
-        NeedsSync => "in, not in sync",
-        Full => "full",
-        OneWay { peer } => "not heard by {peer}",
-        KeptOut { by, left } => ("kept out by {by} for {} s", left.as_secs()),
-        Duplicate => "duplicate identity",
-        Closed => "closed",
-    }
-}
-
 impl fmt::Display for Quarantined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name.as_ref().map_or_else(String::new, |name| format!("{name} "));
         write!(f, "{name}{} {} and is kept out for {} s", self.node, self.why, self.left.as_secs())
-    }
-}
-
-sentences! {
-    QuarantineReason {
-        LostOften => "was lost three times within a minute",
-        WithheldVote => "answered and did not vote",
-        BrokeProtocol => "broke the protocol again and again",
     }
 }
 
