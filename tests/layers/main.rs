@@ -5,7 +5,7 @@
 //! high. A file may import from its own layer and from lower ones. A re-export counts as the file
 //! that defines the item. Imports form no circle, neither among layers nor among files. A
 //! pure file uses no clock, socket, file, thread or global random source. No file reads the wall
-//! clock, which people and time servers set. Code under `#[cfg(test)]` is exempt. `lib.rs` exports
+//! clock, which people and time servers set. Code for tests alone is exempt. `lib.rs` exports
 //! at most forty names outside of its modules.
 
 mod imports;

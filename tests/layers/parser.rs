@@ -202,11 +202,13 @@ pub fn test_files(file: &str, tokens: &[Token]) -> Vec<String> {
     behind.filter_map(leads).flatten().collect()
 }
 
-/// The index after the attribute at `i` if it is `#[cfg(test)]` or `#[cfg(all(test, …))]`.
+/// The index after the attribute at `i` if it is `#[cfg(test)]`, `#[cfg(all(test, …))]`, or
+/// `#[cfg(any(fuzzing, test))]`.
 fn test_attribute(tokens: &[Token], i: usize) -> Option<usize> {
     let starts = [
         &["#", "[", "cfg", "(", "test", ")"][..],
         &["#", "[", "cfg", "(", "all", "(", "test", ","],
+        &["#", "[", "cfg", "(", "any", "(", "fuzzing", ",", "test", ")", ")"],
     ];
     let is = |start: &[&str]| start.iter().enumerate().all(|(k, text)| at(tokens, i + k, text));
     starts.iter().any(|start| is(start)).then(|| closing(tokens, i + 1))

@@ -152,6 +152,7 @@ fn tests_comments_and_texts_are_free() {
         const A: &str = \"tokio \\\" std::fs\"; const B: &str = r#\"getrandom \" tokio\"#;\n\
         const C: char = '\"'; fn f<'a>(x: &'a str) {}\n\
         #[cfg(test)]\nmod tests { use crate::link::Session; fn g() { std::fs::read(\"}\"); } }\n\
+        #[cfg(any(fuzzing, test))]\nmod fixtures { use std::fs; }\n\
         #[cfg(all(test, unix))]\nuse std::thread;\n";
     assert_eq!(faults_beside_link("plan.rs", text), [""; 0]);
     // Code after the test module is checked again.
@@ -173,6 +174,7 @@ fn a_file_that_exists_for_tests_only_is_free() {
         faults_beside(&[("plan/a.rs", plan.as_str()), ("plan/a_tests.rs", tests)]).len()
     };
     assert_eq!((elsewhere("#[cfg(test)]"), elsewhere("#[cfg(unix)]")), (0, 2));
+    assert_eq!(elsewhere("#[cfg(any(fuzzing, unix))]"), 2);
 }
 
 #[test]
