@@ -369,14 +369,12 @@ impl<'a> Search<'a> {
             let mine = self.members.get(view).copied().unwrap_or_default();
             let others: Vec<&str> = last
                 .iter()
+                .filter(|(other, when)| **other != view && at.min(**when) >= since.0 + APART_US)
                 .filter(|(other, when)| {
                     let theirs = self.members.get(**other).copied().unwrap_or_default();
-                    let kept_out = self.last_kept_out(mine, theirs, at);
-                    let clear = since.0.max(kept_out.unwrap_or(0)) + APART_US;
-                    **other != view
-                        && **when >= clear
-                        && at >= clear
-                        && theirs.iter().all(|member| !mine.contains(member))
+                    let kept_out = || self.last_kept_out(mine, theirs, at).unwrap_or(0);
+                    theirs.iter().all(|member| !mine.contains(member))
+                        && at.min(**when) >= kept_out() + APART_US
                 })
                 .map(|(other, _)| *other)
                 .collect();
