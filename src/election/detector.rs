@@ -96,6 +96,11 @@ impl Detector {
         }
     }
 
+    /// Whether a heartbeat at this time comes without a gap after the last one.
+    pub(super) fn is_regular(&self, now: u64) -> bool {
+        now.saturating_sub(self.last_beat_ms) <= self.suspect_ms()
+    }
+
     /// Whether it has been silent for more than half the time that makes it suspect.
     pub(super) fn is_quiet(&self, now: u64) -> bool {
         now.saturating_sub(self.last_ms) > self.suspect_ms() / 2

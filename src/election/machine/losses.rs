@@ -9,6 +9,9 @@ use crate::identity::{MemberId, NodeId};
 use crate::protocol::{Accused, View};
 use crate::report::{LossReason, QuarantineReason};
 
+/// How long a member says without a gap that it hears this node, before that counts against it.
+pub(super) const HEARS_MS: u64 = 2000;
+
 impl Election {
     /// The nodes in quarantine, the remaining time of each in milliseconds, and the reason.
     pub fn quarantined(&self, now: u64) -> impl Iterator<Item = (NodeId, u64, QuarantineReason)> {
@@ -184,10 +187,13 @@ impl Election {
         }
     }
 
-    /// Whether this member is heard, and says that it hears this node.
+    /// Whether this member is heard, and has said without a gap for [`HEARS_MS`] that it hears this
+    /// node. A network may hold heartbeats back and deliver them at once: then the member heard
+    /// this node long ago, and its answers are behind them.
     pub fn hears_this_node(&self, now: u64, id: MemberId) -> bool {
         let peer = self.peers.get(&id).filter(|p| matches!(p.link, Link::Up { .. }));
-        peer.is_some_and(|p| !p.detector.is_quiet(now) && p.deaf_since.is_none())
+        let says_so = |since: u64| now >= since + HEARS_MS;
+        peer.is_some_and(|p| !p.detector.is_quiet(now) && p.hears_since.is_some_and(says_so))
     }
 
     /// Whether this member of the installed View reports a later one without this node. It answers

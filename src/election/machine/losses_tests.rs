@@ -3,6 +3,7 @@
 use super::super::agreement::Effect;
 use super::super::config::ElectionConfig;
 use super::super::notice::Notice;
+use super::losses::HEARS_MS;
 use super::testing::{self, Open, all_of, ballot, linked};
 use super::{Election, Input};
 use crate::protocol::{Accused, Heartbeat, Message, Reached, View, member_id, view_of};
@@ -155,4 +156,33 @@ fn all_that_go_on_keep_an_excluded_member_out_for_the_same_reason() {
         let notices = election.take_notices();
         assert!(notices.contains(&lost), "{notices:?}");
     }
+}
+
+/// A member must not be excluded for an answer that is still held back.
+#[test]
+fn heartbeats_that_were_held_back_do_not_show_that_a_member_hears_this_node() {
+    let (mut election, mut now) = member_of_three();
+    let beats = |election: &mut Election, now: &mut u64, until: u64| {
+        while *now < until {
+            *now += 100;
+            let beat = beat(election, &[1, 3]);
+            hear(election, *now, 2, Message::Heartbeat(beat));
+            step(election, *now, Input::Tick);
+        }
+    };
+    beats(&mut election, &mut now, 3000);
+    assert!(election.hears_this_node(now, member_id(2)));
+    // Nothing for a second, then all at once.
+    for _ in 0..10 {
+        now += 100;
+        step(&mut election, now, Input::Tick);
+    }
+    for _ in 0..10 {
+        let beat = beat(&election, &[1, 3]);
+        hear(&mut election, now, 2, Message::Heartbeat(beat));
+    }
+    assert!(!election.hears_this_node(now, member_id(2)));
+    let until = now + HEARS_MS;
+    beats(&mut election, &mut now, until);
+    assert!(election.hears_this_node(now, member_id(2)));
 }

@@ -35,6 +35,8 @@ pub(super) struct Peer {
     pub(super) radio: bool,
     /// Since when it is heard but does not report this node as reachable.
     pub(super) deaf_since: Option<u64>,
+    /// Since when it reports without a gap that it hears this node.
+    pub(super) hears_since: Option<u64>,
     pub(super) shunned_until: u64,
     /// It refused this node during a repair; it is not proposed again before this time.
     pub(super) refused_until: u64,

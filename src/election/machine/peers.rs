@@ -81,6 +81,7 @@ impl Election {
             in_other_view: false,
             radio: false,
             deaf_since: None,
+            hears_since: None,
             shunned_until: 0,
             refused_until: 0,
             keeps_out_until: 0,
@@ -155,6 +156,7 @@ impl Election {
 
     pub(super) fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: &Heartbeat) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
+        let is_regular = peer.detector.is_regular(now);
         peer.detector.heartbeat(now);
         peer.persisting_since = heartbeat.persisting.then(|| peer.persisting_since.unwrap_or(now));
         peer.broken = heartbeat.broken;
@@ -178,6 +180,8 @@ impl Election {
         }
         let hears = heartbeat.reach.iter().any(|r| r.id == self.me);
         peer.deaf_since = if hears { None } else { peer.deaf_since.or(Some(now)) };
+        let since = peer.hears_since.filter(|_| is_regular);
+        peer.hears_since = hears.then(|| since.unwrap_or(now));
         if radio != heartbeat.radio {
             self.set_limits(from);
         }
