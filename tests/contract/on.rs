@@ -3,10 +3,13 @@
 use anyhow::{Context as _, Result, ensure};
 use potluck::plan::EngineKind;
 use potluck::{Builder, Cluster, Config, Context, EngineOffer};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout_at};
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Network {
@@ -117,28 +120,44 @@ pub async fn of_size(cluster: &Cluster, size: usize) -> Result<Context> {
     Ok(cluster.context().await?)
 }
 
+/// How long the other ranks may go on after one has failed. They may wait for it.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(20);
+
 /// Runs one program on every node. Returns the results in the order of the nodes, or the errors of
 /// all: the first error may be a consequence of another rank's.
 pub async fn everywhere<R: Send + 'static, F: Future<Output = Result<R>> + Send>(
     nodes: Nodes,
     program: impl Fn(Cluster, Context) -> F + Send + Sync + Clone + 'static,
 ) -> Result<Vec<R>> {
-    let tasks: Vec<_> = nodes
-        .into_iter()
-        .map(|(cluster, context)| {
-            let program = program.clone();
-            tokio::spawn(async move { program(cluster, context).await })
-        })
-        .collect();
-    let (mut results, mut met) = (Vec::new(), Vec::new());
-    for (rank, task) in tasks.into_iter().enumerate() {
-        match task.await? {
-            Ok(result) => results.push(result),
-            Err(error) => met.push(format!("rank {rank}: {error:#}")),
+    let mut tasks = JoinSet::new();
+    for (rank, (cluster, context)) in nodes.into_iter().enumerate() {
+        let program = program.clone();
+        tasks.spawn(async move { (rank, program(cluster, context).await) });
+    }
+    let (mut results, mut met) = (BTreeMap::new(), Vec::new());
+    let mut until = None;
+    while let Some(task) = next_before(&mut tasks, until).await {
+        match task? {
+            (rank, Ok(result)) => _ = results.insert(rank, result),
+            (rank, Err(error)) => {
+                met.push(format!("rank {rank}: {error:#}"));
+                until.get_or_insert(Instant::now() + AFTER_A_FAILURE);
+            }
         }
     }
     ensure!(met.is_empty(), "{}", met.join("\n"));
-    Ok(results)
+    Ok(results.into_values().collect())
+}
+
+/// The next task that ends, unless none does in time.
+async fn next_before<T: 'static>(
+    tasks: &mut JoinSet<T>,
+    until: Option<Instant>,
+) -> Option<Result<T, JoinError>> {
+    match until {
+        Some(until) => timeout_at(until, tasks.join_next()).await.ok().flatten(),
+        None => tasks.join_next().await,
+    }
 }
 
 /// Polls a call once.
