@@ -25,6 +25,7 @@ pub(super) struct Installed {
     session: Option<Arc<ViewSession>>,
     /// The session to which the readers of the control links deliver messages themselves.
     open_session: OpenSession,
+    /// `open_session` is the present session.
     is_open: bool,
     /// The installation has ended: messages may come.
     is_ready: bool,

@@ -75,8 +75,8 @@ pub fn assert_gives<T: Element>(
     assert_all(&finished, bytes_of(expected), &format!("{call} of {}, {plan:?}", inputs.len()));
 }
 
-/// What is left of these elements when the codec has encoded all at once: cuts for sending must not
-/// show.
+/// Encodes and decodes these elements as one block. A result must be the same when the engine cuts
+/// the elements into chunks.
 pub fn coded(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
     let (mut encoded, mut decoded) =
         (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);

@@ -85,7 +85,8 @@ impl ControlPlane {
         self.installed.of(view).cloned()
     }
 
-    /// A message of an operation, of a View that its reader has not found installed.
+    /// A message of an operation whose reader has found no session of that View that is open to
+    /// readers.
     pub(super) fn on_op(&mut self, from: MemberId, message: &OpMessage) {
         let Some(session) = self.session_of(message.view) else { return };
         let Some(rank) = session.view().rank_of(from) else { return };
