@@ -20,6 +20,8 @@ pub struct StatusDocument {
     pub node: String,
     pub name: String,
     pub namespace: String,
+    /// The nodes of a namespace with the same job form a group.
+    pub job: String,
     /// Whether the namespace is open: it admits every node that knows its name.
     pub open: bool,
     pub port: u16,
@@ -136,6 +138,7 @@ impl From<&Status> for StatusDocument {
             node: hex(status.node),
             name: status.name.as_str().to_owned(),
             namespace: status.namespace.clone(),
+            job: status.job.clone(),
             open: status.open,
             port: status.port,
             state: state_code(&status.state).to_owned(),
@@ -221,6 +224,7 @@ impl StatusDocument {
     pub fn text(&self) -> String {
         let mut text =
             format!("\"{}\" {} in namespace {}", self.name, short(&self.node), self.namespace);
+        let _ = write!(text, ", job {}", self.job);
         let open = if self.open { ", open to everybody who knows that name" } else { "" };
         let _ = write!(text, "{open}, port {}\n{}", self.port, self.state_text);
         if let Some(view) = &self.view {

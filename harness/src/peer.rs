@@ -53,6 +53,8 @@ impl Peer {
         let mut command = lab.command(machine, program);
         command.args(["--name", &start.name]).args(&start.options);
         program::isolate(&mut command, &start.home);
+        // Builds of other names are one group, too. `variables` may name another job.
+        command.env("POTLUCK_JOB", "test");
         match &start.engine {
             Some(engine) => command.env("POTLUCK_ENGINE", engine),
             None => command.env_remove("POTLUCK_ENGINE"),

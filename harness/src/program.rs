@@ -25,6 +25,7 @@ pub fn isolate(command: &mut Command, home: &Path) {
     for variable in [
         "POTLUCK_KEY",
         "POTLUCK_NAMESPACE",
+        "POTLUCK_JOB",
         "POTLUCK_PEERS",
         "POTLUCK_INTERFACES",
         "POTLUCK_PARTITION",

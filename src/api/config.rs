@@ -14,6 +14,11 @@ pub struct Config {
     /// The namespace. Nodes of different namespaces form separate groups. Default:
     /// `POTLUCK_NAMESPACE`, else `default`.
     pub namespace: Option<String>,
+    /// The job: which program this node runs. Nodes of one namespace with the same job form a group;
+    /// groups of other jobs are left alone. 1 to 32 characters of `a-z`, `0-9`, `-` and `_`.
+    /// Default: `POTLUCK_JOB`, else the name of the running executable, so that the same program on
+    /// all machines is one group.
+    pub job: Option<String>,
     /// How nodes are admitted to the group. Default: by the cluster key of the namespace, see
     /// [`Admission::Found`].
     pub admission: Admission,
@@ -114,6 +119,7 @@ impl Config {
         Config {
             network: Network::Lan,
             namespace: None,
+            job: None,
             admission: Admission::Found,
             trust: Trust::KeyHolders,
             home: None,
@@ -192,6 +198,13 @@ impl Builder {
     /// The namespace: 1 to 32 characters of `a-z`, `0-9` and `-`.
     pub fn namespace(mut self, name: impl Into<String>) -> Builder {
         self.config.namespace = Some(name.into());
+        self
+    }
+
+    /// The job, see [`Config::job`]: two programs that are to form one group, or two runs of one
+    /// program that are not, set it.
+    pub fn job(mut self, name: impl Into<String>) -> Builder {
+        self.config.job = Some(name.into());
         self
     }
 

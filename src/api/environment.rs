@@ -1,7 +1,7 @@
 //! Settings that the environment gives where the configuration does not.
 
 use super::config::Config;
-use crate::identity::{NamespaceName, namespace_name};
+use crate::identity::{JobName, NamespaceName, namespace_name};
 use crate::os::InterfaceFilter;
 use crate::report::{ConfigProblem, Error, Result};
 use std::ffi::OsString;
@@ -12,6 +12,16 @@ pub(crate) fn namespace_of(config: &Config) -> Result<NamespaceName> {
         None => namespace_name(lookup),
     };
     parsed.map_err(|why| Error::Config(ConfigProblem::BadNamespace(why.to_string())))
+}
+
+/// The configured job, else that of the environment, else the name of this program.
+pub(crate) fn job_of(config: &Config) -> Result<JobName> {
+    let from_env = || lookup("POTLUCK_JOB").filter(|text| !text.is_empty());
+    match config.job.clone().or_else(|| from_env().map(|text| text.to_string_lossy().into())) {
+        Some(text) => JobName::parse(&text)
+            .map_err(|why| Error::Config(ConfigProblem::BadJob(why.to_string()))),
+        None => Ok(JobName::of_program(&std::env::current_exe().unwrap_or_default())),
+    }
 }
 
 /// The configured interface filter, if there is one.

@@ -212,13 +212,13 @@ fn key_of(config: &Config) -> Result<ClusterKey> {
     Ok(keys.lasting().clone())
 }
 
-/// The advert of an invitation. Its instance and boot are new and it has no tag, so only the
+/// The advert of an invitation. Its instance and boot are new and it has no tags, so only the
 /// addresses of this machine connect it to the cluster.
 fn advert_of(code: &PairingCode, port: u16) -> Result<Advert> {
     Ok(Advert {
         instance: Advert::instance_of(*random()?),
         boot: new_boot()?,
-        tag: None,
+        tags: None,
         version: PROTOCOL_VERSION,
         suites: 1,
         pairing: Some(code.selector()),

@@ -78,11 +78,11 @@ fn own_namespace(config: &Config) -> Result<Option<Namespace>> {
 }
 
 fn neighbour(advert: Advert, ours: Option<&Namespace>) -> Neighbour {
-    let membership = match advert.tag {
+    let membership = match advert.tags {
         _ if advert.version != PROTOCOL_VERSION => Membership::OtherVersion,
         _ if advert.pairing.is_some() => Membership::Invitation,
         None => Membership::None,
-        Some(tag) if ours.is_some_and(|namespace| namespace.knows(advert.boot, tag)) => {
+        Some(tags) if ours.is_some_and(|it| it.knows(advert.boot, tags.cluster)) => {
             Membership::Ours
         }
         Some(_) => Membership::Other,
@@ -100,14 +100,15 @@ const NEIGHBOURS_MAX: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discovery::Medium;
+    use crate::discovery::{Medium, Tags};
     use crate::identity::{Boot, ClusterKey, NamespaceName, Selector};
     use std::net::SocketAddr;
 
     fn advert(instance: &str, version: u8, tag: Option<[u8; 8]>) -> Advert {
         let addresses = vec![SocketAddr::from(([10, 0, 0, 1], 47474))];
         let (instance, boot) = (instance.to_owned(), Boot(7));
-        Advert { instance, boot, tag, version, suites: 1, pairing: None, port: 47474, addresses }
+        let tags = tag.map(|tag| Tags { cluster: tag, job: tag });
+        Advert { instance, boot, tags, version, suites: 1, pairing: None, port: 47474, addresses }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::admissions::MachineAdmissions;
 use super::config::{Admission as Wanted, Config, EngineOffer as Choice, Network};
-use super::environment::{interface_text, lookup, namespace_of};
+use super::environment::{interface_text, job_of, lookup, namespace_of};
 use super::machine_interfaces::MachineInterfaces;
 use crate::collective::{Engine, NativeEngine};
 use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
@@ -48,6 +48,7 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let chosen = choose(config, &interfaces)?;
     let interface_source = MachineInterfaces::of(config)?;
     let interface_set = interface_source.interface_set(interfaces);
+    let job = job_of(config)?;
     let held = load_or_create_identity(&home)?;
     let boot = new_boot()?;
 
@@ -55,12 +56,13 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let listener = net.listen(&config.ports).await.map_err(|error| no_port(&error))?;
     let discovery = discover(config, &chosen)?;
 
-    let state = held.state_file(&home, namespace.name());
+    held.forget_old_jobs(&home, namespace.name(), &job);
+    let state = held.state_file(&home, namespace.name(), &job);
     let durable = match state.load()? {
         Some(bytes) => Durable::from_bytes(&bytes).map_err(|_| unreadable(&state))?,
         None => Durable::default(),
     };
-    let peers_file = PeersFile::at(home.peers_path(namespace.name()));
+    let peers_file = PeersFile::at(home.peers_path(namespace.name(), &job));
     let mut known: Vec<(SocketAddr, Origin)> =
         peers_file.load().into_iter().map(|a| (a, Origin::Cache)).collect();
     known.extend(fixed_peers(config).await?.into_iter().map(|a| (a, Origin::Fixed)));
@@ -215,6 +217,7 @@ fn local(
     let hello = Hello {
         id: MemberId { node: identity.id(), boot },
         name: name_of(config),
+        job: job_of(config)?,
         port,
         stateless: config.stateless,
         engines,

@@ -23,6 +23,9 @@ const TRUSTED_BACK_OFF_MS_MAX: u64 = 5000;
 /// addresses.
 const PARKED_MS: u64 = 60_000;
 
+/// The same after the answer of another job at a trusted address: this node's job may start there.
+const OTHER_JOB_MS: u64 = 5000;
+
 /// Failures in a row, over about two and a half minutes, after which an unverified address is
 /// forgotten.
 const HEARSAY_FAILURES_MAX: u32 = 12;
@@ -134,9 +137,10 @@ impl Candidate {
 
     /// No peer answered, or one whose path is not proven.
     pub(super) fn park(&mut self, verdict: DialOutcome, now_ms: u64) {
+        let is_short = verdict == DialOutcome::OtherJob && self.is_trusted();
         self.verdict = Some(verdict);
         self.verified = None;
-        self.due_ms = now_ms + PARKED_MS;
+        self.due_ms = now_ms + if is_short { OTHER_JOB_MS } else { PARKED_MS };
     }
 
     pub(super) fn authenticated(&mut self, member: MemberId, now_ms: u64) {

@@ -1,8 +1,9 @@
 //! The contract of [`Discovery`], as a test suite that the tests of every implementation run.
 
 use super::Discovery;
+use super::relation::Relation;
 use super::roster::{Limits, Roster};
-use super::sighting::{Advert, Sighting, Tag, advert};
+use super::sighting::{Advert, Sighting, Tag, Tags, advert};
 use crate::identity::{Boot, Selector};
 use crate::os::AddressPolicy;
 use std::any::Any;
@@ -125,8 +126,11 @@ async fn other_namespaces_are_visible_and_never_due(mut stage: impl Stage) {
     let (mut a, mut friend, mut stranger) = (stage.node(), stage.node(), stage.node());
     announce(&mut *stranger, &advert(61, Some([0xee; 8]))).await;
     announce(&mut *friend, &advert(62, Some(tag_of(Boot(62))))).await;
-    let knows = |boot, tag| tag == tag_of(boot);
-    let mut roster = Roster::new(Limits::default(), AddressPolicy::Loopback, Boot(63), knows);
+    let relation = |boot, tags: Tags| match tags.cluster == tag_of(boot) {
+        true => Relation::SameJob,
+        false => Relation::OtherCluster,
+    };
+    let mut roster = Roster::new(Limits::default(), AddressPolicy::Loopback, Boot(63), relation);
     let both = async {
         while roster.others().count() == 0 || roster.entries().is_empty() {
             roster.sighted(a.next().await, 0);

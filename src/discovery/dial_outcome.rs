@@ -18,4 +18,6 @@ pub enum DialOutcome {
     OtherVersion(u8),
     /// It holds another cluster key.
     OtherNamespace,
+    /// It runs another job.
+    OtherJob,
 }

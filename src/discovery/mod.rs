@@ -14,7 +14,9 @@ mod fixed;
 mod mdns;
 mod memory;
 mod origin;
+mod other_jobs;
 mod paths;
+mod relation;
 mod report;
 mod roster;
 mod sighting;
@@ -26,13 +28,14 @@ pub use mdns::{MdnsDiscovery, MdnsScope};
 pub use memory::Medium;
 pub use origin::Origin;
 pub use paths::{Paths, Trial, is_same_place, ways};
+pub use relation::Relation;
 use report::DiscoveryProblem;
 pub use report::{Activity, InterfaceReport, SkipReason};
 pub use roster::Limits;
 pub use roster::Roster;
 #[cfg(test)]
 pub(crate) use sighting::advert;
-pub use sighting::{Advert, Sighting};
+pub use sighting::{Advert, Sighting, Tags};
 
 /// Announces this node and finds others.
 #[async_trait]

@@ -12,4 +12,6 @@ pub enum Origin {
     Cache,
     /// Verified by a handshake in this run.
     Remembered,
+    /// Of a node that runs another job: dialled once, so that it says which.
+    OtherJob,
 }

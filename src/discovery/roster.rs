@@ -11,8 +11,10 @@ mod tests;
 use super::candidate::Candidate;
 use super::dial_outcome::DialOutcome;
 use super::origin::Origin;
-use super::sighting::{Advert, Sighting, Tag};
-use crate::identity::{Boot, MemberId};
+use super::other_jobs::OtherJobs;
+use super::relation::Relation;
+use super::sighting::{Advert, Sighting, Tags};
+use crate::identity::{Boot, JobMember, MemberId};
 use crate::link::{Rate, TokenBucket};
 use crate::os::{AddressPolicy, is_dialable};
 use crate::wire::PROTOCOL_VERSION;
@@ -95,12 +97,14 @@ pub struct Roster {
     limits: Limits,
     policy: AddressPolicy,
     me: Boot,
-    knows: Box<dyn Fn(Boot, Tag) -> bool + Send>,
+    relation: Box<dyn Fn(Boot, Tags) -> Relation + Send>,
     /// For dials to unverified addresses.
     rate: TokenBucket,
     candidates: BTreeMap<SocketAddr, Candidate>,
-    /// Adverts of our namespace, by instance.
+    /// Adverts of our job in our namespace, by instance.
     adverts: BTreeMap<String, Seen>,
+    /// Nodes of our namespace that run other jobs.
+    other_jobs: OtherJobs,
     /// Other adverts, by instance.
     others: BTreeMap<String, Seen>,
     /// Members with a direct link over a proven path.
@@ -118,12 +122,12 @@ struct Seen {
 }
 
 impl Roster {
-    /// An empty roster. `knows` tells whether the tag in the advert of a boot is one of ours.
+    /// An empty roster. `relation` reads the tags in the advert of a boot.
     pub fn new(
         limits: Limits,
         policy: AddressPolicy,
         me: Boot,
-        knows: impl Fn(Boot, Tag) -> bool + Send + 'static,
+        relation: impl Fn(Boot, Tags) -> Relation + Send + 'static,
     ) -> Roster {
         let per_second = u64::from(limits.dials_per_second.max(1));
         let rate = Rate { per_second, burst: u64::from(limits.dial_burst) };
@@ -132,9 +136,10 @@ impl Roster {
             limits,
             policy,
             me,
-            knows: Box::new(knows),
+            relation: Box::new(relation),
             candidates: BTreeMap::new(),
             adverts: BTreeMap::new(),
+            other_jobs: OtherJobs::default(),
             others: BTreeMap::new(),
             linked: BTreeMap::new(),
             detours: BTreeMap::new(),
@@ -148,15 +153,23 @@ impl Roster {
             Sighting::Appeared(advert) if advert.boot == self.me => {}
             // An invitation is no node, and its port answers none.
             Sighting::Appeared(advert) if advert.pairing.is_some() => {}
-            Sighting::Appeared(advert) if self.is_ours(&advert) => self.appeared(advert, now_ms),
-            Sighting::Appeared(advert) => self.other_appeared(advert, now_ms),
+            Sighting::Appeared(advert) => match self.relation_of(&advert) {
+                Relation::SameJob => self.appeared(advert, now_ms),
+                Relation::OtherJob => self.other_job_appeared(advert, now_ms),
+                Relation::OtherCluster => self.other_appeared(advert, now_ms),
+            },
             Sighting::Vanished { instance } => self.vanished(&instance),
         }
     }
 
-    /// Replaces the rule for the tags that are ours, and applies it to all adverts.
-    pub fn set_knows(&mut self, knows: impl Fn(Boot, Tag) -> bool + Send + 'static, now_ms: u64) {
-        self.knows = Box::new(knows);
+    /// Replaces the reading of tags, because the keys have changed, and applies it to all adverts.
+    /// Other jobs are read again when they are announced again.
+    pub fn set_relation(
+        &mut self,
+        relation: impl Fn(Boot, Tags) -> Relation + Send + 'static,
+        now_ms: u64,
+    ) {
+        self.relation = Box::new(relation);
         let seen = [&self.adverts, &self.others].into_iter().flat_map(BTreeMap::values);
         let adverts: Vec<Advert> = seen.map(|seen| seen.advert.clone()).collect();
         for advert in adverts {
@@ -196,6 +209,7 @@ impl Roster {
         }
         let Some(candidate) = self.candidates.get_mut(&to) else { return };
         candidate.dialing = false;
+        candidate.origins.remove(&Origin::OtherJob);
         match outcome {
             DialOutcome::Failed => candidate.failed(now_ms),
             // Its advert has the tag of this cluster: more likely something on the way has changed
@@ -204,6 +218,16 @@ impl Roster {
             verdict => candidate.park(verdict, now_ms),
         }
         self.forget_unknown(to);
+    }
+
+    /// A handshake has shown that this node of our namespace runs another job.
+    pub fn meets(&mut self, member: JobMember, now_ms: u64) {
+        self.other_jobs.meets(member, now_ms);
+    }
+
+    /// Whether this node waits for its group: only then it asks nodes of other jobs for their names.
+    pub fn set_waiting(&mut self, waits: bool, now_ms: u64) {
+        self.other_jobs.set_waiting(waits, now_ms);
     }
 
     /// A link to `member` over a proven path is established, dialled by either end.
@@ -283,6 +307,11 @@ impl Roster {
     /// The addresses to dial now. Each counts as in flight until [`dialled`](Roster::dialled) is
     /// called for it.
     pub fn due(&mut self, now_ms: u64) -> Vec<Dial> {
+        for to in self.other_jobs.questions(now_ms) {
+            if self.policy.allows_advertised(to) {
+                self.add(to, Origin::OtherJob, now_ms);
+            }
+        }
         let mut ready: Vec<(u64, SocketAddr)> = self
             .waiting()
             .filter(|(_, c)| c.due_ms <= now_ms)
@@ -319,6 +348,7 @@ impl Roster {
         };
         self.waiting()
             .filter_map(|(_, candidate)| at(candidate))
+            .chain(self.other_jobs.next_due())
             .min()
             .map(|due_ms| due_ms.max(now_ms))
     }
@@ -359,7 +389,12 @@ impl Roster {
         self.others.values().map(|seen| &seen.advert)
     }
 
-    /// Nodes of our own namespace that announce no address in our own subnets, and are not linked.
+    /// Nodes of our own namespace that have told that they run other jobs.
+    pub fn other_jobs(&self, now_ms: u64) -> impl Iterator<Item = &JobMember> {
+        self.other_jobs.named(now_ms)
+    }
+
+    /// Nodes of our own job that announce no address in our own subnets, and are not linked.
     pub fn elsewhere(&self) -> impl Iterator<Item = &Advert> {
         let is_far = |advert: &&Advert| {
             let near = |to: &SocketAddr| self.policy.allows_advertised(*to);
@@ -368,7 +403,7 @@ impl Roster {
         self.adverts.values().map(|seen| &seen.advert).filter(is_far)
     }
 
-    /// Whether any node of our own namespace is announced.
+    /// Whether any other node of our own job is announced.
     pub fn sees_ours(&self) -> bool {
         !self.adverts.is_empty()
     }
@@ -404,13 +439,16 @@ impl Roster {
         self.told.remove(&member.boot);
     }
 
-    fn is_ours(&self, advert: &Advert) -> bool {
-        advert.version == PROTOCOL_VERSION
-            && advert.tag.is_some_and(|tag| (self.knows)(advert.boot, tag))
+    fn relation_of(&self, advert: &Advert) -> Relation {
+        match advert.tags {
+            Some(tags) if advert.version == PROTOCOL_VERSION => (self.relation)(advert.boot, tags),
+            _ => Relation::OtherCluster,
+        }
     }
 
     fn appeared(&mut self, mut advert: Advert, now_ms: u64) {
         self.others.remove(&advert.instance);
+        self.other_jobs.vanished(&advert.instance);
         advert.addresses.truncate(Advert::ADDRESSES_MAX);
         let (instance, boot, addresses) =
             (advert.instance.clone(), advert.boot, advert.addresses.clone());
@@ -436,7 +474,15 @@ impl Roster {
         }
     }
 
+    fn other_job_appeared(&mut self, advert: Advert, now_ms: u64) {
+        self.others.remove(&advert.instance);
+        let before = self.adverts.remove(&advert.instance);
+        self.withdraw_addresses(before);
+        self.other_jobs.appeared(advert, now_ms);
+    }
+
     fn other_appeared(&mut self, mut advert: Advert, now_ms: u64) {
+        self.other_jobs.vanished(&advert.instance);
         let before = self.adverts.remove(&advert.instance);
         self.withdraw_addresses(before);
         advert.addresses.truncate(Advert::ADDRESSES_MAX);
@@ -448,6 +494,7 @@ impl Roster {
 
     fn vanished(&mut self, instance: &str) {
         self.others.remove(instance);
+        self.other_jobs.vanished(instance);
         let Some(seen) = self.adverts.remove(instance) else { return };
         for to in &seen.advert.addresses {
             // After a good-bye there is no reason to remember its addresses.

@@ -1,8 +1,8 @@
 //! The announcement of a node, and the sightings of it by other nodes.
 //!
 //! An advert is only a hint. Any node on the network can forge one, so it may cause a dial, never a
-//! decision. It contains no name of a person, host or namespace. The only value derived from a
-//! secret is [`Advert::tag`], which looks random without the cluster key.
+//! decision. It contains no name of a person, host, namespace or job. The only values derived from a
+//! secret are [`Advert::tags`], which look random without the cluster key.
 
 #[cfg(test)]
 pub(crate) use testing::advert;
@@ -12,8 +12,17 @@ use crate::wire::{Malformed, PROTOCOL_VERSION};
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use std::net::SocketAddr;
 
-/// Shows the members of one namespace, and no other node, that a boot belongs to it.
+/// Shows something about a boot to the members of one namespace, and to no other node.
 pub type Tag = [u8; 8];
+
+/// The tags of a boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tags {
+    /// It belongs to this namespace.
+    pub cluster: Tag,
+    /// It runs this job.
+    pub job: Tag,
+}
 
 /// One node's announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +31,8 @@ pub struct Advert {
     pub instance: String,
     /// The start (boot) of the node that is announced.
     pub boot: Boot,
-    /// Tag of the namespace for this boot; `None` while the node has no cluster key.
-    pub tag: Option<Tag>,
+    /// Tags of the namespace and the job for this boot; `None` while the node has no cluster key.
+    pub tags: Option<Tags>,
     /// Protocol version of the node.
     pub version: u8,
     /// Supported handshake suites, as bits. So far there is one.
@@ -66,15 +75,16 @@ impl Advert {
         BASE32_NOPAD.encode(&random).to_ascii_lowercase()
     }
 
-    /// The TXT record: `v` decimal, `b`, `t` and `s` in lower-case hexadecimal, `pair` only of an
-    /// invitation, two digits.
+    /// The TXT record: `v` decimal, `b`, `t`, `j` and `s` in lower-case hexadecimal, `pair` only of
+    /// an invitation, two digits.
     pub fn to_txt(&self) -> Vec<TxtEntry> {
         let mut txt = vec![
             ("v", self.version.to_string()),
             ("b", HEXLOWER.encode(&self.boot.0.to_be_bytes())),
         ];
-        if let Some(tag) = self.tag {
-            txt.push(("t", HEXLOWER.encode(&tag)));
+        if let Some(Tags { cluster, job }) = self.tags {
+            txt.push(("t", HEXLOWER.encode(&cluster)));
+            txt.push(("j", HEXLOWER.encode(&job)));
         }
         txt.push(("s", HEXLOWER.encode(&[self.suites])));
         if let Some(selector) = self.pairing {
@@ -107,7 +117,7 @@ impl Advert {
         let mut advert = Advert {
             instance: instance.to_owned(),
             boot,
-            tag: None,
+            tags: None,
             version,
             suites: 0,
             pairing: None,
@@ -121,13 +131,17 @@ impl Advert {
     }
 
     fn read_rest(&mut self, fields: &Fields<'_>) -> Result<(), Malformed> {
-        let tag = fields.tag.map(hex::<8>).transpose()?;
+        let tags = match (fields.cluster, fields.job) {
+            (None, None) => None,
+            (Some(cluster), Some(job)) => Some(Tags { cluster: hex(cluster)?, job: hex(job)? }),
+            _ => return Err(Malformed::Inconsistent),
+        };
         let [suites] = hex(fields.suites.ok_or(Malformed::Truncated)?)?;
         let pairing = match fields.pairing {
             None => None,
             Some(text) => Some(Selector::parse(text).ok_or(Malformed::UnknownTag)?),
         };
-        (self.tag, self.suites, self.pairing) = (tag, suites, pairing);
+        (self.tags, self.suites, self.pairing) = (tags, suites, pairing);
         Ok(())
     }
 }
@@ -137,7 +151,8 @@ impl Advert {
 struct Fields<'a> {
     version: Option<&'a [u8]>,
     boot: Option<&'a [u8]>,
-    tag: Option<&'a [u8]>,
+    cluster: Option<&'a [u8]>,
+    job: Option<&'a [u8]>,
     suites: Option<&'a [u8]>,
     pairing: Option<&'a [u8]>,
 }
@@ -150,7 +165,8 @@ impl<'a> Fields<'a> {
             let field = match key {
                 "v" | "V" => &mut fields.version,
                 "b" | "B" => &mut fields.boot,
-                "t" | "T" => &mut fields.tag,
+                "t" | "T" => &mut fields.cluster,
+                "j" | "J" => &mut fields.job,
                 "s" | "S" => &mut fields.suites,
                 _ if key.eq_ignore_ascii_case("pair") => &mut fields.pairing,
                 _ => continue,
@@ -201,13 +217,13 @@ fn decimal(text: &[u8]) -> Result<u8, Malformed> {
 pub(crate) mod testing {
     use super::*;
 
-    /// An advert of boot `n` with port `40000 + n` on 127.0.0.1.
+    /// An advert of boot `n` with port `40000 + n` on 127.0.0.1, whose two tags are `tag`.
     pub(crate) fn advert(n: u16, tag: Option<Tag>) -> Advert {
         let port = 40_000 + n;
         Advert {
             instance: format!("instance{n:08}"),
             boot: Boot(u64::from(n)),
-            tag,
+            tags: tag.map(|tag| Tags { cluster: tag, job: tag }),
             version: PROTOCOL_VERSION,
             suites: 1,
             pairing: None,
@@ -229,11 +245,13 @@ mod tests {
     }
 
     #[test]
-    fn the_record_has_the_five_fields_and_no_more() {
-        let advert = Advert { pairing: Selector::of(7), ..advert(0x1234, Some([0xab; 8])) };
+    fn the_record_has_the_six_fields_and_no_more() {
+        let tags = Some(Tags { cluster: [0xab; 8], job: [0xcd; 8] });
+        let advert = Advert { pairing: Selector::of(7), tags, ..advert(0x1234, None) };
         let text: Vec<String> =
             advert.to_txt().iter().map(|(key, value)| format!("{key}={value}")).collect();
-        assert_eq!(text, ["v=1", "b=0000000000001234", "t=abababababababab", "s=01", "pair=07"]);
+        let tags = ["t=abababababababab", "j=cdcdcdcdcdcdcdcd"];
+        assert_eq!(text, ["v=1", "b=0000000000001234", tags[0], tags[1], "s=01", "pair=07"]);
     }
 
     #[test]
@@ -260,6 +278,11 @@ mod tests {
                 txt.iter().filter(|(key, _)| *key != missing).cloned().collect();
             assert_eq!(decoded(&whole, &rest), Err(Malformed::Truncated));
         }
+        for missing in ["t", "j"] {
+            let rest: Vec<TxtEntry> =
+                txt.iter().filter(|(key, _)| *key != missing).cloned().collect();
+            assert_eq!(decoded(&whole, &rest), Err(Malformed::Inconsistent));
+        }
     }
 
     #[test]
@@ -271,7 +294,7 @@ mod tests {
             ("s", "later".to_owned()),
         ];
         let seen = decoded(&ours, &txt).expect("version and boot suffice");
-        assert_eq!((seen.version, seen.boot, seen.tag), (2, Boot(3), None));
+        assert_eq!((seen.version, seen.boot, seen.tags), (2, Boot(3), None));
     }
 
     #[test]
@@ -290,10 +313,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn adverts_survive_their_record(boot: u64, tag: Option<[u8; 8]>, suites: u8, pairing in 0u8..101, port in 1u16..) {
+        fn adverts_survive_their_record(boot: u64, tags: Option<[[u8; 8]; 2]>, suites: u8, pairing in 0u8..101, port in 1u16..) {
+            let tags = tags.map(|[cluster, job]| Tags { cluster, job });
             let pairing = Selector::of(pairing);
             let addresses = vec![SocketAddr::from(([192, 168, 1, 1], port))];
-            let sent = Advert { boot: Boot(boot), tag, suites, pairing, port, addresses, ..advert(0, None) };
+            let sent = Advert { boot: Boot(boot), tags, suites, pairing, port, addresses, ..advert(0, None) };
             prop_assert_eq!(decoded(&sent, &sent.to_txt()), Ok(sent));
         }
 
@@ -301,7 +325,7 @@ mod tests {
         fn garbage_never_panics_and_what_is_accepted_is_canonical(
             instance in ".{0,80}",
             port: u16,
-            txt in proptest::collection::vec(("[vbtsVBTSx]|pair|.{0,9}", proptest::collection::vec(any::<u8>(), 0..20)), 0..40),
+            txt in proptest::collection::vec(("[vbtjsVBTJSx]|pair|.{0,9}", proptest::collection::vec(any::<u8>(), 0..20)), 0..40),
         ) {
             let entries = txt.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
             if let Ok(advert) = Advert::from_txt(&instance, port, [], entries) {
@@ -310,7 +334,7 @@ mod tests {
         }
 
         #[test]
-        fn one_wrong_byte_never_passes_as_the_same_advert(at in 0usize..5, byte in 0usize..16, value: u8) {
+        fn one_wrong_byte_never_passes_as_the_same_advert(at in 0usize..6, byte in 0usize..16, value: u8) {
             let sent = Advert { pairing: Selector::of(42), ..advert(77, Some([0x5a; 8])) };
             let txt = sent.to_txt();
             let mut raw: Vec<(&str, Vec<u8>)> = txt.iter().map(|(key, value)| (*key, value.clone().into_bytes())).collect();

@@ -1,5 +1,6 @@
 //! The locations of potluck's files.
 
+use super::job_name::JobName;
 use super::namespace::NamespaceName;
 use super::private_file;
 use super::problem::{FileAction, IdentityProblem};
@@ -54,8 +55,8 @@ impl Home {
         &self.config
     }
 
-    /// The state directory: `identity.key`, `state-<name>.bin`, `peers-<name>.toml`,
-    /// `known-<name>.toml`.
+    /// The state directory: `identity.key`, `state-<name>.<job>.bin`,
+    /// `peers-<name>.<job>.toml`, `known-<name>.toml`.
     pub fn state_dir(&self) -> &Path {
         &self.state
     }
@@ -80,14 +81,14 @@ impl Home {
         self.state.join(format!("identity{}.lock", slot.infix()))
     }
 
-    /// The durable state of a slot in a namespace.
-    pub fn state_path(&self, name: &NamespaceName, slot: Slot) -> PathBuf {
-        self.state.join(format!("state-{name}{}.bin", slot.infix()))
+    /// The durable state of a slot in a namespace and a job. Neither name contains a dot.
+    pub fn state_path(&self, name: &NamespaceName, job: &JobName, slot: Slot) -> PathBuf {
+        self.state.join(format!("state-{name}.{job}{}.bin", slot.infix()))
     }
 
     /// The addresses of the last run's peers.
-    pub fn peers_path(&self, name: &NamespaceName) -> PathBuf {
-        self.state.join(format!("peers-{name}.toml"))
+    pub fn peers_path(&self, name: &NamespaceName, job: &JobName) -> PathBuf {
+        self.state.join(format!("peers-{name}.{job}.toml"))
     }
 
     /// The nodes that were met.
@@ -150,9 +151,11 @@ mod tests {
         let (home, name) = (Home::at("/p"), NamespaceName::default());
         assert_eq!(home.identity_path(Slot::FIRST), Path::new("/p/identity.key"));
         assert_eq!(home.identity_path(Slot(1)), Path::new("/p/identity.1.key"));
-        assert_eq!(home.state_path(&name, Slot::FIRST), Path::new("/p/state-default.bin"));
-        assert_eq!(home.state_path(&name, Slot(7)), Path::new("/p/state-default.7.bin"));
-        assert_eq!(home.peers_path(&name), Path::new("/p/peers-default.toml"));
+        let job = JobName::parse("train").expect("a name");
+        let state = |slot| home.state_path(&name, &job, slot);
+        assert_eq!(state(Slot::FIRST), Path::new("/p/state-default.train.bin"));
+        assert_eq!(state(Slot(7)), Path::new("/p/state-default.train.7.bin"));
+        assert_eq!(home.peers_path(&name, &job), Path::new("/p/peers-default.train.toml"));
         assert_eq!(home.cluster_key_path(&name), Path::new("/p/cluster-default.key"));
     }
 

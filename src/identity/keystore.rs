@@ -3,14 +3,17 @@
 
 use super::home::{Home, Slot, make_private_dir};
 use super::identity_file::{IdentityTextError, decode_identity, encode_identity};
+use super::job_name::JobName;
 use super::keypair::Identity;
 use super::namespace::NamespaceName;
 use super::node_id::{Boot, NodeId};
+use super::old_jobs;
 use super::private_file;
 use super::problem::{FileAction, FileContent, IdentityProblem};
 use super::state_file::StateFile;
 use std::fs::{File, TryLockError};
 use std::path::Path;
+use std::time::SystemTime;
 use std::{fmt, io};
 use zeroize::Zeroizing;
 
@@ -34,9 +37,14 @@ impl HeldIdentity {
         self.slot
     }
 
-    /// The file for the durable state of this identity in a namespace.
-    pub fn state_file(&self, home: &Home, name: &NamespaceName) -> StateFile {
-        StateFile::at(home.state_path(name, self.slot))
+    /// The file for the durable state of this identity in a namespace and a job.
+    pub fn state_file(&self, home: &Home, name: &NamespaceName, job: &JobName) -> StateFile {
+        StateFile::at(home.state_path(name, job, self.slot))
+    }
+
+    /// Removes the files of other jobs that were written last more than 30 days ago.
+    pub fn forget_old_jobs(&self, home: &Home, name: &NamespaceName, job: &JobName) {
+        old_jobs::forget(home, self.slot, (name, job), SystemTime::now());
     }
 }
 
@@ -187,7 +195,9 @@ mod tests {
         assert!(held[0].identity().id() != held[1].identity().id());
         assert!(home.identity_path(Slot(2)).ends_with("identity.2.key"));
         let name = NamespaceName::default();
-        assert!(held[1].state_file(&home, &name).path().ends_with("state-default.1.bin"));
+        let job = JobName::of_program(Path::new("train"));
+        let state = held[1].state_file(&home, &name, &job);
+        assert!(state.path().ends_with("state-default.train.1.bin"));
         let second = held[1].identity().id();
         drop(held);
         let again: Vec<HeldIdentity> =

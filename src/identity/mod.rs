@@ -4,7 +4,8 @@
 //! The public key is the [`NodeId`]. A restarted process is a new [`MemberId`], so a promise of an
 //! earlier run cannot be mistaken for one of the present run.
 //!
-//! A cluster is a [`Namespace`], which admits nodes by its [`ClusterKey`]. The shells in this
+//! A cluster is a [`Namespace`], which admits nodes by its [`ClusterKey`]. In it, the nodes with the
+//! same [`JobName`] form a group. The shells in this
 //! module handle a node's files: [`home`] locates them, [`keystore`] holds the key pair,
 //! [`cluster_key_file`] finds the cluster key, and [`state_file`] and [`peers_file`] store what the
 //! next run needs.
@@ -14,12 +15,15 @@ pub mod cluster_key_file;
 mod cluster_keys;
 pub mod home;
 mod identity_file;
+mod job_member;
+mod job_name;
 mod keypair;
 pub mod keystore;
 mod name;
 mod namespace;
 mod node_id;
 pub mod nodes_file;
+mod old_jobs;
 mod pairing_code;
 pub(crate) mod peers_file;
 mod private_file;
@@ -39,6 +43,8 @@ pub use cluster_keys::ClusterKeys;
 pub use home::{Home, Slot};
 #[cfg(any(fuzzing, test))]
 pub use identity_file::{decode_identity, encode_identity};
+pub use job_member::JobMember;
+pub use job_name::JobName;
 pub use keypair::Identity;
 pub use keystore::{HeldIdentity, first_identity, load_or_create_identity, new_boot};
 pub use name::Name;

@@ -10,6 +10,7 @@
 
 use super::cluster_key::ClusterKey;
 use super::cluster_keys::ClusterKeys;
+use super::job_name::JobName;
 use super::node_id::Boot;
 use derive_more::Display;
 use hkdf::Hkdf;
@@ -127,17 +128,39 @@ impl Namespace {
     /// The tag in the adverts of this boot. Members recognise it; without the key it looks random,
     /// so other nodes cannot link two boots of one node.
     pub fn tag(&self, boot: Boot) -> [u8; 8] {
-        match &self.admission {
-            Admission::Key(keys) => tag(keys.current.bytes(), boot),
-            Admission::Open => tag(&self.public_psk(), boot),
-        }
+        self.first_of(|secret| tag(secret, boot))
     }
 
     /// Whether the advert of a boot with this tag is one of this cluster.
     pub fn knows(&self, boot: Boot, of_advert: [u8; 8]) -> bool {
+        self.any_of(|secret| tag(secret, boot) == of_advert)
+    }
+
+    /// The tag of a job in the adverts of this boot. Members of the cluster that know the name of
+    /// the job recognise it. Without the key it looks random: other nodes cannot tell whether two
+    /// boots run one job, and cannot try names. In an open namespace they can.
+    pub fn job_tag(&self, boot: Boot, job: &JobName) -> [u8; 8] {
+        self.first_of(|secret| job_tag(secret, boot, job))
+    }
+
+    /// Whether the advert of a boot with this tag, of this cluster, is one of this job.
+    pub fn knows_job(&self, boot: Boot, job: &JobName, of_advert: [u8; 8]) -> bool {
+        self.any_of(|secret| job_tag(secret, boot, job) == of_advert)
+    }
+
+    /// From the secret that this node shows.
+    fn first_of<T>(&self, make: impl Fn(&[u8; 32]) -> T) -> T {
         match &self.admission {
-            Admission::Key(keys) => keys.iter().any(|key| tag(key.bytes(), boot) == of_advert),
-            Admission::Open => self.tag(boot) == of_advert,
+            Admission::Key(keys) => make(keys.current.bytes()),
+            Admission::Open => make(&self.public_psk()),
+        }
+    }
+
+    /// Whether it holds for one of the secrets that this node accepts.
+    fn any_of(&self, holds: impl Fn(&[u8; 32]) -> bool) -> bool {
+        match &self.admission {
+            Admission::Key(keys) => keys.iter().any(|key| holds(key.bytes())),
+            Admission::Open => holds(&self.public_psk()),
         }
     }
 
@@ -169,10 +192,20 @@ impl fmt::Debug for NamespaceName {
 impl std::error::Error for NamespaceNameError {}
 
 fn tag(secret: &[u8; 32], boot: Boot) -> [u8; 8] {
-    let key = derived(secret, b"potluck/1/tag");
+    mac(secret, b"potluck/1/tag", boot, b"")
+}
+
+fn job_tag(secret: &[u8; 32], boot: Boot, job: &JobName) -> [u8; 8] {
+    mac(secret, b"potluck/1/job", boot, job.as_str().as_bytes())
+}
+
+/// HMAC-SHA256 (RFC 2104) of a boot and a text under a key derived for `info`, cut to 8 bytes.
+fn mac(secret: &[u8; 32], info: &[u8], boot: Boot, text: &[u8]) -> [u8; 8] {
+    let key = derived(secret, info);
     // HMAC takes keys of any length, so this cannot fail.
     let mut mac = Hmac::<Sha256>::new_from_slice(&*key).expect("HMAC takes keys of any length");
     mac.update(&boot.0.to_le_bytes());
+    mac.update(text);
     let full = mac.finalize().into_bytes();
     let mut tag = [0; 8];
     tag.copy_from_slice(&full[..8]);
@@ -198,6 +231,10 @@ mod tests {
 
     fn keyed(name_text: &str, byte: u8) -> Namespace {
         Namespace::keyed(name(name_text), ClusterKey::from_bytes(&[byte; 32]))
+    }
+
+    fn job(text: &str) -> JobName {
+        JobName::parse(text).expect("a valid name")
     }
 
     impl Namespace {
@@ -249,6 +286,25 @@ mod tests {
         assert_eq!(a.to_string(), "a (open)");
         let expected: [u8; 32] = Sha256::digest(b"potluck/1/opena").into();
         assert_eq!(*a.psk(), expected);
+    }
+
+    #[test]
+    fn a_job_is_recognised_by_members_alone() {
+        let (train, other) = (job("train"), job("other"));
+        let (a, b, boot) = (keyed("a", 1), keyed("a", 2), Boot(5));
+        let tag = a.job_tag(boot, &train);
+        assert!(a.knows_job(boot, &train, tag) && !a.knows_job(boot, &other, tag));
+        assert!(!b.knows_job(boot, &train, tag));
+        // Each start and each cluster has its own tag of one job, and none is the cluster's.
+        let tags = [tag, a.job_tag(Boot(6), &train), b.job_tag(boot, &train), a.tag(boot)];
+        for (i, one) in tags.iter().enumerate() {
+            assert!(!tags[..i].contains(one), "{i}");
+        }
+        let [old, new] = [1, 2].map(|byte| ClusterKey::from_bytes(&[byte; 32]));
+        let keys = ClusterKeys { current: old, next: Some(new) };
+        let both = Namespace::with_keys(name("a"), keys);
+        assert!(both.knows_job(boot, &train, tag));
+        assert!(both.knows_job(boot, &train, b.job_tag(boot, &train)));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! -> preamble, psk, e                  64 bytes   a stranger fails here, unanswered, before any DH
-//! <- e, ee, s, es, proof(responder)   384 bytes
-//! -> s, se, proof(initiator)          352 bytes   only now is there a link
+//! <- e, ee, s, es, proof(responder)   416 bytes
+//! -> s, se, proof(initiator)          384 bytes   only now is there a link
 //! ```
 //!
 //! Each step consumes the type of the step before it, so the order of the steps is fixed at compile
@@ -27,6 +27,7 @@ use super::preamble::{Preamble, Purpose};
 use super::refusal::Refusal;
 use super::secure_channel::SecureChannel;
 use super::terms::Terms;
+use crate::identity::JobMember;
 use snow::{Builder, HandshakeState};
 
 /// Length of the first message in bytes, without its preamble.
@@ -44,7 +45,7 @@ pub struct Initiator<'a> {
 /// The initiator's result after the second message.
 pub struct Conclusion {
     /// The third message. Send it even if the outcome is a refusal: the peer learns from it of a
-    /// self-dial, of its own identity on another node, or of another partition rule.
+    /// self-dial, of its own identity on another node, of another job or of another partition rule.
     pub message3: [u8; MESSAGE3_BYTES],
     /// The session, or the reason for having none.
     pub outcome: Result<SecureChannel, Refusal>,
@@ -210,6 +211,9 @@ impl End<'_> {
             Err(Refusal::DuplicateIdentity)
         } else if let Err(refusal) = self.local.admits(peer.id.node) {
             Err(refusal)
+        } else if peer.job != self.local.hello.job {
+            let Hello { id, name, job, .. } = peer.clone();
+            Err(Refusal::OtherJob(Box::new(JobMember { id, name, job })))
         } else if peer.partition != self.local.hello.partition {
             Err(Refusal::OtherPartition)
         } else if self.terms.expect.is_some_and(|expected| expected != peer.id) {
@@ -256,8 +260,9 @@ pub(crate) mod testing {
 
     use super::super::suite::Suite;
     use super::*;
-    use crate::identity::{Boot, Identity, Name, NodeId};
+    use crate::identity::{Boot, Identity, JobName, Name, NodeId};
     use crate::protocol::Engines;
+    use std::path::Path;
     use std::sync::Arc;
     use zeroize::Zeroizing;
 
@@ -266,6 +271,7 @@ pub(crate) mod testing {
         let hello = Hello {
             id: MemberId { node: NodeId([0; 32]), boot: Boot(boot) },
             name: Name::from_lossy(&format!("n{n}")),
+            job: JobName::of_program(Path::new("train")),
             port: 1000 + u16::from(n),
             stateless: false,
             engines: Engines::NATIVE,
@@ -325,6 +331,7 @@ mod tests {
 
     use super::testing::{control, local, respond};
     use super::*;
+    use crate::identity::JobName;
     use crate::protocol::{Rank, ViewDigest};
     use std::collections::BTreeSet;
     use zeroize::Zeroizing;
@@ -394,6 +401,23 @@ mod tests {
         for terms in [control(), data(3, 0, 1)] {
             let seen = refusals(run((&a, terms), (&b, terms), |_, _| ()));
             assert_eq!(seen, (Some(Refusal::OtherPartition), Some(Refusal::OtherPartition)));
+        }
+    }
+
+    #[test]
+    fn nodes_of_two_jobs_learn_who_runs_what_and_get_no_link() {
+        let (mut a, mut b) = (local(1, 1, 7), local(2, 2, 7));
+        a.hello.job = JobName::parse("train").expect("a name");
+        b.hello.job = JobName::parse("quickstart").expect("a name");
+        // Two jobs may have two rules for a cut network.
+        b.hello.partition = [1; 8];
+        let shown = |node: &Local| {
+            let Hello { id, name, job, .. } = node.hello.clone();
+            Some(Refusal::OtherJob(Box::new(JobMember { id, name, job })))
+        };
+        for terms in [control(), Terms { purpose: Purpose::Relink, ..control() }, data(3, 0, 1)] {
+            let seen = refusals(run((&a, terms), (&b, terms), |_, _| ()));
+            assert_eq!(seen, (shown(&b), shown(&a)));
         }
     }
 

@@ -7,7 +7,7 @@
 use super::endpoints::Endpoints;
 use super::refusal::Refusal;
 use super::suite::Suite;
-use crate::identity::{Identity, MemberId, Name};
+use crate::identity::{Identity, JobName, MemberId, Name};
 use crate::protocol::Engines;
 use crate::wire::layout::Flags;
 use crate::wire::{Decode, Encode, Malformed, Reader};
@@ -20,6 +20,8 @@ pub struct Hello {
     pub id: MemberId,
     /// The name that the node chose.
     pub name: Name,
+    /// The program that it runs. Members of one group have the same one.
+    pub job: JobName,
     /// The node's listening port; 0 if it does not listen.
     pub port: u16,
     /// Whether the member has no state to synchronize.
@@ -69,7 +71,7 @@ pub struct Binding<'a> {
 }
 
 /// Length of a proven introduction in bytes. All are equally long, so the length reveals nothing.
-pub const PROVEN_BYTES: usize = 288;
+pub const PROVEN_BYTES: usize = 320;
 
 impl Hello {
     /// Signs the introduction: the signature, the introduction, then zeros.
@@ -120,6 +122,7 @@ impl Encode for Hello {
     fn encode(&self, out: &mut Vec<u8>) {
         self.id.encode(out);
         self.name.encode(out);
+        self.job.encode(out);
         self.port.encode(out);
         let trusted = self.wire == Wire::Trusted;
         Flags.put([self.stateless, trusted, self.suite == Suite::Aes256Gcm], out);
@@ -131,12 +134,13 @@ impl Encode for Hello {
 
 impl Decode for Hello {
     fn decode(r: &mut Reader<'_>) -> Result<Hello, Malformed> {
-        let (id, name, port) = (MemberId::decode(r)?, Name::decode(r)?, r.u16()?);
+        let (id, name, job) = (MemberId::decode(r)?, Name::decode(r)?, JobName::decode(r)?);
+        let port = r.u16()?;
         let [stateless, trusted, aes] = Flags.read(r)?;
         let wire = if trusted { Wire::Trusted } else { Wire::Untrusted };
         let suite = if aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
         let (engines, partition, endpoints) = (Engines::decode(r)?, r.array()?, Option::decode(r)?);
-        Ok(Hello { id, name, port, stateless, engines, partition, wire, suite, endpoints })
+        Ok(Hello { id, name, job, port, stateless, engines, partition, wire, suite, endpoints })
     }
 }
 
@@ -148,11 +152,13 @@ mod tests {
     use crate::identity::{Boot, NodeId};
     use crate::wire::assert_codec;
     use std::net::SocketAddr;
+    use std::path::Path;
 
     fn hello_of(identity: &Identity, name: &str) -> Hello {
         Hello {
             id: MemberId { node: identity.id(), boot: Boot(77) },
             name: Name::from_lossy(name),
+            job: JobName::of_program(Path::new("train")),
             port: 47_474,
             stateless: true,
             engines: Engines::NATIVE,
@@ -185,9 +191,10 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_fits() {
+    fn the_longest_names_fit() {
         let identity = Identity::from_seed(&[1; 32]);
-        let hello = hello_of(&identity, &"\u{20000}".repeat(32));
+        let job = JobName::parse(&"j".repeat(JobName::CHARS_MAX)).expect("a name");
+        let hello = Hello { job, ..hello_of(&identity, &"\u{20000}".repeat(32)) };
         assert_eq!(hello.name.as_str().len(), 128);
         let proven = hello.proven_by(&identity, &binding(Role::Initiator));
         assert_eq!(Hello::verified(&proven, &binding(Role::Initiator)), Ok(hello));

@@ -1,13 +1,14 @@
 //! The reasons for which two nodes have no link.
 
 use super::handshake_limiter::Overload;
+use crate::identity::JobMember;
 use crate::wire::Malformed;
 use derive_more::Display;
 use std::io;
 
 /// Why a connection did not become a link. The stream is closed in every case; the reason is not
 /// sent to the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The first bytes are not potluck's, or ask for something that this version does not offer.
@@ -47,6 +48,9 @@ pub enum Refusal {
     /// Another running process uses this node's identity.
     #[display("another process uses this node's identity; give each node its own identity file")]
     DuplicateIdentity,
+    /// The peer is of this cluster and runs another job: it has a group of its own.
+    #[display("the peer runs the job `{}`; give both programs the same job to make them one group", _0.job)]
+    OtherJob(Box<JobMember>),
     /// The peer has another rule for a network partition: another roster, or none.
     #[display(
         "the peer has another rule for a cut network; set the same partition with the same \

@@ -293,7 +293,7 @@ mod tests {
             let mut message3 = initiator.conclude(&message2).expect("genuine").message3;
             assert_eq!(
                 (MESSAGE2_BYTES, MESSAGE3_BYTES),
-                (32 + 48 + 288 + 16, 48 + 288 + 16),
+                (32 + 48 + 320 + 16, 48 + 320 + 16),
                 "the layout that is meant here"
             );
             message3[48 + flags(&a)] ^= 4;

@@ -6,7 +6,8 @@
 
 use super::admission::{Admission, Admissions};
 use super::proposals::Proposals;
-use crate::identity::{NODES_MAX, Namespace, Newcomer, NodeId, Trust};
+use crate::discovery::{Relation, Tags};
+use crate::identity::{Boot, NODES_MAX, Namespace, Newcomer, NodeId, Trust};
 use crate::link::{Hello, Local, PskNumber, Refusal, SecureChannel};
 use crate::trace;
 use std::collections::BTreeSet;
@@ -72,9 +73,17 @@ impl AccessControl {
         &self.admission.namespace
     }
 
-    /// The tag of the cluster in this node's announcement.
-    pub(super) fn tag(&self) -> [u8; 8] {
-        self.admission.namespace.tag(self.local.hello.id.boot)
+    /// The tags of the cluster and the job in this node's announcement.
+    pub(super) fn tags(&self) -> Tags {
+        let (namespace, hello) = (self.namespace(), &self.local.hello);
+        let boot = hello.id.boot;
+        Tags { cluster: namespace.tag(boot), job: namespace.job_tag(boot, &hello.job) }
+    }
+
+    /// How the tags of other nodes are read, until the keys change.
+    pub(super) fn relation(&self) -> impl Fn(Boot, Tags) -> Relation + Send + 'static {
+        let (namespace, job) = (self.namespace().clone(), self.local.hello.job.clone());
+        move |boot, tags| Relation::of(&namespace, &job, boot, tags)
     }
 
     /// Whether this node's advert has changed since the last call of this method.

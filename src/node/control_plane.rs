@@ -127,28 +127,23 @@ impl ControlPlane {
             engines: hello.engines,
         };
         config.local.set_trusted(config.interface_set.trusted.clone());
-        let namespace = config.admission.namespace.clone();
-        let mut roster = Roster::new(
-            Limits::default(),
-            config.interface_set.policy.clone(),
-            me.boot,
-            move |boot, tag| namespace.knows(boot, tag),
+        let access = AccessControl::new(
+            Arc::clone(&config.local),
+            config.trust,
+            config.admission,
+            tools.admissions,
+            config.grace,
         );
+        let policy = config.interface_set.policy.clone();
+        let mut roster = Roster::new(Limits::default(), policy, me.boot, access.relation());
         config.known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
-        let local = Arc::clone(&config.local);
         let peers = Peers::new(me.node, queues.events.clone(), config.seeded);
         let installed = Installed::new(me, tools.engines, peers.session().clone(), config.seeded);
         ControlPlane {
             me,
             clock: Clock::new(tools.sleep),
             election: Election::new(applicant, config.durable, config.election),
-            access: AccessControl::new(
-                local,
-                config.trust,
-                config.admission,
-                tools.admissions,
-                config.grace,
-            ),
+            access,
             roster,
             network: Network::new(
                 tools.interface_source,
@@ -176,7 +171,7 @@ impl ControlPlane {
     }
 
     pub(super) fn advert(&self) -> Advert {
-        self.network.advert(self.me.boot, self.access.tag())
+        self.network.advert(self.me.boot, self.access.tags())
     }
 
     /// Whether this node's advert has changed since the last call of this method.
@@ -305,6 +300,7 @@ impl ControlPlane {
         let waiting = self.installed.session().and_then(|session| session.waiting_for());
         self.reporter.watch_waiting(waiting, now);
         self.go_on_planning();
+        self.roster.set_waiting(!self.has_group(), self.clock.now());
         self.publish();
     }
 

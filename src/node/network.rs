@@ -1,6 +1,6 @@
 //! The network interfaces of this machine, and the addresses at which this node answers there.
 
-use crate::discovery::{Advert, ways};
+use crate::discovery::{Advert, Tags, ways};
 use crate::identity::Boot;
 use crate::os::{Interface, InterfaceSet, InterfaceSource};
 use crate::topology::Port;
@@ -107,11 +107,11 @@ impl Network {
     }
 
     /// The announcement of this node.
-    pub(super) fn advert(&self, boot: Boot, tag: [u8; 8]) -> Advert {
+    pub(super) fn advert(&self, boot: Boot, tags: Tags) -> Advert {
         Advert {
             instance: self.instance.clone(),
             boot,
-            tag: Some(tag),
+            tags: Some(tags),
             version: PROTOCOL_VERSION,
             suites: 1,
             pairing: None,

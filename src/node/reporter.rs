@@ -150,7 +150,7 @@ impl Reporter {
     }
 
     /// Counts a refused connection.
-    pub(super) fn count_refusal(&mut self, refusal: Refusal) {
+    pub(super) fn count_refusal(&mut self, refusal: &Refusal) {
         match refusal {
             Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
             Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => {
@@ -158,6 +158,7 @@ impl Reporter {
             }
             Refusal::DuplicateIdentity
             | Refusal::UnknownView
+            | Refusal::OtherJob(_)
             | Refusal::OtherPartition
             | Refusal::SelfDial
             | Refusal::Closed
@@ -180,8 +181,8 @@ impl Reporter {
     }
 
     /// Where this node's dials were refused.
-    pub(super) fn refusals(&self) -> impl Iterator<Item = (SocketAddr, Refusal)> {
-        self.refusals.iter().map(|(to, refusal)| (*to, *refusal))
+    pub(super) fn refusals(&self) -> impl Iterator<Item = (SocketAddr, &Refusal)> {
+        self.refusals.iter().map(|(to, refusal)| (*to, refusal))
     }
 
     /// The keys have changed: other dials are refused now.

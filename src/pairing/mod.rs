@@ -2,7 +2,7 @@
 //! there.
 //!
 //! The inviter opens a [`Window`], listens, and announces an advert of its own that has the code's
-//! [`Selector`](crate::identity::Selector) and no tag, so that it shows no relation to a cluster.
+//! [`Selector`](crate::identity::Selector) and no tags, so that it shows no relation to a cluster.
 //! The joiner finds it, or is told its address, and both run the `exchange` on one TCP connection.
 //! The window counts each peer's errors; a peer that asks for anything else gets no byte.
 

@@ -180,6 +180,9 @@ pub enum ConfigProblem {
     /// The namespace's name is invalid.
     #[display("the namespace cannot be used: {_0}")]
     BadNamespace(String),
+    /// The job's name is invalid.
+    #[display("the job cannot be used: {_0}")]
+    BadJob(String),
     /// The address of a configured peer is invalid.
     #[display("a peer cannot be used: {_0}")]
     BadPeer(String),

@@ -21,8 +21,8 @@ pub use graph::{LinkDirection, LinkPath, Topology, TopologyLink};
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics, Traffic};
 pub use scan::{Membership, Neighbour, Scan};
 pub use status::{
-    Counters, Forecast, InterfaceFinding, NoLinkReason, PathStatus, PeerStatus, PlanShare,
-    QuarantineReason, Quarantined, State, ViewStatus, Waiting,
+    Counters, Forecast, InterfaceFinding, NoLinkReason, OtherJob, PathStatus, PeerStatus,
+    PlanShare, QuarantineReason, Quarantined, State, ViewStatus, Waiting,
 };
 
 // At the root of the crate, or in its modules `calls` and `plan`:

@@ -22,6 +22,8 @@ pub struct Status {
     pub name: Name,
     /// The namespace it is in.
     pub namespace: String,
+    /// Its job: the nodes of a namespace with the same job form a group.
+    pub job: String,
     /// Whether the namespace is open: any node that knows its name is admitted.
     pub open: bool,
     /// The TCP port that it listens on.
@@ -36,6 +38,9 @@ pub struct Status {
     pub interfaces: Vec<InterfaceReport>,
     /// Discovered nodes without a link, one sentence each with the reason.
     pub others: Vec<String>,
+    /// Nodes of this cluster that run other jobs, by job. A node asks for them while it waits for
+    /// its own group.
+    pub other_jobs: Vec<OtherJob>,
     /// Identities that two running processes share. Contains this node's own if it has met the
     /// other process or was informed of it. The earlier process keeps its place, the later one is
     /// refused.
@@ -51,6 +56,16 @@ pub struct Status {
     pub waiting: Option<Waiting>,
     /// Counters since the start.
     pub counters: Counters,
+}
+
+/// A job of this cluster that is not this node's, and the nodes that run it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OtherJob {
+    /// Its name.
+    pub job: String,
+    /// The nodes that have said that they run it, ordered by name.
+    pub nodes: Vec<NodeInfo>,
 }
 
 /// The state of a node.
@@ -133,11 +148,11 @@ pub enum NoLinkReason {
     /// No announcement was received there: no other node runs, or multicast is blocked.
     #[display("nobody is heard: nobody else runs there, or multicast does not get through")]
     NothingHeard,
-    /// All announcements received are of other clusters or protocol versions.
-    #[display("only nodes of other clusters or versions are heard")]
+    /// All announcements received are of other clusters, jobs or protocol versions.
+    #[display("only nodes of other clusters, jobs or versions are heard")]
     OnlyOthers,
-    /// Nodes of this cluster announce themselves, but there is no connection to them: a firewall
-    /// blocks it, or it is refused.
+    /// Nodes of this cluster and job announce themselves, but there is no connection to them: a
+    /// firewall blocks it, or it is refused.
     #[display(
         "nodes of this cluster are heard and not reached: a firewall, or they refuse this one"
     )]
@@ -145,7 +160,7 @@ pub enum NoLinkReason {
 }
 
 impl InterfaceFinding {
-    /// `ours_are_seen`: nodes of this cluster announce themselves on any interface.
+    /// `ours_are_seen`: other nodes of this job announce themselves on any interface.
     pub(crate) fn of(report: &InterfaceReport, ours_are_seen: bool) -> InterfaceFinding {
         let (sent, heard, why) = match &report.activity {
             Activity::Skipped(skip) => (None, 0, NoLinkReason::Skipped(*skip)),
@@ -328,7 +343,7 @@ impl Status {
         let mut reasons: Vec<String> = Vec::new();
         if matches!(self.state, State::Alone { .. } | State::NotEnoughPeers { .. }) {
             reasons.extend(self.interfaces.iter().map(|report| self.looked_on(report)));
-            if self.others.is_empty() && self.peers.is_empty() {
+            if self.others.is_empty() && self.other_jobs.is_empty() && self.peers.is_empty() {
                 reasons.push(
                     "if the other machine runs: potluck up --peer ADDRESS names it by hand"
                         .to_owned(),
@@ -341,6 +356,10 @@ impl Status {
                  or answered and did not vote",
                 left.as_secs()
             ));
+        }
+        if !matches!(self.state, State::In | State::NeedsSync | State::Closed) {
+            let other_jobs = self.other_jobs.iter();
+            reasons.extend(other_jobs.map(|other| format!("{other}; this is `{}`", self.job)));
         }
         reasons.extend(self.others.iter().cloned());
         reasons.extend(self.duplicates.iter().map(|node| self.duplicate(*node)));
@@ -386,6 +405,17 @@ impl Status {
             "two processes use the identity of {whose}: one of them was started from a copied \
              folder; give it its own"
         )
+    }
+}
+
+impl fmt::Display for OtherJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |node: &NodeInfo| match &node.name {
+            Some(name) => name.as_str().to_owned(),
+            None => node.node.to_string(),
+        };
+        let names: Vec<String> = self.nodes.iter().map(name).collect();
+        write!(f, "job `{}` runs on {}", self.job, names.join(", "))
     }
 }
 

@@ -164,14 +164,14 @@ fn sealed_frames_of(suite: Suite, bytes: &[u8]) {
 pub fn handshake(bytes: &[u8]) {
     let asked = bytes.first_chunk().map(Preamble::parse);
     if let (Some(Ok(Preamble::Control)), Some(bytes)) =
-        (asked, bytes.first_chunk::<{ Preamble::BYTES }>())
+        (&asked, bytes.first_chunk::<{ Preamble::BYTES }>())
     {
         assert_eq!(Purpose::Control.preamble(), *bytes);
     }
     if let (Some(Ok(Preamble::Pairing(selector))), Some(bytes)) =
-        (asked, bytes.first_chunk::<{ Preamble::BYTES }>())
+        (&asked, bytes.first_chunk::<{ Preamble::BYTES }>())
     {
-        assert_eq!(Preamble::of_pairing(selector), *bytes);
+        assert_eq!(Preamble::of_pairing(*selector), *bytes);
     }
     round_trip::<Hello>(bytes);
     let binding = Binding { role: Role::Initiator, hash: &[7; 32], static_public: &[9; 32] };

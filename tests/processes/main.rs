@@ -6,6 +6,7 @@ mod calls;
 mod faults;
 mod gloo;
 mod halves;
+mod jobs;
 mod meeting;
 mod memory;
 mod patience;
@@ -38,6 +39,7 @@ fn main() {
     suite.on("gloo", missing);
     gloo::add(&mut suite);
     suite.on("native", None);
+    jobs::add(&mut suite);
     rotation::add(&mut suite);
     suite.run()
 }

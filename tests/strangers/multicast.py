@@ -47,7 +47,8 @@ def made_up(chance, address):
     for _ in range(FAKES_AT_ONCE):
         near = address.rsplit(".", 1)[0] + f".{chance.randrange(1, 255)}"
         far = ".".join(str(chance.randrange(1, 255)) for _ in range(4))
-        txt = text(v=1, b=f"{chance.getrandbits(64):016x}", t=f"{chance.getrandbits(64):016x}", s="01")
+        boot, tag, job = (f"{chance.getrandbits(64):016x}" for _ in range(3))
+        txt = text(v=1, b=boot, t=tag, j=job, s="01")
         answers += node(chance, chance.choice([near, far]), chance.randrange(1, 65536), txt)
     return packet(answers)
 

@@ -131,6 +131,7 @@ pub fn status(status: &Status) -> Value {
             "rtt_us": peer.rtt_us,
         })).collect::<Vec<_>>(),
         "interfaces": status.interfaces.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "job": status.job,
         "others": status.others,
         "duplicates": status.duplicates.iter().map(hex).collect::<Vec<_>>(),
         "waiting": status.waiting.as_ref().map(|waiting| json!({

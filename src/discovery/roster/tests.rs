@@ -1,16 +1,21 @@
 //! Tests of the roster's guarantees.
 
-use super::super::sighting::advert;
+use super::super::sighting::{Tag, advert};
 use super::*;
-use crate::identity::NodeId;
+use crate::identity::{JobName, Name, NodeId};
 use crate::protocol::MEMBERS_MAX;
 use proptest::prelude::*;
 
 const TAG: Tag = [7; 8];
 const ME: Boot = Boot(9999);
 
-fn knows(boot: Boot, tag: Tag) -> bool {
-    tag == tag_of(boot)
+/// The job's tag is that of the cluster, as `advert` makes it.
+fn relation(boot: Boot, tags: Tags) -> Relation {
+    match tags.cluster == tag_of(boot) {
+        true if tags.job == tags.cluster => Relation::SameJob,
+        true => Relation::OtherJob,
+        false => Relation::OtherCluster,
+    }
 }
 
 fn tag_of(boot: Boot) -> Tag {
@@ -18,7 +23,7 @@ fn tag_of(boot: Boot) -> Tag {
 }
 
 fn roster() -> Roster {
-    Roster::new(Limits::default(), AddressPolicy::Loopback, ME, knows)
+    Roster::new(Limits::default(), AddressPolicy::Loopback, ME, relation)
 }
 
 fn ours(n: u16) -> Advert {
@@ -74,6 +79,50 @@ fn other_clusters_and_versions_are_shown_and_never_dialled() {
 }
 
 #[test]
+fn a_node_of_another_job_is_dialled_only_while_this_one_waits() {
+    let mut roster = roster();
+    let tags = Some(Tags { cluster: tag_of(Boot(1)), job: [0; 8] });
+    let other = Advert { tags, ..advert(1, None) };
+    appeared(&mut roster, other.clone(), 0);
+    appeared(&mut roster, ours(2), 0);
+    assert_eq!(due(&mut roster, 100_000), [port(40_002)]);
+    assert_eq!((roster.others().count(), roster.sees_ours()), (0, true));
+    roster.set_waiting(true, 100_000);
+    roster.dialled(port(40_002), DialOutcome::Authenticated(member(2)), 100_000);
+    assert_eq!(roster.next_due(100_000), Some(103_000));
+    assert_eq!(due(&mut roster, 103_000), [port(40_001)]);
+    let says = JobMember {
+        id: member(1),
+        name: Name::from_lossy("n1"),
+        job: JobName::parse("train").expect("a name"),
+    };
+    roster.meets(says.clone(), 103_010);
+    roster.dialled(port(40_001), DialOutcome::OtherJob, 103_010);
+    assert_eq!(roster.other_jobs(103_010).collect::<Vec<_>>(), [&says]);
+    assert_eq!(roster.entries().len(), 1, "its address is forgotten after the question");
+    assert_eq!(roster.next_due(103_010), Some(133_010));
+    roster.set_waiting(false, 110_000);
+    assert_eq!(roster.next_due(110_000), None);
+    // The same node starts again with this node's job: it is one of the group's.
+    appeared(&mut roster, ours(1), 120_000);
+    assert_eq!(due(&mut roster, 120_000), [port(40_001)]);
+    assert_eq!(roster.other_jobs(120_000).count(), 0);
+    appeared(&mut roster, other, 120_500);
+    assert_eq!(roster.entries().len(), 2, "a dial is in flight");
+    roster.dialled(port(40_001), DialOutcome::OtherJob, 120_600);
+    assert_eq!(roster.entries().len(), 1);
+}
+
+#[test]
+fn a_fixed_peer_with_another_job_is_tried_again_soon() {
+    let mut roster = roster();
+    roster.add(port(5000), Origin::Fixed, 0);
+    assert_eq!(due(&mut roster, 0), [port(5000)]);
+    roster.dialled(port(5000), DialOutcome::OtherJob, 10);
+    assert_eq!(roster.next_due(10), Some(5010));
+}
+
+#[test]
 fn an_invitation_is_neither_dialled_nor_shown_as_a_cluster() {
     let mut roster = roster();
     for advert in [advert(1, None), ours(2)] {
@@ -97,7 +146,7 @@ fn a_node_that_gets_the_key_moves_from_the_others_to_the_peers_and_back() {
 #[test]
 fn the_own_advert_is_ignored() {
     let mut roster = roster();
-    appeared(&mut roster, Advert { boot: ME, tag: Some(tag_of(ME)), ..advert(1, None) }, 0);
+    appeared(&mut roster, Advert { boot: ME, ..advert(1, Some(tag_of(ME))) }, 0);
     assert_eq!((roster.entries(), roster.others().count()), (vec![], 0));
 }
 
@@ -216,7 +265,7 @@ fn a_member_behind_a_detour_is_dialled_where_it_says_it_is() {
 #[test]
 fn a_link_local_address_is_told_without_its_scope() {
     let lan = AddressPolicy::Lan(Vec::new());
-    let mut roster = Roster::new(Limits::default(), lan, ME, knows);
+    let mut roster = Roster::new(Limits::default(), lan, ME, relation);
     let at = |text: &str| text.parse::<SocketAddr>().expect("an address of this test");
     appeared(&mut roster, Advert { addresses: vec![at("[fe80::9%4]:47474")], ..ours(1) }, 0);
     roster.tells(member(1), &[at("[fe80::9]:47474"), at("[fe80::8]:47474")], 0);
@@ -389,7 +438,7 @@ fn hints_are_held_to_the_policy() {
 
 #[test]
 fn a_flood_stays_bounded_and_does_not_displace_the_proven() {
-    let mut roster = Roster::new(Limits::default(), AddressPolicy::everywhere(), ME, knows);
+    let mut roster = Roster::new(Limits::default(), AddressPolicy::everywhere(), ME, relation);
     let real = SocketAddr::from(([10, 0, 0, 1], 47_474));
     appeared(&mut roster, Advert { addresses: vec![real], ..ours(1) }, 0);
     assert_eq!(due(&mut roster, 0), [real]);
@@ -398,11 +447,12 @@ fn a_flood_stays_bounded_and_does_not_displace_the_proven() {
     for n in 0..20_000u32 {
         let boot = Boot(u64::from(n) + 10_000);
         let from = SocketAddr::from(((0x0a01_0000 + n / 30).to_be_bytes(), 2000 + (n % 30) as u16));
-        let tag = if n % 3 == 0 { None } else { Some(tag_of(boot)) };
+        let tag = tag_of(boot);
+        let tags = (n % 3 != 0).then_some(Tags { cluster: tag, job: tag });
         let fake = Advert {
             instance: format!("f{n}"),
             boot,
-            tag,
+            tags,
             addresses: vec![from],
             ..advert(0, None)
         };
@@ -474,7 +524,7 @@ proptest! {
         (ways, shuffled) in proptest::collection::vec(way(), 0..12).prop_flat_map(|ways| (Just(ways.clone()), Just(ways).prop_shuffle())),
     ) {
         let no_limit = Limits { per_boot: 100, ..Limits::default() };
-        let make = || Roster::new(no_limit.clone(), AddressPolicy::Loopback, ME, knows);
+        let make = || Roster::new(no_limit.clone(), AddressPolicy::Loopback, ME, relation);
         let (mut one, mut two) = (make(), make());
         take_in(&mut one, &ways);
         take_in(&mut two, &shuffled);

@@ -23,9 +23,9 @@ impl ControlPlane {
         if let Some(denied) = denied {
             self.deny(&denied);
         }
-        if let Some(namespace) = namespace {
+        if namespace.is_some() {
             self.reporter.forget_refusals();
-            self.roster.set_knows(move |boot, tag| namespace.knows(boot, tag), self.clock.now());
+            self.roster.set_relation(self.access.relation(), self.clock.now());
         }
     }
 

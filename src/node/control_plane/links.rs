@@ -67,9 +67,16 @@ impl ControlPlane {
 
     pub(super) fn count(&mut self, refusal: Refusal) {
         trace::debug!(%refusal, "refused a connection");
-        self.reporter.count_refusal(refusal);
-        if refusal == Refusal::DuplicateIdentity {
-            self.step(Input::Duplicate);
+        self.reporter.count_refusal(&refusal);
+        self.learn(refusal);
+    }
+
+    /// Two refusals say something about the peer, which has proved the cluster key.
+    pub(super) fn learn(&mut self, refusal: Refusal) {
+        match refusal {
+            Refusal::DuplicateIdentity => self.step(Input::Duplicate),
+            Refusal::OtherJob(member) => self.roster.meets(*member, self.clock.now()),
+            _ => {}
         }
     }
 
@@ -90,17 +97,18 @@ impl ControlPlane {
             }
             Err(refusal) => {
                 trace::debug!(%to, %refusal, "a dial failed");
-                if refusal == Refusal::DuplicateIdentity {
-                    self.step(Input::Duplicate);
-                }
-                let outcome = match refusal {
+                let outcome = match &refusal {
                     Refusal::SelfDial => DialOutcome::Myself,
-                    Refusal::OtherVersion { theirs } => DialOutcome::OtherVersion(theirs),
+                    Refusal::OtherVersion { theirs } => DialOutcome::OtherVersion(*theirs),
                     Refusal::WrongKey => DialOutcome::OtherNamespace,
+                    Refusal::OtherJob(_) => DialOutcome::OtherJob,
                     _ => DialOutcome::Failed,
                 };
                 self.roster.dialled(to, outcome, now);
-                self.reporter.dialled(to, Some(refusal));
+                // The status names nodes of other jobs by themselves.
+                let is_shown = outcome != DialOutcome::OtherJob;
+                self.reporter.dialled(to, is_shown.then(|| refusal.clone()));
+                self.learn(refusal);
             }
         }
     }

@@ -98,9 +98,7 @@ impl ControlPlane {
             Ok((stream, session)) => self.on_relayed(stream, session, over.to_vec(), Dialled::ByMe),
             Err(refusal) => {
                 trace::debug!(peer = %to, over = over.len(), %refusal, "a circuit came to nothing");
-                if refusal == Refusal::DuplicateIdentity {
-                    self.step(Input::Duplicate);
-                }
+                self.learn(refusal);
                 let (now, direct) = (self.now(), self.direct_neighbours());
                 self.relays.failed_once(now, *to, self.election.links(), &direct);
                 // A relay whose next link has just ended may restore it in a moment, or reports

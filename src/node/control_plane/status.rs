@@ -3,15 +3,17 @@
 use super::super::peers::Link;
 use super::super::reporter::{engine_reason, peer_at};
 use super::ControlPlane;
-use crate::identity::{MemberId, NodeId};
+use crate::identity::{JobMember, JobName, MemberId, Name, NodeId};
 use crate::link::Refusal;
 use crate::protocol::{MEMBERS_MAX, Plan, View};
 use crate::report::{
-    InterfaceFinding, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus,
+    InterfaceFinding, NodeInfo, OtherJob, PathStatus, PeerStatus, PlanShare, Quarantined, State,
+    Status, ViewStatus,
 };
 use crate::session::ViewSession;
 use crate::topology::loads_ppm;
 use crate::wire::PROTOCOL_VERSION;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -40,6 +42,7 @@ impl ControlPlane {
             node: self.me.node,
             name: hello.name.clone(),
             namespace: namespace.name().as_str().to_owned(),
+            job: hello.job.as_str().to_owned(),
             open: namespace.is_open(),
             port: self.network.port(),
             state: self.state(),
@@ -47,6 +50,7 @@ impl ControlPlane {
             view: session.map(|session| self.view_status(session)),
             interfaces: self.reporter.interfaces().to_vec(),
             others: self.others(),
+            other_jobs: self.other_jobs(),
             duplicates: self.duplicates(),
             quarantined: self.quarantined(),
             disk_waits: self.election.disk_waits_ms(self.now()).map(Duration::from_millis),
@@ -94,6 +98,12 @@ impl ControlPlane {
             }
             None => self.forming(),
         }
+    }
+
+    /// Whether this node is in a View with enough members.
+    pub(super) fn has_group(&self) -> bool {
+        let session = self.installed.session();
+        session.is_some_and(|session| session.view().size() >= self.reporter.min_members())
     }
 
     /// Set while this node has no View that runs, and members of one that does keep it out.
@@ -184,12 +194,23 @@ impl ControlPlane {
 
     /// Whether a linked member is known to be at this address; if nothing answered there, also at
     /// another port of its machine.
-    fn is_reached(&self, to: SocketAddr, refusal: Refusal) -> bool {
+    fn is_reached(&self, to: SocketAddr, refusal: &Refusal) -> bool {
         let is_silent = matches!(refusal, Refusal::Io(_) | Refusal::TooSlow);
         let is_there = |at: SocketAddr| at == to || is_silent && at.ip() == to.ip();
         self.peers
             .iter()
             .any(|(id, link)| is_there(link.address) || self.roster.addresses_of(*id).any(is_there))
+    }
+
+    /// The nodes of this cluster that run other jobs, by job.
+    fn other_jobs(&self) -> Vec<OtherJob> {
+        let mut jobs: BTreeMap<&JobName, BTreeMap<(&Name, NodeId), NodeInfo>> = BTreeMap::new();
+        for JobMember { id, name, job } in self.roster.other_jobs(self.now()) {
+            let node = NodeInfo { node: id.node, name: Some(name.clone()) };
+            jobs.entry(job).or_default().insert((name, id.node), node);
+        }
+        let jobs = jobs.into_iter().map(|(job, nodes)| (job.as_str().to_owned(), nodes));
+        jobs.map(|(job, nodes)| OtherJob { job, nodes: nodes.into_values().collect() }).collect()
     }
 
     /// One sentence for each node that is seen and not joined.
@@ -212,7 +233,7 @@ impl ControlPlane {
             }
         });
         let refused =
-            self.reporter.refusals().filter(|(to, refusal)| !self.is_reached(*to, *refusal));
+            self.reporter.refusals().filter(|(to, refusal)| !self.is_reached(*to, refusal));
         let refused = refused.take(16).map(|(to, refusal)| format!("{to}: {refusal}"));
         let elsewhere = self.roster.elsewhere().take(16).filter_map(|advert| {
             let at = advert.addresses.first()?;

@@ -12,7 +12,7 @@ use crate::collective::NativeEngine;
 use crate::discovery::Medium;
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::identity::{
-    Boot, ClusterKey, Identity, MemberId, Name, Namespace, NamespaceName, Trust,
+    Boot, ClusterKey, Identity, JobName, MemberId, Name, Namespace, NamespaceName, Trust,
 };
 use crate::link::{Hello, Local, Net, Suite, Wire};
 use crate::memory::Pool;
@@ -23,6 +23,7 @@ use crate::report::{ConfigProblem, Error, Result};
 use crate::wire::Decode;
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -148,6 +149,7 @@ impl Host {
         let hello = Hello {
             id: MemberId { node: identity.id(), boot },
             name: Name::from_lossy(&name_of(self.number)),
+            job: JobName::of_program(Path::new("simulation")),
             port,
             stateless: false,
             engines: Engines::NATIVE,
