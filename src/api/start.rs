@@ -56,7 +56,6 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let listener = net.listen(&config.ports).await.map_err(|error| no_port(&error))?;
     let discovery = discover(config, &chosen)?;
 
-    held.forget_old_jobs(&home, namespace.name(), &job);
     let state = held.state_file(&home, namespace.name(), &job);
     let durable = match state.load()? {
         Some(bytes) => Durable::from_bytes(&bytes).map_err(|_| unreadable(&state))?,

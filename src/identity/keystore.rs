@@ -7,13 +7,11 @@ use super::job_name::JobName;
 use super::keypair::Identity;
 use super::namespace::NamespaceName;
 use super::node_id::{Boot, NodeId};
-use super::old_jobs;
 use super::private_file;
 use super::problem::{FileAction, FileContent, IdentityProblem};
 use super::state_file::StateFile;
 use std::fs::{File, TryLockError};
 use std::path::Path;
-use std::time::SystemTime;
 use std::{fmt, io};
 use zeroize::Zeroizing;
 
@@ -40,11 +38,6 @@ impl HeldIdentity {
     /// The file for the durable state of this identity in a namespace and a job.
     pub fn state_file(&self, home: &Home, name: &NamespaceName, job: &JobName) -> StateFile {
         StateFile::at(home.state_path(name, job, self.slot))
-    }
-
-    /// Removes the files of other jobs that were written last more than 30 days ago.
-    pub fn forget_old_jobs(&self, home: &Home, name: &NamespaceName, job: &JobName) {
-        old_jobs::forget(home, self.slot, (name, job), SystemTime::now());
     }
 }
 

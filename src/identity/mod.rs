@@ -23,7 +23,6 @@ mod name;
 mod namespace;
 mod node_id;
 pub mod nodes_file;
-mod old_jobs;
 mod pairing_code;
 pub(crate) mod peers_file;
 mod private_file;
