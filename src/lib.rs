@@ -38,6 +38,7 @@
 //! | observe the group | [`Status`], [`Event`], [`report::Topology`], [`report::Metrics`] |
 //! | see how data moves | [`plan::ViewPlan`], [`plan::FoldOrder`] |
 //! | look at the network without joining | [`scan`], [`report::Scan`] |
+//! | see the nodes of this machine | [`local_nodes`], [`report::document`] |
 //! | manage keys and trust | [`keys::Keys`], [`keys::ClusterKey`], [`keys::Trust`], [`NodeId`] |
 //! | let a machine in by a short code | [`keys::Invitation`], [`keys::join_by_code`] |
 //! | call without async | [`blocking`] |
@@ -165,7 +166,7 @@ extern crate self as potluck;
 pub use api::blocking;
 pub use api::{
     Admission, Builder, Cluster, Codec, Config, Context, EngineOffer, EventStream, GradientSync,
-    Network, StatusStream, Step, gloo_version, scan,
+    Network, StatusStream, Step, gloo_version, local_nodes, scan,
 };
 /// The 16-bit floats of the crate `half`, which are elements.
 pub use half::{bf16, f16};

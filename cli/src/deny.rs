@@ -3,11 +3,10 @@
 use crate::args::Which;
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
-use crate::status_socket;
 use anyhow::Result;
 use clap::Args;
-use potluck::NodeId;
 use potluck::keys::Keys;
+use potluck::{NodeId, local_nodes};
 use std::str::FromStr;
 
 /// Refuse a node on this machine, whatever key it holds; without a node, list those refused
@@ -17,8 +16,8 @@ use std::str::FromStr;
 /// key as well, with `potluck keys rotate`. JSON: {ok, file, changed, denied: [{node, name}]}.
 #[derive(Args, Debug)]
 pub struct Deny {
-    /// The node id, 64 hexadecimal digits as `potluck identity` shows it, or the name of a peer of
-    /// the running `potluck up`
+    /// The node id, 64 hexadecimal digits as `potluck identity` shows it, or the name of a peer of a
+    /// node that runs on this machine
     #[arg(value_name = "NODE")]
     node: Option<String>,
     #[command(flatten)]
@@ -58,11 +57,11 @@ impl Deny {
     /// The node that `text` names, and its name.
     async fn meant(&self, keys: &Keys, text: &str) -> Result<(NodeId, String)> {
         if let Ok(node) = NodeId::from_str(text) {
-            return Ok((node, self.name_of(keys, node).await?));
+            return Ok((node, self.name_of(node).await?));
         }
         let by_list: Vec<(NodeId, String)> =
             keys.denied()?.into_iter().filter(|(_, name)| name == text).collect();
-        let peers = self.peers(keys).await?;
+        let peers = self.peers().await?;
         let by_name = peers.into_iter().filter(|(_, name)| name == text);
         let mut meant: Vec<(NodeId, String)> = by_list.into_iter().chain(by_name).collect();
         meant.sort();
@@ -79,15 +78,18 @@ impl Deny {
         }
     }
 
-    async fn name_of(&self, keys: &Keys, node: NodeId) -> Result<String> {
-        let known = self.peers(keys).await?.into_iter().find(|(id, _)| *id == node);
+    async fn name_of(&self, node: NodeId) -> Result<String> {
+        let known = self.peers().await?.into_iter().find(|(id, _)| *id == node);
         Ok(known.map(|(_, name)| name).unwrap_or_default())
     }
 
-    /// The peers of the running node, if there is one.
-    async fn peers(&self, keys: &Keys) -> Result<Vec<(NodeId, String)>> {
-        let status = status_socket::ask(keys).await?;
-        let peers = status.map(|status| status.peers).unwrap_or_default();
-        Ok(peers.into_iter().filter_map(|p| Some((p.node.parse().ok()?, p.name))).collect())
+    /// The nodes that those on this machine know: their peers, and nodes of other jobs.
+    async fn peers(&self) -> Result<Vec<(NodeId, String)>> {
+        let nodes = local_nodes(self.which.config()).await?.nodes;
+        let peers = nodes.iter().flat_map(|status| &status.peers).map(|p| (&p.node, &p.name));
+        let others = nodes.iter().flat_map(|status| &status.other_jobs).flat_map(|job| &job.nodes);
+        let others = others.filter_map(|node| Some((&node.node, node.name.as_ref()?)));
+        let known = peers.chain(others);
+        Ok(known.filter_map(|(node, name)| Some((node.parse().ok()?, name.clone()))).collect())
     }
 }

@@ -9,7 +9,6 @@ mod demo;
 mod deny;
 mod document;
 mod exit;
-mod graph_document;
 mod identity;
 mod invite;
 mod join;
@@ -20,7 +19,6 @@ mod output;
 mod picture;
 mod prompt;
 mod status;
-mod status_socket;
 mod up;
 
 use clap::{Parser, Subcommand};

@@ -1,24 +1,28 @@
-//! `potluck status`: asks the running node, or lists the nodes on the network.
+//! `potluck status`: asks the nodes of this machine, or lists those on the network.
 
 use crate::args::{Where, Which};
-use crate::document::{InterfaceDocument, NeighbourDocument, StatusDocument, gloo_line};
+use crate::document::{NeighbourDocument, gloo_line, status_text};
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
-use crate::{picture, status_socket};
+use crate::picture;
 use anyhow::{Context, Result};
 use clap::Args;
 use potluck::keys::Keys;
-use potluck::report::Scan;
-use potluck::scan;
-use serde_json::json;
+use potluck::report::document::{GraphDocument, InterfaceDocument, StatusDocument};
+use potluck::report::{LocalNodes, Scan};
+use potluck::{Config, local_nodes, scan};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Show the group as the running `potluck up` sees it; when none runs, who is on the network
+/// Show the nodes that run on this machine; when none runs, who is on the network
 ///
-/// JSON with a node: {ok, running: true, node, name, namespace, open, port, state, state_text,
-/// view, peers, interfaces, reasons, alone, duplicates, quarantined, topology, counters, gloo}.
-/// Without: {ok, running: false, namespace, neighbours, interfaces, gloo} and exit code 3.
+/// Every program that has joined a group answers, and every `potluck up`. JSON with a node: {ok,
+/// running: true, node, name, process, namespace, job, open, port, state, state_text, view, peers,
+/// interfaces, reasons, other_jobs, alone, duplicates, quarantined, topology, counters, gloo, here}.
+/// It is of one node, of the largest group; `here` lists all: {job, process, name, node, state}.
+/// Without a node: {ok, running: false, namespace, neighbours, interfaces, gloo} and exit code 3.
 /// `topology` is what the pictures show: {view, me, engine, plan, plan_revision, slowest, members,
 /// links, forecasts}, null while there is no group.
 #[derive(Args, Debug)]
@@ -27,6 +31,9 @@ pub struct Ask {
     which: Which,
     #[command(flatten)]
     place: Where,
+    /// Only nodes of this job
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
     /// Draw who is connected to whom, how fast, and what the plan does with it
     #[arg(long, conflicts_with = "dot")]
     graph: bool,
@@ -41,29 +48,41 @@ pub struct Ask {
 impl Ask {
     /// Runs the command.
     pub async fn run(self, output: &Output) -> Result<Exit> {
-        let config = self.place.config(&self.which);
+        let mut config = self.place.config(&self.which);
+        config.job.clone_from(&self.job);
         let keys = Keys::of(&config)?;
         if self.dot && output.is_json() {
             return Err(Stop::usage(
                 "--dot and --json cannot both be on stdout; --json has the same under `topology`",
             ));
         }
-        if let Some(status) = status_socket::ask(&keys).await? {
-            return self.show(&status, output);
+        let LocalNodes { nodes, silent, .. } = local_nodes(config.clone()).await?;
+        for socket in &silent {
+            output.say(&format!(
+                "A program does not answer at {}: it is stopped, or of another version",
+                socket.display()
+            ));
         }
+        if !nodes.is_empty() {
+            return self.show(&nodes, output);
+        }
+        let (flag, namespace) = (self.which.flag(), keys.namespace());
+        let of_job = self.job.as_ref().map(|job| format!(" of job {job}")).unwrap_or_default();
         if self.wants_picture() {
-            let flag = self.which.flag();
-            let namespace = keys.namespace();
             let sentence = format!(
-                "no node of namespace {namespace} runs on this machine, so there is nothing to \
-                 draw: potluck up{flag}"
+                "no node{of_job} of namespace {namespace} runs on this machine, so there is \
+                 nothing to draw: start your program, or potluck up{flag}"
             );
             return Err(Stop::with(Exit::NoPeers, "not-running", sentence));
         }
         output.say(&format!(
-            "No `potluck up` runs for namespace {}; looking around for 2 s ...",
-            keys.namespace()
+            "No node{of_job} of namespace {namespace} runs on this machine; looking around for 2 s \
+             ..."
         ));
+        self.look_around(config, namespace, output).await
+    }
+
+    async fn look_around(&self, config: Config, namespace: &str, output: &Output) -> Result<Exit> {
         let seen = scan(config, LOOK).await?;
         let neighbours: Vec<NeighbourDocument> =
             seen.neighbours.iter().map(NeighbourDocument::from).collect();
@@ -72,7 +91,7 @@ impl Ask {
         let document = json!({
             "ok": true,
             "running": false,
-            "namespace": keys.namespace(),
+            "namespace": namespace,
             "neighbours": neighbours,
             "interfaces": interfaces,
             "gloo": potluck::gloo_version(),
@@ -80,35 +99,78 @@ impl Ask {
         output.result(&document, || text(&seen, &neighbours))?;
         Ok(Exit::NoPeers)
     }
-}
 
-impl Ask {
     fn wants_picture(&self) -> bool {
         self.graph || self.dot || self.svg.is_some()
     }
 
-    fn show(&self, status: &StatusDocument, output: &Output) -> Result<Exit> {
-        let Some(graph) = status.topology.as_ref().filter(|_| self.wants_picture()) else {
-            if self.dot || self.svg.is_some() {
-                let sentence = format!("there is no group to draw yet: {}", status.state_text);
-                return Err(Stop::with(Exit::NoPeers, "no-group", sentence));
+    /// Shows these nodes, which are at least one.
+    fn show(&self, nodes: &[StatusDocument], output: &Output) -> Result<Exit> {
+        let graphs = graphs_of(nodes);
+        let one = || match graphs[..] {
+            [graph] => Ok(graph),
+            [] => {
+                let states: Vec<&str> = nodes.iter().map(|node| node.state_text.as_str()).collect();
+                let sentence = format!("there is no group to draw yet: {}", states.join("; "));
+                Err(Stop::with(Exit::NoPeers, "no-group", sentence))
             }
-            output.result(status, || status.text())?;
-            return Ok(Exit::Done);
+            _ => Err(Stop::usage(&format!(
+                "several groups have members on this machine; choose a job by --job: {}",
+                jobs_of(nodes)
+            ))),
         };
         if let Some(file) = &self.svg {
-            std::fs::write(file, picture::svg(graph))
+            std::fs::write(file, picture::svg(one()?))
                 .with_context(|| format!("cannot write {}", file.display()))?;
             output.say(&format!("Wrote {}", file.display()));
         }
+        let document = document_of(nodes)?;
         match (self.dot, self.graph) {
-            (true, _) => output.result(status, || picture::dot(graph))?,
-            (false, true) => output.result(status, || picture::drawn(graph, output.paper()))?,
-            (false, false) if output.is_json() => output.result(status, String::new)?,
-            (false, false) => {}
+            (true, _) => {
+                let graph = one()?;
+                output.result(&document, || picture::dot(graph))?;
+            }
+            (false, true) if !graphs.is_empty() => output.result(&document, || {
+                let drawn = graphs.iter().map(|graph| picture::drawn(graph, output.paper()));
+                drawn.collect::<Vec<_>>().join("\n\n")
+            })?,
+            (false, false) if self.svg.is_some() && !output.is_json() => {}
+            _ => output.result(&document, || {
+                nodes.iter().map(status_text).collect::<Vec<_>>().join("\n\n")
+            })?,
         }
         Ok(Exit::Done)
     }
+}
+
+/// The groups of these nodes, each once.
+fn graphs_of(nodes: &[StatusDocument]) -> Vec<&GraphDocument> {
+    let mut graphs: Vec<&GraphDocument> = Vec::new();
+    for graph in nodes.iter().filter_map(|node| node.topology.as_ref()) {
+        if graphs.iter().all(|known| known.view != graph.view) {
+            graphs.push(graph);
+        }
+    }
+    graphs
+}
+
+fn jobs_of(nodes: &[StatusDocument]) -> String {
+    let jobs: BTreeSet<&str> = nodes.iter().map(|node| node.job.as_str()).collect();
+    jobs.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// The document of the node in the largest group, with a list of all.
+fn document_of(nodes: &[StatusDocument]) -> Result<Value> {
+    let size = |node: &&StatusDocument| node.view.as_ref().map_or(0, |view| view.members.len());
+    // The first of several: `max_by_key` would give the last.
+    let first = nodes.iter().rev().max_by_key(size).context("at least one")?;
+    let here = nodes.iter().map(|node| {
+        let StatusDocument { job, process, name, node, state, .. } = node;
+        json!({ "job": job, "process": process, "name": name, "node": node, "state": state })
+    });
+    let mut document = serde_json::to_value(first)?;
+    document["here"] = here.collect();
+    Ok(document)
 }
 
 fn text(seen: &Scan, neighbours: &[NeighbourDocument]) -> String {

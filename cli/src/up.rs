@@ -1,14 +1,14 @@
 //! `potluck up`: runs a node in the foreground, to test whether machines find each other.
 
 use crate::args::{Where, Which};
-use crate::document::{StatusDocument, hex};
+use crate::document::{hex, status_line};
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
 use crate::status::LOOK;
-use crate::status_socket::StatusSocket;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use potluck::keys::{Keys, Trust};
+use potluck::report::document::StatusDocument;
 use potluck::report::{Membership, State};
 use potluck::{Cluster, Config, Event, EventStream, Partition, Status, StatusStream, scan};
 use serde_json::{Value, json};
@@ -18,10 +18,9 @@ use tokio::time::{Instant, sleep_until};
 
 /// Make the cluster key on the first machine; on every machine, try whether they find each other
 ///
-/// Runs a node in the foreground and prints every change of the group until Ctrl-C. It is only for
-/// trying out membership: it never takes part in a collective, so a training program that shares a
-/// View with it would wait for it. Your program is a node by itself; end every `potluck up` before
-/// you start it.
+/// Runs a node in the foreground and prints every change of the group until Ctrl-C. Its job is
+/// `potluck`, so it forms a group with every other `potluck up` of the cluster, and with no program:
+/// programs are nodes of their own jobs, and do not notice it.
 ///
 /// Without a cluster key it first looks whether a cluster is on the network. If so, it makes no key
 /// and says how to enter that one. JSON, one document per line: {event: "key-made", file}, {event:
@@ -77,11 +76,8 @@ impl Up {
         config.trust = self.trust(&keys)?;
         let cluster = Cluster::join_with(config).await?;
         let newcomers = cluster.events();
-        let socket =
-            StatusSocket::open(&keys).await.map_err(|why| output.say(&format!("{why:#}"))).ok();
         let exit = tokio::select! {
             ended = watch(&cluster, output) => ended?,
-            () = serve(socket.as_ref(), &cluster) => Exit::Failed,
             () = tell_newcomers(newcomers, output) => Exit::Failed,
             exit = signalled(&mut interrupt, &mut terminate) => exit,
         };
@@ -201,13 +197,6 @@ async fn signalled(interrupt: &mut Signal, terminate: &mut Signal) -> Exit {
     }
 }
 
-async fn serve(socket: Option<&StatusSocket>, cluster: &Cluster) {
-    match socket {
-        Some(socket) => socket.serve(cluster).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Prints each change of the status until the node ends by itself.
 async fn watch(cluster: &Cluster, output: &Output) -> Result<Exit> {
     let mut changes = cluster.watch();
@@ -269,7 +258,7 @@ fn is_alone(state: &State) -> bool {
 fn show(status: &Status, output: &Output) -> Result<()> {
     let document = StatusDocument::from(status);
     output.result(&event("status", serde_json::to_value(&document)?), || {
-        let mut line = document.line();
+        let mut line = status_line(&document);
         for other in &status.others {
             line.push_str(&format!("\n  {other}"));
         }

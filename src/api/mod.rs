@@ -15,6 +15,7 @@ mod gradients;
 mod invitation;
 mod joining;
 mod keys;
+mod local_nodes;
 mod machine_interfaces;
 mod scan;
 mod start;
@@ -31,6 +32,7 @@ pub use gradients::{GradientStep, GradientSync};
 pub use invitation::{Invitation, InvitationEvent};
 pub use joining::{KeyBefore, OtherKey, Paired, join_by_code};
 pub use keys::{Keys, MachineIdentity, StoredKey};
+pub use local_nodes::local_nodes;
 pub use scan::scan;
 pub use start::gloo_version;
 #[cfg(test)]

@@ -15,7 +15,9 @@ use crate::identity::{
 };
 use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire, quick_suite};
 use crate::memory::Pool;
-use crate::node::{Admission, Doors, GRACE, NodeConfig, RENEW_AFTER, Settled, Tools, no_port};
+use crate::node::{
+    Admission, Doors, GRACE, NodeConfig, RENEW_AFTER, Settled, StatusSocket, Tools, no_port,
+};
 use crate::os::{
     Disk, Files, FixedInterfaces, Interface, InterfaceSet, MachineSleep, Store, inventory,
 };
@@ -69,6 +71,10 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let files = Files { state, peers: peers_file, known: known_nodes };
     let disk = Disk::start(files).map_err(|error| no_port(&error))?;
 
+    let socket = held.status_socket(&home, namespace.name(), &job);
+    let status_socket = StatusSocket::bind(socket.clone()).map_err(|error| {
+        trace::warn!(%error, path = %socket.display(), "`potluck status` will not reach this node");
+    });
     let identity = Arc::new(Identity::from_seed(&held.identity().seed()));
     let (offered, engines) = engines(config)?;
     let local = local(config, identity, boot, listener.port(), namespace, offered)?;
@@ -78,7 +84,7 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let (interface_source, sleep) = (Box::new(interface_source), Box::new(MachineSleep::start()));
     let admissions = Box::new(admissions);
     let tools = Tools { net, interface_source, admissions, store, sleep, engines };
-    Ok((node, Doors { listener, discovery, tools }))
+    Ok((node, Doors { listener, discovery, status_socket: status_socket.ok(), tools }))
 }
 
 /// All in memory: the nodes of one namespace in one process share a simulated network.
@@ -118,7 +124,7 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
         (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
     let (interface_source, admissions) = (Box::new(FixedInterfaces), Box::new(Settled));
     let tools = Tools { net, interface_source, admissions, store, sleep, engines };
-    Ok((node, Doors { listener, discovery, tools }))
+    Ok((node, Doors { listener, discovery, status_socket: None, tools }))
 }
 
 fn node_config(
@@ -139,6 +145,7 @@ fn node_config(
         instance: Advert::instance_of(*random()?),
         durable,
         min_members: partition.members_wanted(),
+        gloo: gloo_version(),
         election: ElectionConfig { alone, partition, seed: boot.0, ..ElectionConfig::default() },
         interface_set,
         known,

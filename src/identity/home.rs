@@ -91,6 +91,18 @@ impl Home {
         self.state.join(format!("peers-{name}.{job}.toml"))
     }
 
+    /// The socket on which the node of a slot tells its status.
+    pub fn status_socket_path(&self, name: &NamespaceName, job: &JobName, slot: Slot) -> PathBuf {
+        self.state.join(format!("status-{name}.{job}{}.sock", slot.infix()))
+    }
+
+    /// The job of such a socket of this namespace, by its path.
+    pub fn job_of_status_socket(&self, name: &NamespaceName, path: &Path) -> Option<JobName> {
+        let file = path.strip_prefix(&self.state).ok()?.to_str()?;
+        let rest = file.strip_prefix(&format!("status-{name}."))?.strip_suffix(".sock")?;
+        JobName::parse(rest.split_once('.').map_or(rest, |(job, _)| job)).ok()
+    }
+
     /// The nodes that were met.
     pub fn known_path(&self, name: &NamespaceName) -> PathBuf {
         self.state.join(format!("known-{name}.toml"))
@@ -155,6 +167,13 @@ mod tests {
         let state = |slot| home.state_path(&name, &job, slot);
         assert_eq!(state(Slot::FIRST), Path::new("/p/state-default.train.bin"));
         assert_eq!(state(Slot(7)), Path::new("/p/state-default.train.7.bin"));
+        for slot in [Slot::FIRST, Slot(7)] {
+            let socket = home.status_socket_path(&name, &job, slot);
+            assert_eq!(home.job_of_status_socket(&name, &socket), Some(job.clone()));
+        }
+        for other in ["status-other.train.sock", "status-default.sock", "state-default.train.bin"] {
+            assert_eq!(home.job_of_status_socket(&name, &Path::new("/p").join(other)), None);
+        }
         assert_eq!(home.peers_path(&name, &job), Path::new("/p/peers-default.train.toml"));
         assert_eq!(home.cluster_key_path(&name), Path::new("/p/cluster-default.key"));
     }

@@ -11,7 +11,7 @@ use super::private_file;
 use super::problem::{FileAction, FileContent, IdentityProblem};
 use super::state_file::StateFile;
 use std::fs::{File, TryLockError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use zeroize::Zeroizing;
 
@@ -33,6 +33,11 @@ impl HeldIdentity {
     #[cfg(test)]
     pub fn slot(&self) -> Slot {
         self.slot
+    }
+
+    /// The socket on which the node of this identity tells its status.
+    pub fn status_socket(&self, home: &Home, name: &NamespaceName, job: &JobName) -> PathBuf {
+        home.status_socket_path(name, job, self.slot)
     }
 
     /// The file for the durable state of this identity in a namespace and a job.
@@ -140,7 +145,6 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
 
     /// A home with an identity that no process holds.
     fn used_home() -> (Scratch, Home, PathBuf) {

@@ -34,6 +34,8 @@ pub struct NodeConfig {
     pub known: Vec<(SocketAddr, Origin)>,
     /// A View with fewer members is not shown to callers.
     pub min_members: usize,
+    /// The version of Gloo in this build, for the status.
+    pub gloo: Option<String>,
     /// When a link gets fresh keys.
     pub(crate) renew_after: Duration,
     /// How long links by a key that is not accepted any more stand while they are renewed.
@@ -62,6 +64,8 @@ impl NodeConfig {
             disk_waits: None,
             waiting: None,
             counters: Counters::default(),
+            process: std::process::id(),
+            gloo: self.gloo.clone(),
         }
     }
 }

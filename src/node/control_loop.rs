@@ -14,6 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 
 /// A request from a cluster handle to its control loop.
 #[derive(Debug)]
@@ -97,8 +98,13 @@ pub fn no_port(error: &io::Error) -> Error {
 
 /// Runs the control plane of one node until it leaves.
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
-    let Doors { mut listener, mut discovery, tools } = doors;
+    let Doors { mut listener, mut discovery, status_socket, tools } = doors;
     let Outlets { mut commands, told } = outlets;
+    // Ends with this future, and removes its file.
+    let mut serving = JoinSet::new();
+    if let Some(socket) = status_socket {
+        serving.spawn(socket.serve(told.status.subscribe()));
+    }
     let (events_tx, mut events) = mpsc::channel(super::event::QUEUE);
     // Unbounded, because the disk must not wait for the control loop. The disk sends at most one
     // ticket for each save.

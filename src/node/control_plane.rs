@@ -162,7 +162,7 @@ impl ControlPlane {
             rates: Rates::default(),
             planner: Planner::of(None, 0),
             installed,
-            reporter: Reporter::new(told, (me.node, name), config.min_members),
+            reporter: Reporter::new(told, (me.node, name), config.min_members, config.gloo),
             store: tools.store,
             durable: queues.durable,
             events: queues.events,

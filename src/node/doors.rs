@@ -2,6 +2,7 @@
 
 use super::admission::Admissions;
 use super::event::{Event, LinkEnd};
+use super::status_socket::StatusSocket;
 use crate::collective::Engine;
 use crate::discovery::Discovery;
 use crate::link::{Listener, Net};
@@ -16,6 +17,8 @@ pub struct Doors {
     pub listener: Box<dyn Listener>,
     /// Finds other nodes.
     pub discovery: Box<dyn Discovery>,
+    /// Tells the status to other programs of this user; `None` if nobody is told.
+    pub status_socket: Option<StatusSocket>,
     /// What the control plane uses itself.
     pub tools: Tools,
 }

@@ -61,6 +61,7 @@ mod reporter;
 #[cfg(test)]
 mod row_tests;
 mod send_queue;
+mod status_socket;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -86,3 +87,4 @@ pub use renewals::RENEW_AFTER;
 pub use reporter::{engine_reason, peer_at};
 #[cfg(test)]
 pub(crate) use send_queue::{full_by_chance, overruns};
+pub use status_socket::StatusSocket;

@@ -38,10 +38,17 @@ pub(super) struct Reporter {
     interfaces: Vec<InterfaceReport>,
     /// The operation that waits for other ranks, since when, and whether a warning was given.
     waiting: Option<(OpId, Instant, bool)>,
+    /// The version of Gloo in this build.
+    gloo: Option<String>,
 }
 
 impl Reporter {
-    pub(super) fn new(told: Published, me: (NodeId, Name), min_members: usize) -> Reporter {
+    pub(super) fn new(
+        told: Published,
+        me: (NodeId, Name),
+        min_members: usize,
+        gloo: Option<String>,
+    ) -> Reporter {
         Reporter {
             told,
             me,
@@ -51,6 +58,7 @@ impl Reporter {
             refusals: BTreeMap::new(),
             interfaces: Vec::new(),
             waiting: None,
+            gloo,
         }
     }
 
@@ -100,6 +108,10 @@ impl Reporter {
             *old = status;
             changed
         });
+    }
+
+    pub(super) fn gloo(&self) -> Option<&str> {
+        self.gloo.as_deref()
     }
 
     /// Discovery's report on each interface.

@@ -3,6 +3,7 @@
 //!
 //! The main types, [`Error`](enum@Error), [`Status`] and [`Event`], are at the root of the crate.
 
+pub mod document;
 pub(crate) mod error;
 pub(crate) mod events;
 mod graph;
@@ -19,7 +20,7 @@ pub use error::ConfigProblem;
 pub use events::{LossReason, NodeInfo};
 pub use graph::{LinkDirection, LinkPath, Topology, TopologyLink};
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics, Traffic};
-pub use scan::{Membership, Neighbour, Scan};
+pub use scan::{LocalNodes, Membership, Neighbour, Scan};
 pub use status::{
     Counters, Forecast, InterfaceFinding, NoLinkReason, OtherJob, PathStatus, PeerStatus,
     PlanShare, QuarantineReason, Quarantined, State, ViewStatus, Waiting,

@@ -1,7 +1,9 @@
-//! The nodes around, as a node that only listens sees them.
+//! The nodes around, as a node that only listens sees them, and those of this machine.
 
+use super::document::StatusDocument;
 use crate::discovery::InterfaceReport;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// The result of [`scan`](crate::scan).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +13,17 @@ pub struct Scan {
     pub neighbours: Vec<Neighbour>,
     /// The queries sent and the announcements received on each interface.
     pub interfaces: Vec<InterfaceReport>,
+}
+
+/// The result of [`local_nodes`](crate::local_nodes).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LocalNodes {
+    /// The status of each node, ordered by job.
+    pub nodes: Vec<StatusDocument>,
+    /// The sockets of nodes that gave no answer, for example because their process is stopped or
+    /// of another version.
+    pub silent: Vec<PathBuf>,
 }
 
 /// A node that announces itself. An announcement is not authenticated: nothing here is proven.

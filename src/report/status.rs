@@ -56,6 +56,10 @@ pub struct Status {
     pub waiting: Option<Waiting>,
     /// Counters since the start.
     pub counters: Counters,
+    /// The number of the node's process.
+    pub process: u32,
+    /// The version of Gloo in this build; `None` without Gloo.
+    pub gloo: Option<String>,
 }
 
 /// A job of this cluster that is not this node's, and the nodes that run it.

@@ -3,7 +3,7 @@
 use super::terminal::wrapped;
 use super::words::{forecast, kinds, named, plain, rate, rates, share, slowest, time};
 use super::{Pace, fastest_bps, pace, words};
-use crate::graph_document::{GraphDocument, GraphLink, GraphMember};
+use potluck::report::document::{GraphDocument, GraphLink, GraphMember};
 
 /// The graph in the DOT language.
 pub fn dot(graph: &GraphDocument) -> String {

@@ -12,7 +12,7 @@ pub use dot::dot;
 pub use svg::svg;
 pub use terminal::{Paper, drawn};
 
-use crate::graph_document::{GraphDocument, GraphLink};
+use potluck::report::document::{GraphDocument, GraphLink};
 
 /// The rate of a link relative to the fastest link of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,65 +47,54 @@ const MANY: usize = 7;
 
 #[cfg(test)]
 mod testing {
-    use crate::graph_document::{GraphDocument, GraphForecast, GraphLink, GraphMember};
-    use serde_json::json;
+    use potluck::report::document::GraphDocument;
+    use serde_json::{Value, json};
 
     /// A full mesh. Member `k` has a port of `mbps[k]` Mbit/s, 0 for an unmeasured one. The plan is
     /// a tree with root 0.
     pub fn graph(names: &[&str], mbps: &[u64]) -> GraphDocument {
         let bps = |rank: usize| (mbps[rank] > 0).then_some(mbps[rank] * 1_000_000);
         let way = |a: usize, b: usize| {
-            read(json!({
+            json!({
                 "kind": "ethernet",
                 "medium": (a == 3).then_some(0),
                 "rtt_us": (a == 0).then_some(210),
                 "rate_bps": bps(a).zip(bps(b)).map(|(a, b)| a.min(b)),
                 "share_ppm": (a == 0 || b == 0).then_some(1_000_000),
-            }))
+            })
         };
         let path = |b: usize| {
             let remote = format!("10.77.0.{}:47474", b + 1);
-            read(json!({"interface": "eth0", "local": "10.77.0.1:40000", "remote": remote}))
+            json!({"interface": "eth0", "local": "10.77.0.1:40000", "remote": remote})
         };
         let ranks = 0..names.len();
         let pairs =
             ranks.clone().flat_map(|a| ranks.clone().filter(move |b| a < *b).map(move |b| (a, b)));
-        let link = |(a, b)| GraphLink {
-            a,
-            b,
-            there: way(a, b),
-            back: way(b, a),
-            path: (a == 0).then(|| path(b)),
+        let link = |(a, b)| {
+            let path = (a == 0).then(|| path(b));
+            json!({"a": a, "b": b, "there": way(a, b), "back": way(b, a), "path": path})
         };
-        let member = |rank: usize| GraphMember {
-            rank,
-            name: names[rank].to_owned(),
-            node: format!(
-                "{:016x}{:048x}",
-                (rank as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-                rank
-            ),
-            rate_bps: bps(rank),
+        let member = |rank: usize| {
+            let first = (rank as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let node = format!("{first:016x}{rank:048x}");
+            json!({"rank": rank, "name": names[rank], "node": node, "rate_bps": bps(rank)})
         };
         let least = ranks.clone().min_by_key(|rank| mbps[*rank]);
-        GraphDocument {
-            view: "3.1f0c2a9e".to_owned(),
-            me: 0,
-            engine: "native".to_owned(),
-            plan: format!(
-                "{} members whose links differ: 64 MiB over a tree to 0 take about 5.70 s",
-                names.len()
-            ),
-            plan_revision: 1,
-            slowest: least.filter(|rank| mbps[*rank] * 2 < mbps[0] && mbps[*rank] > 0),
-            members: (0..names.len()).map(member).collect(),
-            links: pairs.map(link).collect(),
-            forecasts: vec![GraphForecast { bytes: 64 << 20, us: 5_700_000 }],
-        }
-    }
-
-    /// A part of a status document, of the JSON its socket would print.
-    fn read<T: serde::de::DeserializeOwned>(document: serde_json::Value) -> T {
-        serde_json::from_value(document).expect("a part of the document")
+        let plan = format!(
+            "{} members whose links differ: 64 MiB over a tree to 0 take about 5.70 s",
+            names.len()
+        );
+        let document = json!({
+            "view": "3.1f0c2a9e",
+            "me": 0,
+            "engine": "native",
+            "plan": plan,
+            "plan_revision": 1,
+            "slowest": least.filter(|rank| mbps[*rank] * 2 < mbps[0] && mbps[*rank] > 0),
+            "members": (0..names.len()).map(member).collect::<Vec<Value>>(),
+            "links": pairs.map(link).collect::<Vec<Value>>(),
+            "forecasts": [{"bytes": 64 << 20, "us": 5_700_000}],
+        });
+        serde_json::from_value(document).expect("a document")
     }
 }

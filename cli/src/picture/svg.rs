@@ -4,7 +4,7 @@ use super::circle::{Point, circle};
 use super::terminal::wrapped;
 use super::words::{forecast, kinds, named, rate, rates, share, slowest, time, xml};
 use super::{MANY, Pace, fastest_bps, pace};
-use crate::graph_document::{GraphDocument, GraphLink, GraphMember};
+use potluck::report::document::{GraphDocument, GraphLink, GraphMember};
 
 /// The picture as SVG text.
 pub fn svg(graph: &GraphDocument) -> String {

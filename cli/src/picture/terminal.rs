@@ -4,8 +4,8 @@ use super::canvas::{Canvas, width};
 use super::circle::{Point, circle};
 use super::words::{forecast, kinds, named, plain, rate, rates, share, slowest, time};
 use super::{MANY, Pace, fastest_bps, pace};
-use crate::graph_document::{GraphDocument, GraphLink, GraphMember};
 use anstyle::{AnsiColor, Style};
+use potluck::report::document::{GraphDocument, GraphLink, GraphMember};
 
 /// The properties of the output device.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 //! A member chooses its own name. The library admits only letters, digits and ASCII punctuation,
 //! but a picture may be drawn from the answer of any process on the socket.
 
-use crate::graph_document::{GraphDocument, GraphLink, GraphMember};
 use potluck::report::LinkDirection;
+use potluck::report::document::{GraphDocument, GraphLink, GraphMember};
 
 /// For a terminal: replaces every character that is not plain text by U+FFFD.
 pub fn plain(text: &str) -> String {

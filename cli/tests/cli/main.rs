@@ -46,7 +46,7 @@ const ALONE: [(&str, Body); 11] = [
     ("deny: a list of nodes", rotation::denied),
 ];
 
-const IN_A_LAB: [(&str, Body); 20] = [
+const IN_A_LAB: [(&str, Body); 21] = [
     ("invite: a machine on the switch joins by the code", pairing::two_machines),
     ("invite: beside a node, and found by hand", pairing::beside_a_node),
     ("invite: three wrong codes end it", pairing::wrong_codes),
@@ -72,6 +72,7 @@ const IN_A_LAB: [(&str, Body); 20] = [
     ("up: beside another cluster no key is made", nodes::beside_another_cluster),
     ("up: two machines meet, and one that leaves is missed", nodes::two_meet),
     ("status: asks the running node, else looks around", nodes::status),
+    ("status: shows every program of this machine, by job", nodes::status_of_programs),
     ("status: where there is nothing to draw it says why", pictures::nothing_to_draw),
 ];
 

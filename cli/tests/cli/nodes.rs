@@ -3,9 +3,10 @@
 use crate::keys::KEY;
 use crate::run::{Network, SOON, clean, event, run, told};
 use anyhow::{Context, Result, ensure};
-use potluck_harness::{Child, Scratch};
+use potluck_harness::peer::Start;
+use potluck_harness::{Child, Peer, Scratch};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -154,7 +155,7 @@ pub fn status() -> Result<()> {
         running["running"] == true && running["name"] == "ada" && running["state"] == "alone",
         "{running}"
     );
-    let socket = network.home("ada").join("up-default.sock");
+    let socket = network.home("ada").join("status-default.potluck.sock");
     let mode = std::fs::metadata(&socket)?.permissions().mode();
     ensure!(mode & 0o777 == 0o600, "mode {mode:o}");
     // Another home directory on the same network has no node of its own, but sees this one.
@@ -172,6 +173,74 @@ pub fn status() -> Result<()> {
     terminated(ada)?;
     ensure!(!socket.exists(), "the socket is left");
     Ok(())
+}
+
+pub fn status_of_programs() -> Result<()> {
+    let network = Network::loopback()?;
+    let status = |flags: &[&str]| network.run("n1", "ada", "status", flags);
+    told(&network.home("ada"), &["join"], KEY)?;
+    let mut ada = network.up("n1", "ada", &[])?;
+    event(&mut ada, "status")?;
+    // Two programs of one job, in the home of that `up`.
+    let start = |name: &str, job: &str| {
+        let start = Start {
+            key: None,
+            home: network.home("ada"),
+            name: name.to_owned(),
+            engine: None,
+            program: None,
+            options: vec!["--loopback".to_owned()],
+            variables: vec![("POTLUCK_JOB", job.into())],
+        };
+        Peer::start(&network.lab, "n1", &start)
+    };
+    let mut train = [start("bob", "train")?, start("cyd", "train")?];
+    for peer in &mut train {
+        peer.ask(&json!({"do": "join"}), "joined", SOON)?;
+    }
+    for peer in &mut train {
+        peer.status_where(|status| status["view"].is_object(), SOON)?;
+    }
+    let told = status(&[])?.json(0)?;
+    ensure!(told["job"] == "train" && told["topology"]["members"][1].is_object(), "{told}");
+    let here = |told: &Value| -> Vec<(String, String)> {
+        let here = told["here"].as_array().into_iter().flatten();
+        here.map(|node| (node["job"].to_string(), node["name"].to_string())).collect()
+    };
+    let jobs: Vec<String> = here(&told).into_iter().map(|(job, _)| job).collect();
+    ensure!(jobs == ["\"potluck\"", "\"train\"", "\"train\""], "{told}");
+    let of_up = status(&["--job", "potluck"])?.json(0)?;
+    ensure!(
+        of_up["name"] == "ada" && of_up["view"].is_null() && here(&of_up).len() == 1,
+        "{of_up}"
+    );
+    // The only group here is the one that is drawn.
+    let text = |flags: &[&str]| {
+        let arguments = [&["status", "--loopback"], flags].concat();
+        run(&mut network.command("n1", "ada", &arguments), "")
+    };
+    ensure!(text(&["--dot"])?.out.starts_with("graph potluck {"));
+    let all = text(&[])?;
+    ensure!(all.code == 0 && all.out.matches("job train").count() == 2, "{all:?}");
+    ensure!(all.out.contains("\"ada\"") && all.out.contains("job potluck"), "{all:?}");
+    // A second group: which one is meant must be said, or all are drawn.
+    let mut other = [start("dan", "other")?, start("eve", "other")?];
+    for peer in &mut other {
+        peer.ask(&json!({"do": "join"}), "joined", SOON)?;
+    }
+    for peer in &mut other {
+        peer.status_where(|status| status["view"].is_object(), SOON)?;
+    }
+    ensure!(text(&["--dot"])?.complaint(2)?.contains("--job: other, potluck, train"));
+    ensure!(text(&["--dot", "--job", "other"])?.out.contains("dan"));
+    ensure!(text(&["--graph"])?.out.matches("2 members").count() == 2);
+    // One that is stopped is named and does not hold up the others.
+    other[0].process().stop()?;
+    let told = text(&[])?;
+    ensure!(told.code == 0 && told.err.contains("does not answer"), "{told:?}");
+    ensure!(told.out.matches("job train").count() == 2, "{told:?}");
+    other[0].process().resume()?;
+    terminated(ada)
 }
 
 /// Runs a program with the largest limit for core dumps that this process may set.

@@ -145,10 +145,11 @@ pub fn three_machines() -> Result<()> {
 /// Fields may be added to this list, never removed.
 const FIELDS: &str = "\
     alone counters.committed counters.links counters.misbehaviours counters.other_versions \
-    counters.overloads counters.strangers counters.views duplicates gloo interfaces.addresses \
+    counters.overloads counters.strangers counters.views duplicates gloo here.job here.name \
+    here.node here.process here.state interfaces.addresses \
     interfaces.dropped interfaces.heard interfaces.interface interfaces.queries interfaces.skipped \
-    interfaces.text name namespace node ok open peers.address peers.forwarded peers.name \
-    peers.node peers.rtt_us peers.through port quarantined reasons running state state_text \
+    interfaces.text job name namespace node ok open other_jobs peers.address peers.forwarded peers.name \
+    peers.node peers.rtt_us peers.through port process quarantined reasons running state state_text \
     topology.engine topology.forecasts.bytes topology.forecasts.us topology.links.a \
     topology.links.b topology.links.back.kind topology.links.back.medium \
     topology.links.there.medium topology.links.back.rate_bps topology.links.back.rtt_us \

@@ -56,6 +56,8 @@ impl ControlPlane {
             disk_waits: self.election.disk_waits_ms(self.now()).map(Duration::from_millis),
             waiting: session.and_then(|session| self.reporter.waiting(session)),
             counters,
+            process: std::process::id(),
+            gloo: self.reporter.gloo().map(str::to_owned),
         }
     }
 

@@ -135,7 +135,8 @@ impl Host {
             engines: vec![Arc::new(engine) as Arc<_>],
             sleep: Box::new(SuspendTime(Arc::clone(&self.suspended_ms))),
         };
-        let doors = Doors { listener, discovery: Box::new(self.medium.node()), tools };
+        let (discovery, status_socket) = (Box::new(self.medium.node()), None);
+        let doors = Doors { listener, discovery, status_socket, tools };
         let (handles, outlets) = crate::node::channels(config.first_status(doors.listener.port()));
         tokio::task::spawn_local(crate::node::run(config, doors, outlets));
         Ok(Cluster::of(handles))
@@ -181,6 +182,7 @@ impl Host {
             grace: crate::node::GRACE,
             known: Vec::new(),
             min_members: 2,
+            gloo: None,
             seeded: self.seeded,
         }
     }

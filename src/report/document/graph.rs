@@ -1,19 +1,22 @@
-//! The group as a graph: printed by `potluck status --json`, and the input of all pictures. The
-//! format is stable: fields are only added, never renamed or removed.
+//! The group as a graph, as JSON: the input of all pictures.
 
-use crate::document::hex;
-use potluck::report::{LinkDirection, LinkPath, Topology, TopologyLink};
+use super::super::graph::{LinkDirection, LinkPath, Topology, TopologyLink};
+use super::hex;
 use serde::{Deserialize, Serialize};
 
-/// The members of a View and the links between them.
+/// The members of a View and the links between them, see [`Topology`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct GraphDocument {
+    /// The identifier of the View.
     pub view: String,
     /// The rank of this node.
     pub me: usize,
+    /// The engine that new calls run on: native or gloo.
     pub engine: String,
     /// The reason for the plan, in one sentence.
     pub plan: String,
+    /// 0 for the View's first plan, larger for each plan that replaced it.
     pub plan_revision: u32,
     /// The rank whose port carries less than four fifths of every other port's rate; null if there
     /// is none, or not all ports are measured.
@@ -26,16 +29,23 @@ pub struct GraphDocument {
     pub forecasts: Vec<GraphForecast>,
 }
 
+/// A member of the View.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct GraphMember {
+    /// Its rank.
     pub rank: usize,
+    /// Its display name.
     pub name: String,
+    /// Its public key.
     pub node: String,
     /// The lower of its maximum send and receive rates, in bit/s of payload; null until measured.
     pub rate_bps: Option<u64>,
 }
 
+/// The link between two members.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct GraphLink {
     /// The lower rank.
     pub a: usize,
@@ -49,7 +59,9 @@ pub struct GraphLink {
     pub path: Option<LinkPath>,
 }
 
+/// The predicted duration of an all-reduce.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct GraphForecast {
     /// The size of the buffer in bytes.
     pub bytes: u64,

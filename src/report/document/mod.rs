@@ -1,0 +1,20 @@
+//! The status of a node as JSON: what nodes serve on this machine, what the command prints, and what
+//! other languages and pages read.
+//!
+//! The format is stable: fields are only added, never renamed or removed.
+
+mod graph;
+mod status;
+
+use crate::identity::NodeId;
+
+pub use graph::{GraphDocument, GraphForecast, GraphLink, GraphMember};
+pub use status::{
+    AloneDocument, InterfaceDocument, MemberDocument, NodeDocument, OtherJobDocument, PeerDocument,
+    QuarantinedDocument, StatusDocument, ViewDocument,
+};
+
+/// All 64 hexadecimal digits of a node's key.
+fn hex(node: NodeId) -> String {
+    data_encoding::HEXLOWER.encode(&node.0)
+}
