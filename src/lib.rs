@@ -115,8 +115,9 @@
 //! One for the control plane, one for the disk, two for each other member of a View, and on Gloo
 //! one for each operation in flight and up to six that help large ones with a codec; one more for
 //! each other member in a View that keeps both engines ready. Any executor may poll the futures.
-//! They need no tokio runtime, and [`blocking`] needs no executor. The library prints nothing and
-//! installs nothing; it reports by `tracing`.
+//! They need no tokio runtime, and [`blocking`] needs no executor. The library installs nothing and
+//! reports by `tracing`. If the program has installed no subscriber, it writes one line to stderr
+//! when a Context takes more than 3 s or a call waits 10 s for others: see [`Builder::notices`].
 //!
 //! # Metrics and traces
 //!

@@ -11,6 +11,11 @@ pub(crate) fn unharmed(theirs: impl FnOnce()) {
     let _ = caught(theirs);
 }
 
+/// Whether the program has installed a subscriber for traces, in any of its threads.
+pub(crate) fn has_subscriber() -> bool {
+    tracing::dispatcher::has_been_set()
+}
+
 fn caught<T>(theirs: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(theirs)).ok();
     if result.is_none() {

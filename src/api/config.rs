@@ -49,6 +49,10 @@ pub struct Config {
     /// Interfaces on which bulk data travels unencrypted between two nodes that both list theirs.
     /// Default: none.
     pub trusted_links: Vec<String>,
+    /// Whether a program without a subscriber for `tracing` is told on stderr what it waits for:
+    /// one line when a Context takes more than 3 s, one when a call waits 10 s for other members.
+    /// Default: yes, unless `POTLUCK_NOTICES` is `0`.
+    pub notices: Option<bool>,
 }
 
 /// Which network a node uses.
@@ -131,6 +135,7 @@ impl Config {
             ports: (47474..47490).collect(),
             engine: None,
             trusted_links: Vec::new(),
+            notices: None,
         }
     }
 
@@ -274,6 +279,12 @@ impl Builder {
     /// Which engine this node offers.
     pub fn engine(mut self, engine: EngineOffer) -> Builder {
         self.config.engine = Some(engine);
+        self
+    }
+
+    /// Whether this program is told on stderr what it waits for; see [`Config::notices`].
+    pub fn notices(mut self, wanted: bool) -> Builder {
+        self.config.notices = Some(wanted);
         self
     }
 

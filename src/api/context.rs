@@ -483,6 +483,7 @@ impl Cluster {
     /// [`Error::Closed`] when the node has left.
     pub async fn context(&self) -> Result<Context> {
         let mut views = self.handles.views.clone();
+        let _wait = self.handles.waits.begin();
         loop {
             let newest = views.borrow_and_update().clone();
             if let Some(session) = newest.filter(|e| !e.is_frozen()) {

@@ -24,6 +24,11 @@ pub(crate) fn job_of(config: &Config) -> Result<JobName> {
     }
 }
 
+/// Whether the program is told on stderr what it waits for.
+pub(crate) fn notices(config: &Config) -> bool {
+    config.notices.unwrap_or_else(|| lookup("POTLUCK_NOTICES").is_none_or(|text| text != "0"))
+}
+
 /// The configured interface filter, if there is one.
 pub(crate) fn interface_filter(config: &Config) -> Result<Option<InterfaceFilter>> {
     let parsed = interface_text(config).map(|text| InterfaceFilter::parse(&text)).transpose();

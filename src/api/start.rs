@@ -2,7 +2,7 @@
 
 use super::admissions::MachineAdmissions;
 use super::config::{Admission as Wanted, Config, EngineOffer as Choice, Network};
-use super::environment::{interface_text, job_of, lookup, namespace_of};
+use super::environment::{interface_text, job_of, lookup, namespace_of, notices};
 use super::machine_interfaces::MachineInterfaces;
 use crate::collective::{Engine, NativeEngine};
 use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
@@ -146,6 +146,7 @@ fn node_config(
         durable,
         min_members: partition.members_wanted(),
         gloo: gloo_version(),
+        notices: notices(config),
         election: ElectionConfig { alone, partition, seed: boot.0, ..ElectionConfig::default() },
         interface_set,
         known,

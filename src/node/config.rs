@@ -36,6 +36,8 @@ pub struct NodeConfig {
     pub min_members: usize,
     /// The version of Gloo in this build, for the status.
     pub gloo: Option<String>,
+    /// Whether the program is told on stderr what it waits for.
+    pub notices: bool,
     /// When a link gets fresh keys.
     pub(crate) renew_after: Duration,
     /// How long links by a key that is not accepted any more stand while they are renewed.

@@ -4,6 +4,7 @@ use super::config::NodeConfig;
 use super::control_plane::ControlPlane;
 use super::doors::{Doors, Queues};
 use super::event::Event;
+use super::notices::Waits;
 use super::own_thread::own_thread;
 use super::published::Published;
 use crate::relay::Tunnels;
@@ -34,6 +35,8 @@ pub struct Handles {
     pub status: watch::Receiver<Status>,
     /// Counters of the operations.
     pub meter: Arc<Meter>,
+    /// Counts the futures that wait for a View.
+    pub waits: Waits,
     /// Events. A later subscriber gets only the events sent after it subscribed (`resubscribe`).
     pub happened: broadcast::Receiver<crate::report::Event>,
 }
@@ -54,15 +57,16 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
     let (view_tx, view_rx) = watch::channel(None);
     let (status_tx, status_rx) = watch::channel(status);
     let (happened_tx, happened) = broadcast::channel(EVENTS_KEPT);
-    let meter = Arc::new(Meter::new());
+    let (meter, waits) = (Arc::new(Meter::new()), Waits::default());
     let handles = Handles {
         commands: command_tx,
         views: view_rx,
         status: status_rx,
         meter: Arc::clone(&meter),
+        waits: waits.clone(),
         happened,
     };
-    let told = Published { views: view_tx, status: status_tx, meter, happened: happened_tx };
+    let told = Published { views: view_tx, status: status_tx, meter, waits, happened: happened_tx };
     (handles, Outlets { commands: command_rx, told })
 }
 

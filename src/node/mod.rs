@@ -42,6 +42,7 @@ mod lies;
 mod network;
 #[cfg(test)]
 mod news_tests;
+mod notices;
 mod open_session;
 mod own_thread;
 mod peers;

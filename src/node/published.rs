@@ -1,5 +1,6 @@
 //! The reports of a node to its program.
 
+use super::notices::Waits;
 use crate::report::Status;
 use crate::session::{Meter, ViewSession};
 use std::sync::Arc;
@@ -10,5 +11,6 @@ pub(super) struct Published {
     pub(super) views: watch::Sender<Option<Arc<ViewSession>>>,
     pub(super) status: watch::Sender<Status>,
     pub(super) meter: Arc<Meter>,
+    pub(super) waits: Waits,
     pub(super) happened: broadcast::Sender<crate::report::Event>,
 }

@@ -1,5 +1,6 @@
 //! The reports of a node to its program: sessions, status, events and counters.
 
+use super::notices::Notices;
 use super::published::Published;
 use crate::discovery::InterfaceReport;
 use crate::election::Notice;
@@ -40,6 +41,7 @@ pub(super) struct Reporter {
     waiting: Option<(OpId, Instant, bool)>,
     /// The version of Gloo in this build.
     gloo: Option<String>,
+    notices: Notices,
 }
 
 impl Reporter {
@@ -48,7 +50,9 @@ impl Reporter {
         me: (NodeId, Name),
         min_members: usize,
         gloo: Option<String>,
+        notices: bool,
     ) -> Reporter {
+        let notices = Notices::new(notices, told.waits.clone());
         Reporter {
             told,
             me,
@@ -59,6 +63,7 @@ impl Reporter {
             interfaces: Vec::new(),
             waiting: None,
             gloo,
+            notices,
         }
     }
 
@@ -102,7 +107,8 @@ impl Reporter {
 
     // Status.
 
-    pub(super) fn publish(&self, status: Status) {
+    pub(super) fn publish(&mut self, status: Status, now: Instant) {
+        self.notices.watch(&status, now);
         self.told.status.send_if_modified(|old| {
             let changed = *old != status;
             *old = status;

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a node is shown as a duplicate after it last met the other one. Dials repeat more often
 /// than that.
@@ -29,8 +30,9 @@ const FULL_AFTER: Duration = Duration::from_secs(10);
 const LARGE_BYTES: u64 = 64 << 20;
 
 impl ControlPlane {
-    pub(super) fn publish(&self) {
-        self.reporter.publish(self.status());
+    pub(super) fn publish(&mut self) {
+        let status = self.status();
+        self.reporter.publish(status, Instant::now());
     }
 
     fn status(&self) -> Status {

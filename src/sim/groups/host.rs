@@ -183,6 +183,7 @@ impl Host {
             known: Vec::new(),
             min_members: 2,
             gloo: None,
+            notices: false,
             seeded: self.seeded,
         }
     }
