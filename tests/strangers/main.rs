@@ -3,6 +3,7 @@
 mod files;
 mod intruder;
 mod invitation;
+mod jobs;
 mod multicast;
 mod port;
 mod proxy;
@@ -22,6 +23,7 @@ fn main() {
     multicast::add(&mut suite);
     storm::add(&mut suite);
     invitation::add(&mut suite);
+    jobs::add(&mut suite);
     let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
     for (engine, missing) in [("native", None), ("gloo", missing)] {
         suite.on(engine, missing);
