@@ -4,6 +4,7 @@
 //! its own: this test starts itself.
 
 use anyhow::{Result, ensure};
+use potluck::report::Waiting;
 use potluck::{Builder, Cluster, Config};
 use potluck_harness::Suite;
 use std::process::{Command, Stdio};
@@ -72,8 +73,10 @@ async fn call() {
     let (mut a, mut b) = (one.context().await.expect("one"), two.context().await.expect("two"));
     let (mut x, mut y) = ([1u32; 3], [2u32; 3]);
     let late = async {
-        // The line is due after 10 s of the call.
-        tokio::time::sleep(Duration::from_secs(12)).await;
+        // The line is due after 10 s of the wait.
+        let mut shown = one.watch();
+        let is_long = |waiting: Waiting| waiting.since > Duration::from_secs(11);
+        while !shown.next().await.expect("it runs").waiting.is_some_and(is_long) {}
         b.all_reduce(&mut y).await
     };
     let (first, second) = tokio::join!(a.all_reduce(&mut x), late);
