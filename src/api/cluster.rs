@@ -6,6 +6,7 @@ use crate::node::{Command, Handles};
 use crate::report::{Event, Metrics, Result, Status, Topology};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tokio::sync::{broadcast, oneshot, watch};
 
 /// A running node. Clones are handles to the same node; it leaves the group when the last handle
@@ -15,6 +16,8 @@ pub struct Cluster {
     pub(super) handles: Arc<Handles>,
     pub(super) min_members: usize,
     trusted: Arc<[String]>,
+    /// The completed steps of this node's elastic loops, which are the version of its state.
+    pub(super) steps: Arc<AtomicU64>,
 }
 
 impl Cluster {
@@ -45,7 +48,7 @@ impl Cluster {
         let (min_members, trusted) =
             (config.partition()?.members_wanted(), config.trusted_links.clone().into());
         let handles = crate::node::spawn(move || start::open(config)).await?;
-        Ok(Cluster { handles: Arc::new(handles), min_members, trusted })
+        Ok(Cluster { handles: Arc::new(handles), min_members, trusted, steps: Arc::default() })
     }
 
     /// The state of this node and of its group: a snapshot, at most about 50 ms old.
@@ -90,7 +93,12 @@ impl Cluster {
     /// A handle to a node whose control loop runs elsewhere.
     #[cfg(test)]
     pub(crate) fn of(handles: Handles) -> Cluster {
-        Cluster { handles: Arc::new(handles), min_members: 2, trusted: Arc::new([]) }
+        Cluster {
+            handles: Arc::new(handles),
+            min_members: 2,
+            trusted: Arc::new([]),
+            steps: Arc::default(),
+        }
     }
 
     pub(crate) fn trusted(&self) -> &[String] {

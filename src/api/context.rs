@@ -2,8 +2,8 @@
 
 use super::calls::{
     AllGather, AllGatherOwned, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Bundle,
-    Gather, PendingOp, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync, Step,
-    wrong_parts,
+    Gather, PendingOp, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync,
+    StateSyncWith, Step, wrong_parts,
 };
 use super::cluster::Cluster;
 use crate::memory::{Element, bytes_of_mut};
@@ -51,8 +51,8 @@ use tokio::sync::oneshot;
 /// | [`Error::Engine`] | There is no memory for it here, or the ranks got different bits. |
 /// | [`Error::Closed`] | The node has left the group. |
 ///
-/// After any of them the buffers are unchanged. [`Error::is_retryable`] tells which of them a
-/// program answers with `renewed`, `sync` and the same call.
+/// After any of them the buffers are unchanged. [`Error::can_renew`] tells which of them a program
+/// answers with `renewed`, `sync` and the next step.
 pub struct Context {
     session: Arc<ViewSession>,
     cluster: Cluster,
@@ -424,6 +424,54 @@ impl Context {
         StateSync::new(&self.session, self.lane, version, state)
     }
 
+    /// Like [`sync`](Context::sync) for a state that becomes bytes only where it is needed: `save`
+    /// makes the bytes of a state, `load` replaces a state by such bytes. Both get the state as an
+    /// argument, so they borrow nothing and may be methods of it.
+    ///
+    /// `save` is called only on the member whose state is sent, and only if a member lacks it.
+    /// `load` is called only on members that lack the sent state: those that do not share the
+    /// group's history, and those whose `version` differs from that of the source. So, on one
+    /// history, equal versions must name equal states. `load` is called after all members have
+    /// voted for the transfer, and gets any number of bytes, as `save` has made them.
+    ///
+    /// ```no_run
+    /// # struct Model { step: u64 }
+    /// # impl Model {
+    /// #     fn to_bytes(&self) -> Vec<u8> { vec![] }
+    /// #     fn load(&mut self, _: &[u8]) {}
+    /// # }
+    /// # async fn example(mut ctx: potluck::Context, model: &mut Model) -> potluck::Result<()> {
+    /// ctx.sync_with(model.step, model, Model::to_bytes, Model::load).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// In a View whose members shared one history from the start, and after another collective of
+    /// the lane, it returns at once, as `sync` does, and calls neither function. If it is called
+    /// again before that in a View that needed a sync, it calls `save` to compare the state with the
+    /// one that the last sync delivered. Ranks may mix `sync` and `sync_with` in one call if both
+    /// have the same bytes.
+    ///
+    /// *Cancellation.* As for `sync`. A dropped one that this member had voted for is continued by
+    /// the next; that one then calls `load` also on members that have the state.
+    ///
+    /// # Errors
+    /// Those of [`sync`](Context::sync); the state is then unchanged. The memory of the bytes that
+    /// `save` makes is the program's; a lack of it is no error of the call.
+    pub fn sync_with<'buf, S, Save, Load>(
+        &mut self,
+        version: u64,
+        state: &'buf mut S,
+        save: Save,
+        load: Load,
+    ) -> StateSyncWith<'buf, S, Save, Load>
+    where
+        Save: FnMut(&S) -> Vec<u8>,
+        Load: FnMut(&mut S, &[u8]),
+    {
+        StateSyncWith::new(&self.session, self.lane, version, state, save, load)
+    }
+
     /// Takes the result of a call of this lane whose future was dropped and that committed anyway,
     /// in this View or an earlier one; the lane is then usable again. For a step: the results of
     /// its calls, concatenated. `None` if there is no such call, if it is still undecided, or if it
@@ -439,8 +487,9 @@ impl Context {
             let memory = elements.and_then(|len| pool.elements(len).ok());
             memory.map(|memory| taken = memory).is_some()
         };
-        let output = self.session.take_lost(self.lane, fits)?.whole()?;
-        output.copy_to(bytes_of_mut(&mut taken));
+        let decided = self.session.take_lost(self.lane, fits)?;
+        decided.bytes()?;
+        decided.copy_to(bytes_of_mut(&mut taken));
         Some(taken)
     }
 

@@ -33,15 +33,14 @@ pub use step::GradientStep;
 /// #     fn backward(&self, _: usize, _: usize) -> Vec<Vec<f32>> { vec![] }
 /// #     fn apply(&mut self, _: &[Vec<f32>]) {}
 /// # }
-/// use potluck::{Cluster, Codec, Error, GradientSync, Result};
+/// use potluck::{Cluster, Codec, GradientSync, Result};
 ///
 /// async fn train(cluster: &Cluster, model: &mut Model) -> Result<()> {
 ///     let codec = Codec::int4().with_feedback();
 ///     let mut gradients = GradientSync::new(cluster, &model.lens()).compress(codec);
 ///     while model.step < 1000 {
 ///         match train_step(&mut gradients, model).await {
-///             Err(error) if error.is_retryable() => {} // repeat the step
-///             Err(Error::Indeterminate) => {}          // cut off: the others have the state
+///             Err(error) if error.can_renew() => {} // sync, and do the step again
 ///             other => other?,
 ///         }
 ///     }
@@ -49,9 +48,8 @@ pub use step::GradientStep;
 /// }
 ///
 /// async fn train_step(gradients: &mut GradientSync, model: &mut Model) -> Result<()> {
-///     let mut state = model.to_bytes();
-///     gradients.context().await?.sync(model.step, &mut state).await?;
-///     model.load(&state);
+///     let ctx = gradients.context().await?;
+///     ctx.sync_with(model.step, model, Model::to_bytes, Model::load).await?;
 ///     let mut step = gradients.step().await?;
 ///     let mut means = model.backward(step.rank().index(), step.size()); // on this rank's samples
 ///     for (parameter, gradient) in means.iter_mut().enumerate().rev() {
@@ -82,6 +80,8 @@ pub struct GradientSync {
     /// The memory and the codec of each bucket.
     buckets: Vec<Bucket>,
     codec: Option<Codec>,
+    /// This member's weight in the next step, if its means are weighted.
+    weight: Option<f64>,
     /// The newest View's Context when it was last fetched.
     context: Option<Context>,
     /// The View whose members have confirmed that their layouts are equal.
@@ -114,6 +114,7 @@ impl GradientSync {
             layout,
             buckets: Vec::new(),
             codec: None,
+            weight: None,
             context: None,
             agreed: None,
             asking: None,
@@ -132,11 +133,35 @@ impl GradientSync {
     /// on every member. Default: 1 MiB.
     ///
     /// Small buckets leave early and hide more of the communication behind the backward pass; each
-    /// bucket costs a few small messages. If there would be more than 64 buckets, the size is
+    /// bucket costs a few small messages. If there would be more than 63 buckets, the size is
     /// doubled until there are not.
     pub fn bucket_bytes(mut self, bytes: usize) -> GradientSync {
         self.layout = Layout::new(self.layout.lens(), bytes / size_of::<f32>());
         self.laid_out()
+    }
+
+    /// Makes the means of the next step weighted means, see
+    /// [`AllReduce::weighted`](crate::calls::AllReduce::weighted): each gradient counts `weight`
+    /// times, for example this member's number of samples. Every member must give a weight for that
+    /// step. The weight stays until a step begins.
+    ///
+    /// A step with a negative, infinite or NaN weight is [`Error::Rejected`](crate::Error::Rejected)
+    /// when it finishes; one whose weights are all 0 ends with
+    /// [`Cause::Weights`](crate::Cause::Weights) on every member. The residual of a codec with
+    /// feedback is one of weighted gradients.
+    ///
+    /// ```no_run
+    /// # use potluck::GradientSync;
+    /// # async fn example(gradients: &mut GradientSync, samples: usize, mut gradient: Vec<f32>) -> potluck::Result<()> {
+    /// let mut step = gradients.weighted(samples as f64).step().await?;
+    /// step.push(0, &mut gradient);
+    /// step.finish().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn weighted(&mut self, weight: f64) -> &mut GradientSync {
+        self.weight = Some(weight);
+        self
     }
 
     /// The parameters of each bucket, in the order in which buckets are reduced: from the last

@@ -10,6 +10,7 @@ mod calls;
 mod cluster;
 mod config;
 mod context;
+mod elastic;
 mod environment;
 mod gradients;
 mod invitation;
@@ -19,11 +20,12 @@ mod local_nodes;
 mod machine_interfaces;
 mod scan;
 mod start;
+mod state;
 
 pub use calls::{
     AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather,
-    OwnedError, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync, Step, StepReduction,
-    Undecodable,
+    OwnedError, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync, StateSyncWith, Step,
+    StepReduction, Undecodable, WeightedMean,
 };
 pub use cluster::{Cluster, EventStream, StatusStream};
 pub use config::{Admission, Builder, Config, EngineOffer, Network};
@@ -37,3 +39,4 @@ pub use scan::scan;
 pub use start::gloo_version;
 #[cfg(test)]
 pub(crate) use start::open;
+pub use state::State;

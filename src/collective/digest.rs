@@ -18,6 +18,13 @@ pub fn digest_of(bytes: &[u8]) -> u128 {
     xxh3_128(bytes)
 }
 
+/// The same of a buffer in parts.
+pub fn digest_of_parts<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u128 {
+    let mut hash = Xxh3::new();
+    parts.for_each(|part| hash.update(part));
+    hash.digest128()
+}
+
 /// A digest in progress.
 #[derive(Debug, Default)]
 pub struct Digest {

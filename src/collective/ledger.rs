@@ -34,6 +34,7 @@ mod inspection;
 mod replanning;
 mod reports;
 mod revisions;
+mod sync_source;
 #[cfg(test)]
 mod tests;
 
@@ -48,6 +49,7 @@ use calls::Calls;
 use entry::Entry;
 use revisions::Revisions;
 use std::collections::BTreeMap;
+pub use sync_source::SyncSource;
 
 /// The votes and statuses of one View on one member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,9 +87,9 @@ pub enum LedgerEffect {
     /// Bulk data may flow to this rank: its descriptor agrees with this member's, or its `Ready`
     /// for a sync is in.
     Credit(OpId, Rank),
-    /// All descriptors are in and agree. For a sync: the source of the state and its length in
-    /// bytes.
-    Agreed(OpId, Option<(Rank, u64)>),
+    /// All descriptors are in and agree. For a sync: the source of the state. For a sync this comes
+    /// again when the source has named the length of the state.
+    Agreed(OpId, Option<SyncSource>),
     /// The engine can stop working on it.
     Cancel(OpId),
     /// The operation is decided here.
@@ -263,6 +265,20 @@ impl Ledger {
         }
     }
 
+    /// Makes a step of a call, before anything is sent of it. If it is given up or decided already,
+    /// the engine hears so of the calls of the step too.
+    pub fn becomes_step(&mut self, op: OpId, step: Call) {
+        self.amend(op, step);
+        let Some(entry) = self.entries.get(&op) else { return };
+        let (given_up, decided) = (entry.votes[self.me.index()].is_some(), entry.outcome.is_some());
+        if given_up {
+            self.in_engine(op, LedgerEffect::Cancel);
+        }
+        if decided {
+            self.in_engine(op, LedgerEffect::Retire);
+        }
+    }
+
     /// Announces to all participants that this member has begun `op` and has its staging memory
     /// ready. Sends nothing if the operation is already decided; returns whether the descriptor was
     /// sent.
@@ -305,18 +321,27 @@ impl Ledger {
         true
     }
 
-    /// The engine has begun the transfer of a sync, which had to wait for all descriptors.
-    pub fn ready(&mut self, op: OpId) {
-        if let Some(entry) = self.entries.get_mut(&op).filter(|e| !e.ready && e.outcome.is_none()) {
-            entry.ready = true;
-            self.effects.push(LedgerEffect::Tell(OpBody::Ready(op)));
+    /// The engine has begun the transfer of a sync, whose state has this many bytes. The transfer
+    /// had to wait for all descriptors.
+    pub fn ready(&mut self, op: OpId, bytes: u64) {
+        let open = |e: &&mut Entry| e.ready.is_none() && e.outcome.is_none();
+        if let Some(entry) = self.entries.get_mut(&op).filter(open) {
+            entry.ready = Some(bytes);
+            self.effects.push(LedgerEffect::Tell(OpBody::Ready(op, bytes)));
         }
     }
 
-    /// Another member's engine has begun the transfer of a sync.
-    pub fn on_ready(&mut self, from: Rank, op: OpId) {
-        if self.entries.get(&op).is_some_and(|e| e.outcome.is_none() && e.concerns(from)) {
-            self.effects.push(LedgerEffect::Credit(op, from));
+    /// Another member's engine has begun the transfer of a sync. If that member is the source, the
+    /// transfer can begin here too.
+    pub fn on_ready(&mut self, from: Rank, op: OpId, bytes: u64) {
+        let open = |e: &&mut Entry| e.outcome.is_none() && e.concerns(from);
+        let Some(entry) = self.entries.get_mut(&op).filter(open) else { return };
+        self.effects.push(LedgerEffect::Credit(op, from));
+        let is_first = !entry.lengths.contains_key(&from);
+        entry.lengths.entry(from).or_insert(bytes);
+        let source = entry.sync_source(self.me, &self.sources).filter(|_| entry.agreed && is_first);
+        if let Some(source) = source.filter(|source| source.rank == from) {
+            self.effects.push(LedgerEffect::Agreed(op, Some(source)));
         }
     }
 
@@ -627,7 +652,7 @@ impl Ledger {
             );
         } else if entry.is_unanimous() {
             entry.agreed = true;
-            let source = entry.sync_source(&self.sources);
+            let source = entry.sync_source(self.me, &self.sources);
             self.effects.push(LedgerEffect::Agreed(op, source));
             self.count_result(op);
             self.settle(op);

@@ -25,6 +25,7 @@ mod schedule;
 #[cfg(test)]
 pub(crate) mod suite;
 mod threads;
+mod weights;
 
 pub use arithmetic::Arithmetic;
 #[cfg(feature = "gloo")]
@@ -35,7 +36,7 @@ pub use board::BoardFault;
 pub use board::{Board, ViewBoard};
 #[cfg(feature = "gloo")]
 pub use digest::DIGEST_BLOCK_BYTES;
-pub use digest::{Digest, digest_of};
+pub use digest::{Digest, digest_of, digest_of_parts};
 pub use finite::all_finite;
 #[cfg(feature = "gloo")]
 pub use fold::fold_pair;
@@ -47,7 +48,7 @@ pub use input::Input;
 pub use lanes::Lanes;
 #[cfg(test)]
 pub(crate) use ledger::LedgerBounds;
-pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
+pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour, SyncSource};
 #[cfg(any(feature = "gloo", test, fuzzing))]
 pub use links::{Carried, CurrentLink, EARLY_OPS_MAX, EarlyData, Generation, LinkUser, attach};
 #[cfg(feature = "gloo")]
@@ -68,3 +69,4 @@ pub use schedule::Then;
 pub use schedule::Unfit;
 #[cfg(any(feature = "gloo", test, fuzzing))]
 pub use threads::Threads;
+pub use weights::{divide, is_weight, is_weight_sum, weigh};

@@ -23,6 +23,14 @@ pub trait Element: sealed::Sealed + Copy + PartialEq + Send + Sync + Unpin + 'st
     const ZERO: Self;
 }
 
+/// The element types that have a mean: `f32`, `f64`, [`f16`](struct@f16) and [`bf16`]. Sealed.
+pub trait Float: Element {}
+
+impl Float for f32 {}
+impl Float for f64 {}
+impl Float for f16 {}
+impl Float for bf16 {}
+
 macro_rules! elements {
     ($($type:ty, $dtype:ident, $zero:expr;)*) => {
         $(

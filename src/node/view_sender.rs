@@ -175,7 +175,7 @@ mod tests {
             .collect();
         let view_sender = ViewSender::new(Arc::clone(&view), view.members[0].id, send_queues);
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
-        view_sender.tell(OpMessage { body: OpBody::Ready(op), ..resolved(0) });
+        view_sender.tell(OpMessage { body: OpBody::Ready(op, 0), ..resolved(0) });
         assert_eq!(
             lines.iter().map(|line| line.send_queue().waiting()).collect::<Vec<_>>(),
             [0, 0, 1, 0]

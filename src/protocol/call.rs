@@ -77,7 +77,8 @@ pub struct Call {
     pub kind: CallKind,
     /// The type of the elements.
     pub dtype: DType,
-    /// Elements of this member's contribution; for a scatter, of each member's part.
+    /// Elements of this member's contribution; for a scatter, of each member's part; for a sync, the
+    /// bytes of this member's state, and 0 if that state is made only when it is sent.
     pub count: u64,
     /// The encoding of contributions on the wire.
     pub codec: CodecId,
@@ -244,7 +245,7 @@ impl fmt::Display for Call {
             CallKind::Barrier => f.write_str("barrier(")?,
             CallKind::Step { parts } => write!(f, "step of {parts} calls(")?,
             CallKind::Sync { version } => {
-                write!(f, "sync(version {version}, {} bytes", self.count)?;
+                write!(f, "sync(version {version}")?;
             }
         }
         match self.codec {

@@ -12,6 +12,13 @@ pub enum Rejection {
     /// A mean of integers: in most cases it is not an integer.
     #[display("there is no mean of {_0}; take the sum and divide it as you need it")]
     MeanOfIntegers(DType),
+    /// A weight that is negative, infinite or a NaN.
+    #[display("the weight of a mean is finite and not below 0")]
+    Weight,
+    /// The state that another member has sent cannot be loaded, see
+    /// [`Cluster::elastic`](crate::Cluster::elastic).
+    #[display("the state of another member is none of this program; run the same on every member")]
+    State,
     /// The root is not a rank of the View.
     #[display("the root is rank {root}, and the {size} members have the ranks 0 to {}",
             size.saturating_sub(1))]

@@ -50,6 +50,8 @@ pub enum AbortReason {
     /// A contribution or a result holds a NaN or an infinity, and that member accepts finite values
     /// only.
     NonFinite,
+    /// The weights of a weighted mean have no sum above zero that is finite.
+    Weights,
     /// A deadline passed.
     Deadline,
     /// The call was dropped before it was done.
@@ -74,6 +76,7 @@ layout! {
         5 => ViewChange,
         6 => NonFinite,
         7 => Memory { bytes },
+        8 => Weights,
     }
 }
 
@@ -208,8 +211,9 @@ pub enum OpBody {
     Describe(Descriptor),
     /// The sender's vote.
     Vote(OpId, Vote),
-    /// The sender's engine has begun a sync, which could not start with its descriptor.
-    Ready(OpId),
+    /// The sender's engine has begun a sync, which could not start with its descriptor. The state
+    /// has this many bytes; the source of the state is the first to say so.
+    Ready(OpId, u64),
     /// Every operation of this lane with a lower number is decided on the sender.
     Settled(OpId),
     /// The deadline of an operation has passed on the sender, which has voted `Done`. A member that
@@ -224,7 +228,7 @@ layout! {
         1 => Describe(descriptor),
         2 => Vote(op, vote),
         3 => Resolved,
-        4 => Ready(op),
+        4 => Ready(op, bytes),
         5 => Settled(below),
         6 => Overdue(op),
     }
@@ -236,9 +240,10 @@ impl OpBody {
     pub fn audience(&self, size: usize) -> u32 {
         let op = match self {
             OpBody::Describe(descriptor) => Some(descriptor.op),
-            OpBody::Vote(op, _) | OpBody::Ready(op) | OpBody::Settled(op) | OpBody::Overdue(op) => {
-                Some(*op)
-            }
+            OpBody::Vote(op, _)
+            | OpBody::Ready(op, _)
+            | OpBody::Settled(op)
+            | OpBody::Overdue(op) => Some(*op),
             OpBody::Resolved => None,
         };
         op.map_or(Lane::MAIN, |op| op.lane).participants(size)
@@ -279,6 +284,7 @@ mod tests {
         let reasons = [
             AbortReason::Mismatch(mismatch),
             AbortReason::NonFinite,
+            AbortReason::Weights,
             AbortReason::Deadline,
             AbortReason::Dropped,
             AbortReason::Memory { bytes: u64::MAX - 1 },
@@ -289,7 +295,7 @@ mod tests {
         for vote in aborts.into_iter().chain([Vote::Done { digest: u128::MAX }]) {
             assert_codec(&OpMessage { resolved: vec![op], ..message(OpBody::Vote(op, vote)) });
         }
-        for body in [OpBody::Resolved, OpBody::Ready(op), OpBody::Settled(op)] {
+        for body in [OpBody::Resolved, OpBody::Ready(op, u64::MAX - 1), OpBody::Settled(op)] {
             assert_codec(&message(body));
             let with = OpMessage { enclosed: Some(enclosed()), ..message(body) };
             assert_eq!(

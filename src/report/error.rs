@@ -144,6 +144,10 @@ pub enum Cause {
         /// The rank that found it, if not this one.
         on: Option<Peer>,
     },
+    /// The weights of a [weighted mean](crate::calls::WeightedMean) are all zero, or their sum is
+    /// infinite. A retry with the same weights fails again.
+    #[display("because the sum of all weights is 0 or infinite")]
+    Weights,
     /// The call's future was dropped before this was decided: here (`None`) or on another rank.
     #[display("because {}", own_or(by, "the call was dropped", |peer| format!("{peer} dropped its call")))]
     Dropped {
@@ -244,14 +248,45 @@ impl Error {
         }
     }
 
+    /// Whether a program that continues while members come and go should take a new Context
+    /// ([`Cluster::context`](crate::Cluster::context) or
+    /// [`Context::renewed`](crate::Context::renewed)), [`sync`](crate::Context::sync) its state,
+    /// and go on. This is all that the loop of such a program asks after a failed call.
+    ///
+    /// | error | answer | reason |
+    /// | --- | --- | --- |
+    /// | [`Aborted`](Error::Aborted): a member was lost, dropped its call, or its engine failed | true | The call had no effect. |
+    /// | [`Aborted`](Error::Aborted): the deadline of another rank | true | The call had no effect. |
+    /// | [`ViewChanged`](Error::ViewChanged) | true | The call did not begin. |
+    /// | [`NeedsSync`](Error::NeedsSync) | true | The call did not begin; the sync comes first. |
+    /// | [`Indeterminate`](Error::Indeterminate) | true | The sync brings the outcome here. |
+    /// | [`Aborted`](Error::Aborted): this rank's own deadline | false | The program has set that bound. |
+    /// | [`Aborted`](Error::Aborted): a NaN or an infinity, or no memory | false | The same call fails again. |
+    /// | [`Engine`](Error::Engine) | false | The same call fails again. |
+    /// | [`Mismatch`](Error::Mismatch), [`Rejected`](Error::Rejected) | false | The program is wrong. |
+    /// | [`LostResult`](Error::LostResult) | false | The program must take or discard a result first. |
+    /// | [`TooManyInFlight`](Error::TooManyInFlight) | false | The program must await calls first. |
+    /// | [`NotEnoughPeers`](Error::NotEnoughPeers) | false | The program has set that bound. |
+    /// | [`Config`](Error::Config), [`Identity`](Error::Identity), [`Pairing`](Error::Pairing) | false | The setup is wrong. |
+    /// | [`Closed`](Error::Closed) | false | The node has left. |
+    ///
+    /// It differs from [`is_retryable`](Error::is_retryable) in
+    /// [`Indeterminate`](Error::Indeterminate) only: that call must not be repeated before the
+    /// sync, because the others may have its result.
+    pub fn can_renew(&self) -> bool {
+        self.is_retryable() || matches!(self, Error::Indeterminate)
+    }
+
     /// Whether the right reaction is to take `ctx.renewed()`, `sync` if needed, and repeat the
-    /// call.
+    /// same call. A loop that syncs before each step asks [`can_renew`](Error::can_renew).
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::ViewChanged | Error::NeedsSync => true,
             Error::Aborted { cause } => {
-                !matches!(cause, Cause::Deadline { of: None } | Cause::NonFinite { .. })
-                    && !cause.is_lack_of_memory()
+                !matches!(
+                    cause,
+                    Cause::Deadline { of: None } | Cause::NonFinite { .. } | Cause::Weights
+                ) && !cause.is_lack_of_memory()
             }
             _ => false,
         }
@@ -340,5 +375,41 @@ mod tests {
         assert!(aborted.to_string().contains("rank 1 (\"bob\""), "{aborted}");
         let other = Error::Aborted { cause: Cause::Engine { on, fault: None } };
         assert_eq!((other.code(), other.is_retryable()), ("aborted", true));
+    }
+
+    #[test]
+    fn a_loop_renews_where_the_call_may_count_or_can_be_made_again() {
+        let peer = Peer { rank: Rank(1), name: Name::from_lossy("bob"), node: NodeId([7; 32]) };
+        let of = |cause| Error::Aborted { cause };
+        let op = OpId { lane: crate::protocol::Lane::MAIN, number: 0 };
+        let memory = EngineFault::Memory { bytes: 1 };
+        let renewed = [
+            of(Cause::MemberLost { lost: vec![] }),
+            of(Cause::Deadline { of: Some(peer.clone()) }),
+            of(Cause::Dropped { by: None }),
+            of(Cause::Dropped { by: Some(peer.clone()) }),
+            of(Cause::Engine { on: peer.clone(), fault: None }),
+            Error::ViewChanged,
+            Error::NeedsSync,
+            Error::Indeterminate,
+        ];
+        let final_ones = [
+            of(Cause::Deadline { of: None }),
+            of(Cause::NonFinite { on: None }),
+            of(Cause::Weights),
+            of(Cause::Engine { on: peer, fault: Some(memory) }),
+            Error::Engine(memory),
+            Error::Rejected(Rejection::StepTooLong),
+            Error::LostResult { op },
+            Error::TooManyInFlight,
+            Error::NotEnoughPeers { present: 1, wanted: 2, waited: Duration::ZERO },
+            Error::Config(ConfigProblem::NoHome),
+            Error::Closed,
+        ];
+        assert!(renewed.iter().all(Error::can_renew));
+        assert!(!final_ones.iter().any(Error::can_renew));
+        let differs = |error: &&Error| error.can_renew() != error.is_retryable();
+        let differing: Vec<&Error> = renewed.iter().chain(&final_ones).filter(differs).collect();
+        assert!(matches!(differing[..], [Error::Indeterminate]), "{differing:?}");
     }
 }

@@ -11,5 +11,5 @@ pub use meter::Meter;
 #[cfg(test)]
 pub(crate) use view_session::Group;
 pub use view_session::{
-    Decided, Fate, LostResults, OpSender, Refused, SyncDue, SyncStep, ViewSession,
+    Decided, Fate, LostResults, OpSender, PartResult, Refused, SyncDue, SyncStep, ViewSession,
 };

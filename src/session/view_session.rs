@@ -12,6 +12,7 @@ mod decided;
 mod enclosed_tests;
 mod lost;
 mod op_sender;
+mod part_result;
 mod plans;
 #[cfg(test)]
 mod plans_tests;
@@ -22,9 +23,9 @@ mod testing;
 use super::meter::Meter;
 use crate::collective::{
     Backend, Board, Engine, Finished, Lanes, Ledger, LedgerEffect, Misbehaviour, Outgoing,
-    ViewBoard, all_finite, digest_of,
+    SyncSource, ViewBoard, all_finite, digest_of_parts,
 };
-use crate::memory::Pool;
+use crate::memory::{Block, Pool, Staging};
 use crate::os::{Mutex, MutexGuard, Race, lock};
 use crate::protocol::{
     AbortReason, Call, CallKind, Closing, EngineFault, Lane, OpBody, OpId, OpMessage, Outcome,
@@ -34,6 +35,7 @@ use crate::trace::{self, unharmed};
 pub use decided::{Decided, Fate, Refused, SyncDue, SyncStep};
 pub use lost::LostResults;
 pub use op_sender::OpSender;
+pub use part_result::PartResult;
 use plans::Plans;
 use state::{Served, Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
@@ -177,19 +179,16 @@ impl ViewSession {
         Ok(op)
     }
 
-    /// Decides how a sync in this lane proceeds for a member with this state. Makes room in `state`
-    /// for a result that is kept.
-    pub fn sync_due(&self, lane: Lane, state: &mut Vec<u8>) -> SyncDue {
+    /// Takes the result of a sync of this lane that was dropped in an earlier View and has
+    /// committed. This View may still need a sync of its own. `None` if there is no such result, or
+    /// if `has_room` says that there is no room for its bytes; the result then stays.
+    pub fn kept_sync(&self, lane: Lane, has_room: impl FnOnce(usize) -> bool) -> Option<Decided> {
         lock(&self.state).ledger.note_state(lane);
-        let mut lack = None;
-        let mut has_room =
-            |bytes| self.pool.room_for(state, bytes).map_err(|short| lack = Some(short)).is_ok();
-        if let Some(decided) = self.before.take_sync(lane, &mut has_room) {
-            return SyncDue::Kept(decided);
-        }
-        if let Some(lack) = lack {
-            return SyncDue::Lacks(lack);
-        }
+        self.before.take_sync(lane, has_room)
+    }
+
+    /// Decides how a sync in this lane proceeds, after [`kept_sync`](ViewSession::kept_sync).
+    pub fn sync_due(&self, lane: Lane) -> SyncDue {
         let mut own = lock(&self.state);
         let lost_sync =
             own.lost_in(lane).filter(|op| own.slots.get(op).is_some_and(|slot| slot.is_sync));
@@ -200,16 +199,21 @@ impl ViewSession {
         // The program must fetch other abandoned results first: `Call` makes it run into the
         // refusal of `call`, which names the result.
         let is_lost = self.before.first_in(lane).or_else(|| own.lost_in(lane)).is_some();
-        let brings = own.ledger.sync_brings(lane)
-            && own.brought.get(lane).is_none_or(|brought| *brought != digest_of(state));
-        if brings || is_lost || own.ledger.is_frozen() { SyncDue::Call } else { SyncDue::Nothing }
+        if is_lost || own.ledger.is_frozen() {
+            return SyncDue::Call;
+        }
+        match own.brought.get(lane).filter(|_| own.ledger.sync_brings(lane)) {
+            Some(brought) => SyncDue::Unless(*brought),
+            None if own.ledger.sync_brings(lane) => SyncDue::Call,
+            None => SyncDue::Nothing,
+        }
     }
 
     /// Notes that a sync has delivered this state to the program.
-    pub fn brought(&self, lane: Lane, state: &[u8]) {
+    pub fn brought(&self, lane: Lane, state: &Staging) {
         let mut own = lock(&self.state);
         if own.ledger.sync_brings(lane) {
-            own.brought.set(lane, digest_of(state));
+            own.brought.set(lane, digest_of_parts(state.blocks.iter().map(Block::bytes)));
         }
     }
 
@@ -230,14 +234,16 @@ impl ViewSession {
         lock(&self.state).slots.get(&op)?.bytes()
     }
 
-    /// Resolves when all members have called the sync, or when it is decided before that.
+    /// Resolves when all members have called the sync and the length of the state is known, on its
+    /// source without the length; or when the sync is decided before that.
     pub fn poll_sync(&self, op: OpId, task: &mut Task<'_>) -> Poll<SyncStep> {
         let mut state = lock(&self.state);
         let Some(slot) = state.undecided(op) else {
             return Poll::Ready(SyncStep::Decided(state.take(op)));
         };
-        if let Some(Some((rank, bytes))) = slot.source {
-            return Poll::Ready(SyncStep::Agreed(rank, bytes));
+        let begins = |source: &SyncSource| source.rank == self.me || source.bytes.is_some();
+        if let Some(source) = slot.source.flatten().filter(begins) {
+            return Poll::Ready(SyncStep::Agreed(source));
         }
         slot.waker = Some(task.waker().clone());
         Poll::Pending
@@ -326,6 +332,21 @@ impl ViewSession {
         }
     }
 
+    /// Divides the result of the call with this `index` of a step by the result of the call
+    /// `weights`, which sums the weights; to be called before either begins.
+    pub fn weighted(&self, step: OpId, index: u8, weights: u8) {
+        if let Some(slot) = lock(&self.state).slots.get_mut(&step) {
+            slot.weighted_by.insert(index, weights);
+        }
+    }
+
+    /// Makes a step of a call that has not begun.
+    pub fn becomes_step(&self, op: OpId, step: Call) {
+        let mut state = lock(&self.state);
+        state.ledger.becomes_step(op, step);
+        self.settle(state);
+    }
+
     /// Votes `Abort`, unless this member has already voted.
     pub fn give_up(&self, op: OpId, reason: AbortReason) {
         let mut state = lock(&self.state);
@@ -385,8 +406,8 @@ impl ViewSession {
                 })
             }
             OpBody::Vote(op, vote) => state.ledger.on_vote(from, op, vote),
-            OpBody::Ready(op) => {
-                state.ledger.on_ready(from, op);
+            OpBody::Ready(op, bytes) => {
+                state.ledger.on_ready(from, op, bytes);
                 Ok(())
             }
             OpBody::Settled(below) => {
@@ -506,6 +527,13 @@ impl ViewSession {
                 let digest = if call.kind.has_common_result() { digest } else { 0 };
                 let mut state = lock(&self.state);
                 let whole = op.step().map_or(op, |(step, _)| step);
+                if let Some((_, index)) = op.step()
+                    && state.slots.get(&whole).is_some_and(|slot| slot.sums_weights(index))
+                    && PartResult::weight_sum(&output).is_none()
+                {
+                    drop(state);
+                    return self.give_up(whole, AbortReason::Weights);
+                }
                 let reduced = call.kind.reduce_op().is_some();
                 if reduced && state.slots.get(&whole).is_some_and(|slot| slot.finite_only) {
                     drop(state);
@@ -516,7 +544,8 @@ impl ViewSession {
                 }
                 if let Some((step, index)) = op.step() {
                     if let Some(slot) = state.slots.get_mut(&step) {
-                        slot.parts.insert(index, (output, digest));
+                        let part = PartResult { output, dtype: call.dtype, weights: None };
+                        slot.parts.insert(index, (part, digest));
                     }
                     state.note_step(step);
                     return self.settle(state);

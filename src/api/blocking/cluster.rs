@@ -1,10 +1,13 @@
 //! The handle of a running node, for programs without async.
 
 use super::super::config::Config;
+use super::super::elastic::{Next, Renewals};
+use super::super::state::State;
 use super::context::Context;
 use super::wait::Wait;
 use crate::report::{Event, Metrics, Result, Scan, Status, Topology};
 use std::fmt;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// A running node: [`potluck::Cluster`](super::super::cluster::Cluster) with blocking methods.
@@ -50,6 +53,44 @@ impl Cluster {
     /// [`Error::Closed`](crate::Error::Closed) when the node has left.
     pub fn context_within(&self, patience: Duration) -> Result<Context> {
         Ok(self.cluster.context_within(patience).wait()?.into())
+    }
+
+    /// Runs `step` until it says [`Break`](ControlFlow::Break), while members come and go; see
+    /// [`potluck::Cluster::elastic`](super::super::cluster::Cluster::elastic), whose rules and
+    /// errors are the same.
+    ///
+    /// ```no_run
+    /// use potluck::blocking::{Cluster, Wait};
+    /// use std::ops::ControlFlow::{Break, Continue};
+    ///
+    /// # fn example(cluster: &Cluster) -> potluck::Result<()> {
+    /// let mut state = (0u64, vec![0.0f32; 1000]); // steps and weights
+    /// cluster.elastic(&mut state, |ctx, (steps, weights)| {
+    ///     let mut next = weights.clone();
+    ///     next[*steps as usize % 1000] += 1.0;
+    ///     ctx.all_reduce(&mut next).mean().wait()?;
+    ///     (*steps, *weights) = (*steps + 1, next);
+    ///     Ok(if *steps < 1000 { Continue(()) } else { Break(()) })
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`potluck::Cluster::elastic`](super::super::cluster::Cluster::elastic).
+    pub fn elastic<S, B, F>(&self, state: &mut S, mut step: F) -> Result<B>
+    where
+        S: State,
+        F: FnMut(&mut Context, &mut S) -> Result<ControlFlow<B>>,
+    {
+        let mut renewals = Renewals::of(&self.cluster);
+        let mut ctx = renewals.next(state).wait()?.into();
+        loop {
+            match renewals.after(step(&mut ctx, state))? {
+                Next::Step => {}
+                Next::Renew => ctx = renewals.next(state).wait()?.into(),
+                Next::End(value) => return Ok(value),
+            }
+        }
     }
 
     /// The state of this node and of its group: a snapshot, at most about 50 ms old.

@@ -2,10 +2,14 @@
 
 use super::error_feedback::{ErrorFeedback, Unpaid};
 use super::pending_op::{PendingOp, Stage};
-use crate::collective::Input;
-use crate::memory::{OutOfMemory, Pool, Staging, elements_of};
-use crate::protocol::{AbortReason, Call, CodecId, PARTS_MAX, Rank, Rejection};
+use crate::collective::{Input, is_weight, weigh};
+use crate::memory::{DType, Element, OutOfMemory, Pool, bytes_of, bytes_of_mut, elements_of};
+use crate::protocol::{
+    AbortReason, Call, CallKind, CallMode, CodecId, PARTS_MAX, Rank, ReduceOp, Rejection,
+};
 use crate::report::Result;
+use crate::session::PartResult;
+use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
@@ -16,6 +20,20 @@ pub(crate) struct Bundle {
     calls: usize,
     /// The bytes of this rank's buffers in all of these calls.
     bytes: u64,
+}
+
+/// This member's weight in means, and the call of the bundle that sums the weights.
+#[derive(Clone, Copy)]
+pub(crate) struct Weight {
+    weight: f64,
+    weights: u8,
+}
+
+impl Weight {
+    /// The products of this weight and `elements`; both slices have the same length.
+    pub(crate) fn times<T: Element>(self, elements: &[T], products: &mut [T]) {
+        weigh(self.weight, T::DTYPE, bytes_of_mut(products), bytes_of(elements));
+    }
 }
 
 impl Bundle {
@@ -74,6 +92,49 @@ impl Bundle {
             self.bytes.saturating_add(call.count.saturating_mul(call.dtype.bytes() as u64));
     }
 
+    /// Begins the sum of the members' weights. Returns its place, for
+    /// [`begin_weighted`](Bundle::begin_weighted). A weight that is none rejects the bundle.
+    pub(crate) fn weigh(&mut self, weight: f64) -> Weight {
+        if !is_weight(weight) {
+            self.reject(Rejection::Weight);
+        }
+        // Below `PARTS_MAX`, else `begin` rejects the bundle.
+        let weights = self.calls as u8;
+        // The sum that they weight comes next; the session must know of it before this one ends.
+        if let Ok(step) = self.pending.number() {
+            self.pending.session.weighted(step, weights.saturating_add(1), weights);
+        }
+        let sum = CallKind::AllReduce(ReduceOp::Sum);
+        let call = Call { mode: CallMode::PerStep, ..Call::new(sum, DType::F64, 1) };
+        self.begin(call, &Input::Borrowed(bytes_of(&[weight])), None);
+        Weight { weight, weights }
+    }
+
+    /// The next call is the sum of a mean with these weights.
+    pub(crate) fn weighted_by(&self, weight: Weight) {
+        if let Ok(step) = self.pending.number() {
+            self.pending.session.weighted(step, self.calls as u8, weight.weights);
+        }
+    }
+
+    /// Begins the next call, the sum of a weighted mean.
+    pub(super) fn begin_weighted<T: Element>(
+        &mut self,
+        call: Call,
+        weight: Weight,
+        elements: &[T],
+        feedback: Option<&ErrorFeedback>,
+    ) {
+        match self.pool().elements::<T>(elements.len()) {
+            Ok(mut products) => {
+                weight.times(elements, &mut products);
+                self.weighted_by(weight);
+                self.begin(call, &Input::shared(&Arc::new(products)), feedback);
+            }
+            Err(lack) => self.lacks(lack),
+        }
+    }
+
     /// Aborts all calls for all members now; the end returns the first rejection.
     pub(crate) fn reject(&mut self, rejection: Rejection) {
         self.pending.rejected.get_or_insert(rejection);
@@ -105,7 +166,7 @@ impl Bundle {
     }
 
     /// Ends the bundle; resolves to the results of all calls in order when they are committed.
-    pub(crate) fn poll_end(&mut self, task: &mut Task<'_>) -> Poll<Result<Vec<Staging>>> {
+    pub(crate) fn poll_end(&mut self, task: &mut Task<'_>) -> Poll<Result<Vec<PartResult>>> {
         let op = self.pending.op()?;
         if self.pending.stage == Stage::Numbered {
             self.pending.check(op)?;

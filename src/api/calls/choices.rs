@@ -10,7 +10,9 @@ use super::pending_op::PendingOp;
 use super::reduce::{Reduce, ReduceScatter};
 use super::step::{Commit, reducing_by};
 use super::sync::StateSync;
-use crate::memory::Element;
+use super::sync_op::SyncOp;
+use super::weighted_mean::WeightedMean;
+use crate::memory::{Element, Float};
 use crate::protocol::{CallMode, ReduceOp};
 use std::time::Duration;
 
@@ -111,6 +113,15 @@ calls! {
     Commit<'_>
 }
 
+impl<T: Float> WeightedMean<'_, T> {
+    /// Aborts the call for all members if it is undecided when `after` has passed since the first
+    /// poll, see [`AllReduce::deadline`].
+    pub fn deadline(mut self, after: Duration) -> Self {
+        self.pending.deadline(after);
+        self
+    }
+}
+
 votes! {
     AllReduce<'_, T>
     AllReduceOwned<T>
@@ -151,10 +162,8 @@ impl MayGiveUp for Bundle {
 }
 
 /// A sync without an operation has ended already, so it needs no deadline.
-impl MayGiveUp for Option<PendingOp> {
+impl MayGiveUp for SyncOp {
     fn give_up_after(&mut self, after: Duration) {
-        if let Some(pending) = self {
-            pending.give_up_after(after);
-        }
+        SyncOp::give_up_after(self, after);
     }
 }

@@ -4,7 +4,7 @@ use super::codec::Codec;
 use super::error_feedback::{ErrorFeedback, ResidualTicket, Unpaid};
 use crate::collective::{CallRefusal, Input};
 use crate::identity::{Name, NodeId};
-use crate::memory::{Element, OutOfMemory, Staging, bytes_of_mut, elements_of};
+use crate::memory::{DType, Element, OutOfMemory, Staging, bytes_of_mut, elements_of};
 use crate::node::peer_at;
 use crate::protocol::{
     AbortCause, AbortReason, Call, CallKind, CodecId, EngineFault, Lane, OpId, Outcome, Rank,
@@ -84,6 +84,18 @@ impl PendingOp {
     pub(super) fn encoded_by(&mut self, codec: &Codec) {
         self.call.codec = codec.id();
         self.feedback = codec.feedback().map(ErrorFeedback::share);
+    }
+
+    /// Makes a step of a call that has not begun. Returns the codec that was set for it, with its
+    /// residual.
+    pub(super) fn into_step(mut self) -> (PendingOp, CodecId, Option<ErrorFeedback>) {
+        let step = Call::new(CallKind::Step { parts: 0 }, DType::U8, 0);
+        let codec = std::mem::replace(&mut self.call, step).codec;
+        if let Ok(op) = self.op {
+            self.session.becomes_step(op, step);
+        }
+        let feedback = self.feedback.take();
+        (self, codec, feedback)
     }
 
     pub(crate) fn rejected(mut self, rejection: Option<Rejection>) -> PendingOp {
@@ -307,6 +319,7 @@ impl PendingOp {
                 return Error::Mismatch(Box::new(Mismatched { one, other }));
             }
             AbortReason::NonFinite => Cause::NonFinite { on: elsewhere() },
+            AbortReason::Weights => Cause::Weights,
             AbortReason::Deadline => {
                 Cause::Deadline { of: elsewhere().filter(|_| !self.is_late()) }
             }

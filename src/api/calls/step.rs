@@ -4,7 +4,7 @@ use super::bundle::Bundle;
 use super::codec::Codec;
 use super::error_feedback::ErrorFeedback;
 use super::parts::wrong_parts;
-use crate::memory::{Element, bytes_of, bytes_of_mut};
+use crate::memory::{Element, Float, bytes_of, bytes_of_mut, elements_of};
 use crate::protocol::{Call, CallKind, CallMode, Rank, ReduceOp, Rejection, ring_segment};
 use crate::report::Result;
 use std::marker::PhantomData;
@@ -36,6 +36,8 @@ pub struct StepReduction<'step, 'buf, T: Element> {
     output: Option<&'buf mut [u8]>,
     /// The residual of its codec.
     feedback: Option<ErrorFeedback>,
+    /// This member's weight in a mean.
+    weight: Option<f64>,
     of: PhantomData<T>,
 }
 
@@ -175,7 +177,15 @@ impl<'buf> Step<'buf> {
         output: &'buf mut [T],
     ) -> StepReduction<'_, 'buf, T> {
         let (call, output) = (call::<T>(kind, count), Some(bytes_of_mut(output)));
-        StepReduction { step: self, call, input, output, feedback: None, of: PhantomData }
+        StepReduction {
+            step: self,
+            call,
+            input,
+            output,
+            feedback: None,
+            weight: None,
+            of: PhantomData,
+        }
     }
 
     fn copying<T: Element>(
@@ -218,6 +228,15 @@ impl<T: Element> StepReduction<'_, '_, T> {
     }
 }
 
+impl<T: Float> StepReduction<'_, '_, T> {
+    /// The weighted mean, see [`AllReduce::weighted`](super::all_reduce::AllReduce::weighted); it
+    /// replaces the operator. It counts as two of the step's calls.
+    pub fn weighted(mut self, weight: f64) {
+        self.weight = Some(weight);
+        self.op(ReduceOp::Sum);
+    }
+}
+
 impl StepReduction<'_, '_, f32> {
     /// Encodes the data on the wire. Every rank must use the same codec; only an all_reduce can be
     /// encoded.
@@ -231,8 +250,16 @@ impl StepReduction<'_, '_, f32> {
 impl<T: Element> Drop for StepReduction<'_, '_, T> {
     fn drop(&mut self) {
         let (call, output) = (self.call, self.output.take());
-        let input = self.input.map(bytes_of).or(output.as_deref());
-        self.step.bundle.begin(call, &input.into(), self.feedback.as_ref());
+        let (input, bundle) =
+            (self.input.map(bytes_of).or(output.as_deref()), &mut self.step.bundle);
+        match self.weight {
+            None => bundle.begin(call, &input.into(), self.feedback.as_ref()),
+            Some(weight) => {
+                let weight = bundle.weigh(weight);
+                let elements = input.and_then(elements_of::<T>).unwrap_or_default();
+                bundle.begin_weighted(call, weight, elements, self.feedback.as_ref());
+            }
+        }
         // A rank without a result keeps its buffer.
         let is_mine = call.kind.root().is_none_or(|root| root == self.step.bundle.me());
         self.step.outputs.push(output.filter(|_| is_mine));

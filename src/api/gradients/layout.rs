@@ -13,6 +13,9 @@ pub struct Layout {
     buckets: Vec<Range<usize>>,
 }
 
+/// Most buckets, one less than the calls of a step.
+const BUCKETS_MAX: usize = PARTS_MAX - 1;
+
 /// The location of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -24,13 +27,13 @@ pub struct Place {
 
 impl Layout {
     /// Cuts parameters of these lengths into buckets of at most `most` elements; a longer parameter
-    /// gets a bucket of its own. `most` is doubled until there are at most 64 buckets, the limit of
-    /// a step.
+    /// gets a bucket of its own. `most` is doubled until there are at most 63 buckets: with the sum
+    /// of weights they are the calls of a step.
     pub fn new(lens: &[usize], most: usize) -> Layout {
         let mut most = most.max(1);
         loop {
             let buckets = cut(lens, most);
-            if buckets.len() <= PARTS_MAX {
+            if buckets.len() <= BUCKETS_MAX {
                 return Layout { lens: lens.to_vec(), buckets };
             }
             most = most.saturating_mul(2);
@@ -105,7 +108,7 @@ mod tests {
         #[test]
         fn every_element_has_one_place(lens in prop::collection::vec(0..50usize, 0..300), most in 0..200usize) {
             let layout = Layout::new(&lens, most);
-            prop_assert!(layout.buckets().len() <= PARTS_MAX);
+            prop_assert!(layout.buckets().len() <= BUCKETS_MAX);
             let mut seen: Vec<Vec<usize>> = (0..layout.buckets().len()).map(|bucket| vec![0; layout.bucket_len(bucket)]).collect();
             for (parameter, len) in lens.iter().enumerate() {
                 let place = layout.place(parameter).expect("a parameter");

@@ -1,6 +1,6 @@
 //! One step's gradients, from the first push to the means.
 
-use super::super::calls::{Bundle, Codec};
+use super::super::calls::{Bundle, Codec, Weight};
 use super::GradientSync;
 use crate::collective::Input;
 use crate::memory::{DType, bytes_of_mut};
@@ -25,14 +25,20 @@ pub struct GradientStep<'sync, 'buf> {
     missing: Vec<usize>,
     /// The number of buckets whose reduction has begun, in order from the first.
     begun: usize,
+    /// This member's weight, if the means are weighted.
+    weight: Option<Weight>,
 }
 
 impl<'sync, 'buf> GradientStep<'sync, 'buf> {
     /// A step in the View of the Context that `sync` has.
-    pub(super) fn new(sync: &'sync mut GradientSync, bundle: Bundle) -> GradientStep<'sync, 'buf> {
+    pub(super) fn new(
+        sync: &'sync mut GradientSync,
+        mut bundle: Bundle,
+    ) -> GradientStep<'sync, 'buf> {
         let gradients = sync.layout.lens().iter().map(|_| None).collect();
         let missing = sync.layout.buckets().iter().map(ExactSizeIterator::len).collect();
-        let mut step = GradientStep { sync, bundle, gradients, missing, begun: 0 };
+        let weight = sync.weight.take().map(|weight| bundle.weigh(weight));
+        let mut step = GradientStep { sync, bundle, gradients, missing, begun: 0, weight };
         step.begin_whole();
         step
     }
@@ -71,7 +77,10 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
             return self.bundle.reject(wrong(GradientProblem::Length { given, wanted }));
         }
         match self.sync.bucket(place.bucket, self.bundle.pool()) {
-            Ok(bucket) => bucket[place.elements].copy_from_slice(gradient),
+            Ok(bucket) => match self.weight {
+                None => bucket[place.elements].copy_from_slice(gradient),
+                Some(weight) => weight.times(gradient, &mut bucket[place.elements]),
+            },
             Err(lack) => self.bundle.lacks(lack),
         }
         self.gradients[parameter] = Some(gradient);
@@ -106,14 +115,15 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
             // Where there was no memory for a bucket, the step has been given up.
             if bucket.elements.len() == self.sync.layout.bucket_len(self.begun) {
                 let codec = bucket.codec.as_ref();
-                let (kind, count) =
-                    (CallKind::AllReduce(ReduceOp::Mean), bucket.elements.len() as u64);
+                let op = if self.weight.is_some() { ReduceOp::Sum } else { ReduceOp::Mean };
+                let (kind, count) = (CallKind::AllReduce(op), bucket.elements.len() as u64);
                 let call = Call {
                     codec: codec.map_or(CodecId::None, Codec::id),
                     mode: CallMode::PerStep,
                     ..Call::new(kind, DType::F32, count)
                 };
                 let feedback = codec.and_then(Codec::feedback);
+                self.weight.iter().for_each(|weight| self.bundle.weighted_by(*weight));
                 self.bundle.begin(call, &Input::shared(&bucket.elements), feedback);
             }
             self.begun += 1;

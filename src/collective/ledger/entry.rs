@@ -1,6 +1,7 @@
 //! The ledger's record of one operation: descriptors, votes and the reports that it is decided.
 
 use super::calls::Calls;
+use super::sync_source::SyncSource;
 use crate::protocol::{
     AbortCause, AbortReason, Call, CallKind, CallMode, CommittedOp, Defect, Listed, Mismatch, OpId,
     Outcome, REVISION_UNKNOWN, Rank, Seeded, Status, Vote,
@@ -33,8 +34,11 @@ pub(super) struct Entry {
     pub(super) agreed: bool,
     /// The digest of the result that the engine holds.
     pub(super) held: Option<u128>,
-    /// The engine has begun the transfer of a sync.
-    pub(super) ready: bool,
+    /// The engine has begun the transfer of a sync, whose state has this many bytes.
+    pub(super) ready: Option<u64>,
+    /// For a sync: the length of the state that other ranks have named with their `Ready`. The
+    /// length named by the source counts.
+    pub(super) lengths: BTreeMap<Rank, u64>,
     /// This member's deadline passed after its vote `Done`.
     pub(super) overdue: bool,
 }
@@ -56,7 +60,8 @@ impl Entry {
             reported: false,
             agreed: false,
             held: None,
-            ready: false,
+            ready: None,
+            lengths: BTreeMap::new(),
             overdue: false,
         }
     }
@@ -168,16 +173,21 @@ impl Entry {
         complete && self.parts.len() == foreseen && self.mismatch().is_none()
     }
 
-    /// For a sync: the rank with the highest version among the members on the View's history, the
-    /// lowest rank on a tie; with the length of its state.
-    pub(super) fn sync_source(&self, sources: &[bool]) -> Option<(Rank, u64)> {
-        let versions = self.calls.said().filter(|(rank, _)| sources[rank.index()]).filter_map(
-            |(rank, call)| {
+    /// For a sync, once all descriptors are in: the rank with the highest version among the members
+    /// on the View's history, the lowest rank on a tie.
+    pub(super) fn sync_source(&self, me: Rank, sources: &[bool]) -> Option<SyncSource> {
+        let versions = || {
+            self.calls.said().filter_map(|(rank, call)| {
                 let CallKind::Sync { version } = call.kind else { return None };
-                Some((version, std::cmp::Reverse(rank), call.count))
-            },
-        );
-        versions.max().map(|(_, std::cmp::Reverse(rank), count)| (rank, count))
+                Some((version, std::cmp::Reverse(rank)))
+            })
+        };
+        let on_history = |rank: Rank| sources[rank.index()];
+        let (version, std::cmp::Reverse(rank)) =
+            versions().filter(|(_, rank)| on_history(rank.0)).max()?;
+        let is_mine = |(own, rank): (u64, std::cmp::Reverse<Rank>)| rank.0 == me && own == version;
+        let lacks = !on_history(me) || !versions().any(is_mine);
+        Some(SyncSource { rank, bytes: self.lengths.get(&rank).copied(), lacks })
     }
 
     /// The outcome, if it is known.

@@ -32,7 +32,7 @@ impl Ledger {
                 let is_below = |op: &OpId| op.lane == below.lane && op.number < below.number;
                 self.entries.iter().filter(|(op, _)| is_below(op)).all(|(_, entry)| is_told(entry))
             }
-            OpBody::Resolved | OpBody::Ready(_) => true,
+            OpBody::Resolved | OpBody::Ready(..) => true,
             OpBody::Overdue(_) => false,
         };
         let reports = || message.resolved.iter().filter_map(|op| self.entries.get(op)).all(is_told);
@@ -97,7 +97,7 @@ impl Ledger {
             OpBody::Vote(op, vote) => self.on_vote(from, op, vote)?,
             OpBody::Overdue(op) => self.on_overdue(from, op)?,
             OpBody::Settled(below) => self.on_settled(from, below),
-            OpBody::Resolved | OpBody::Ready(_) => {}
+            OpBody::Resolved | OpBody::Ready(..) => {}
         }
         self.on_resolved(from, &message.resolved);
         Ok(())

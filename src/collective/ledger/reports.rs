@@ -39,7 +39,7 @@ impl Ledger {
         uncalled.for_each(|entry| entry.reported = false);
         for (op, entry) in self.entries.iter().filter(|(_, e)| e.concerns(to)) {
             bodies.extend(entry.begun_by(me).map(OpBody::Describe));
-            bodies.extend(entry.ready.then_some(OpBody::Ready(*op)));
+            bodies.extend(entry.ready.map(|bytes| OpBody::Ready(*op, bytes)));
             bodies.extend(entry.votes[me.index()].map(|vote| OpBody::Vote(*op, vote)));
             bodies.extend(entry.overdue.then_some(OpBody::Overdue(*op)));
         }

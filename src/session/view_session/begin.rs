@@ -144,7 +144,8 @@ impl ViewSession {
         self.carry_out(Begun::Part(step.part(index), call), input)
     }
 
-    /// Begins to transfer the state of a sync after all members have agreed on its source.
+    /// Begins to transfer the state of a sync, after all members have agreed on its source and the
+    /// source knows its length in bytes.
     pub fn begin_sync(
         self: &Arc<ViewSession>,
         op: OpId,
@@ -269,8 +270,8 @@ impl ViewSession {
         let is_told = match begun {
             Begun::Whole(op, _) => state.ledger.describe(op),
             Begun::Part(part, call) => state.ledger.describe_part(part, call),
-            Begun::Sync(op, ..) => {
-                state.ledger.ready(op);
+            Begun::Sync(op, _, (_, bytes)) => {
+                state.ledger.ready(op, bytes);
                 true
             }
         };

@@ -1,8 +1,9 @@
 //! The end of a call: refused without a number, or decided.
 
-use crate::collective::CallRefusal;
+use super::part_result::PartResult;
+use crate::collective::{CallRefusal, SyncSource};
 use crate::memory::{OutOfMemory, Staging};
-use crate::protocol::{CodecId, EngineFault, OpId, Outcome, Rank, Rejection};
+use crate::protocol::{CodecId, EngineFault, OpId, Outcome, Rejection};
 use std::collections::BTreeMap;
 
 /// Why a call took no number.
@@ -27,8 +28,8 @@ pub struct Decided {
     pub outcome: Outcome,
     /// The result, when it is committed and the call has one.
     pub output: Option<Staging>,
-    /// For a committed step: the results of its calls, in order.
-    pub parts: Vec<Staging>,
+    /// For a committed step: the results of its calls, in order, without the sums of weights.
+    pub parts: Vec<PartResult>,
     /// For calls that left the codec to the plan: the codec of this member's contribution.
     pub codecs: BTreeMap<OpId, CodecId>,
     /// The fault that the engine reported, if it failed here.
@@ -38,18 +39,23 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// The length of the [whole](Decided::whole) result in bytes; `None` if there is no result.
+    /// The length of the result in bytes, for a step that of the results of its calls; `None` if
+    /// there is no result.
     pub fn bytes(&self) -> Option<usize> {
-        let of_parts = || self.parts.iter().map(Staging::len).sum();
+        let of_parts = || self.parts.iter().map(PartResult::len).sum();
         self.output.as_ref().map(Staging::len).or((!self.parts.is_empty()).then(of_parts))
     }
 
-    /// The result; for a step, the results of its calls concatenated.
-    pub fn whole(self) -> Option<Staging> {
-        if self.parts.is_empty() {
-            return self.output;
+    /// Copies the result out, for a step the results of its calls one after the other. `out` must
+    /// have exactly [`bytes`](Decided::bytes) bytes.
+    pub fn copy_to(&self, out: &mut [u8]) {
+        self.output.iter().for_each(|output| output.copy_to(out));
+        let mut rest = out;
+        for part in &self.parts {
+            let (own, others) = rest.split_at_mut(part.len().min(rest.len()));
+            part.copy_to(own);
+            rest = others;
         }
-        Some(Staging { blocks: self.parts.into_iter().flat_map(|part| part.blocks).collect() })
     }
 }
 
@@ -83,20 +89,19 @@ pub enum SyncDue {
     Nothing,
     /// It is an ordinary call and takes a number.
     Call,
+    /// The last sync of the lane has delivered a state with this digest. If the member's state is
+    /// another one by now, it is an ordinary call, else there is nothing to do.
+    Unless(u128),
     /// A sync of the lane was dropped before it was decided here: continue that one.
     Dropped(OpId),
-    /// A sync of an earlier View was dropped and has committed. This is its result; this View may
-    /// still need a sync of its own.
-    Kept(Decided),
-    /// There is such a result, and no memory for it; it stays.
-    Lacks(OutOfMemory),
 }
 
 /// The next event of a sync.
 #[derive(Debug)]
 pub enum SyncStep {
-    /// All members have called it: the state of this rank, of this many bytes, goes to all.
-    Agreed(Rank, u64),
+    /// All members have called it: the state of this rank goes to all. Its length is known, unless
+    /// this member is the source.
+    Agreed(SyncSource),
     /// The sync was decided before that.
     Decided(Decided),
 }

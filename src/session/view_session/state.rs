@@ -2,8 +2,9 @@
 
 use super::super::meter::Measured;
 use super::decided::Decided;
+use super::part_result::PartResult;
 use super::plans::{Begun, Plans};
-use crate::collective::{Digest, Lanes, Ledger};
+use crate::collective::{Digest, Lanes, Ledger, SyncSource};
 use crate::memory::{Block, Staging};
 use crate::protocol::{
     Call, CodecId, Enclosed, EngineFault, Lane, OpBody, OpId, OpMessage, Outcome, Plan, Rank,
@@ -44,7 +45,10 @@ pub(super) struct Slot {
     pub(super) waker: Option<Waker>,
     pub(super) output: Option<Staging>,
     /// For a step: the result and digest of each call, by index.
-    pub(super) parts: BTreeMap<u8, (Staging, u128)>,
+    pub(super) parts: BTreeMap<u8, (PartResult, u128)>,
+    /// For a step: the index of the call that sums the weights, by the index of each call that is
+    /// the sum of a weighted mean.
+    pub(super) weighted_by: BTreeMap<u8, u8>,
     /// The number of calls of a step, once it is known.
     pub(super) parts_all: Option<u8>,
     pub(super) outcome: Option<Outcome>,
@@ -53,9 +57,9 @@ pub(super) struct Slot {
     /// Abort if the result is not finite.
     pub(super) finite_only: bool,
     pub(super) is_sync: bool,
-    /// For a sync: the source of the state and its length in bytes, once all descriptors are in.
-    /// For other calls `Some(None)` then.
-    pub(super) source: Option<Option<(Rank, u64)>>,
+    /// For a sync: the source of the state, once all descriptors are in. For other calls
+    /// `Some(None)` then.
+    pub(super) source: Option<Option<SyncSource>>,
     pub(super) fault: Option<EngineFault>,
     /// The measurement, from the beginning until the decision.
     pub(super) measured: Option<Measured>,
@@ -107,11 +111,30 @@ const ENCLOSED_OPS_MAX: usize = 16;
 impl Slot {
     /// The bytes of the result, of a step those of its calls; `None` where it has none that counts.
     pub(super) fn bytes(&self) -> Option<usize> {
-        let of_parts = || self.parts.values().map(|(part, _)| part.len()).sum();
+        let results = || self.parts.iter().filter(|(index, _)| !self.sums_weights(**index));
+        let of_parts = || results().map(|(_, (part, _))| part.len()).sum();
         let bytes = self.output.as_ref().map(Staging::len);
         bytes
             .or((!self.parts.is_empty()).then(of_parts))
             .filter(|_| self.outcome == Some(Outcome::Committed))
+    }
+
+    /// Whether this call of a step sums the weights of others.
+    pub(super) fn sums_weights(&self, index: u8) -> bool {
+        self.weighted_by.values().any(|weights| *weights == index)
+    }
+
+    /// Takes the results of the calls of a step, each with the sum of its weights.
+    fn weighted(&mut self) -> Vec<PartResult> {
+        let mut parts = std::mem::take(&mut self.parts);
+        let sums = self.weighted_by.iter().filter_map(|(index, weights)| {
+            Some((*index, PartResult::weight_sum(&parts.get(weights)?.0.output)))
+        });
+        for (index, sum) in sums.collect::<Vec<_>>() {
+            parts.entry(index).and_modify(|(part, _)| part.weights = sum);
+        }
+        parts.retain(|index, _| !self.sums_weights(*index));
+        parts.into_values().map(|(part, _)| part).collect()
     }
 }
 
@@ -175,12 +198,11 @@ impl State {
     }
 
     pub(super) fn take(&mut self, op: OpId) -> Decided {
-        let slot = self.slots.remove(&op).unwrap_or_default();
+        let mut slot = self.slots.remove(&op).unwrap_or_default();
         let outcome = slot.outcome.unwrap_or(Outcome::Indeterminate);
         let committed = outcome == Outcome::Committed;
+        let parts = if committed { slot.weighted() } else { Vec::new() };
         let output = slot.output.filter(|_| committed);
-        let parts =
-            slot.parts.into_values().filter(|_| committed).map(|(output, _)| output).collect();
         Decided {
             outcome,
             output,
@@ -212,7 +234,7 @@ impl State {
 }
 
 impl Slot {
-    pub(super) fn agreed(&mut self, source: Option<(Rank, u64)>) -> Option<Waker> {
+    pub(super) fn agreed(&mut self, source: Option<SyncSource>) -> Option<Waker> {
         self.agreed_at = Some(Instant::now());
         self.source = Some(source);
         // Only a sync waits for the agreement.

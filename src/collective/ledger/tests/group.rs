@@ -4,8 +4,8 @@ use super::super::*;
 use crate::protocol::view_of;
 use std::ops::Range;
 
-/// An operation on which all agree, and the source of a sync's state with its length.
-type Agreed = (OpId, Option<(Rank, u64)>);
+/// An operation on which all agree, and the source of a sync's state.
+type Agreed = (OpId, Option<SyncSource>);
 
 /// Members whose messages arrive when the test says so.
 pub struct Group {
@@ -58,7 +58,7 @@ impl Group {
             match body {
                 OpBody::Describe(d) => _ = self.ledgers[to].on_descriptor(rank, d).unwrap(),
                 OpBody::Vote(op, vote) => self.ledgers[to].on_vote(rank, op, vote).unwrap(),
-                OpBody::Ready(op) => self.ledgers[to].on_ready(rank, op),
+                OpBody::Ready(op, bytes) => self.ledgers[to].on_ready(rank, op, bytes),
                 OpBody::Settled(below) => self.ledgers[to].on_settled(rank, below),
                 OpBody::Overdue(op) => self.ledgers[to].on_overdue(rank, op).unwrap(),
                 OpBody::Resolved => {}

@@ -237,7 +237,7 @@ fn a_third_member_has_no_say_in_a_message() {
         "it is not for this member"
     );
     g.ledgers[0].on_resolved(Rank(1), &[op]);
-    g.ledgers[0].on_ready(Rank(1), op);
+    g.ledgers[0].on_ready(Rank(1), op, 0);
     g.drain(0);
     assert!(g.credits[0].is_empty());
 }
