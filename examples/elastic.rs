@@ -13,8 +13,9 @@
 //! The model is a toy: eight weights that learn a known linear function from synthetic samples. The
 //! part to copy is [`train`].
 
-use anyhow::{Result, anyhow, bail};
-use potluck::{Builder, Cluster, Config, Context, Error};
+use anyhow::{Context as _, Result, anyhow, bail};
+use potluck::{Builder, Cluster, Config, Context, SharedState};
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
 const WEIGHTS: usize = 8;
@@ -37,47 +38,30 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The loop of every elastic program: take a Context, do steps, and take the next Context when the
-/// group has changed.
+/// The loop of every elastic program: do steps, and go on in the next View when the group has
+/// changed.
 async fn train(cluster: &Cluster, options: &Options) -> Result<Model> {
     let mut model = Model::new();
-    let mut ctx = cluster.context().await?;
-    greet(&ctx, &model);
-    while model.step < options.steps {
-        match train_step(&mut ctx, &mut model).await {
-            Ok(()) if model.step.is_multiple_of(100) => {
-                println!("step {}: error {:.6}", model.step, model.error());
-            }
-            Ok(()) => {}
-            // The model is unchanged: repeat the step with the current members.
-            Err(error) if error.is_retryable() => ctx = renew(&ctx, &error, &model).await?,
-            // This node was cut off and does not know whether the others have done the step. `sync`
-            // brings their state here.
-            Err(error @ Error::Indeterminate) => ctx = renew(&ctx, &error, &model).await?,
-            Err(error) => bail!("training cannot go on: {error}"),
+    let mut view = String::new();
+    let steps = cluster.elastic(&mut model, async |ctx, model| {
+        if view != ctx.view() {
+            view = ctx.view();
+            greet(ctx, model);
+        }
+        let mut gradient = model.gradient(ctx.rank().index(), ctx.size());
+        ctx.all_reduce(&mut gradient).mean().await.inspect_err(|error| {
+            println!("step {}: {error}", model.step);
+        })?;
+        // The model changes only after the last call of the step has committed on all members.
+        model.apply(&gradient);
+        if model.step.is_multiple_of(100) {
+            println!("step {}: error {:.6}", model.step, model.error());
         }
         tokio::time::sleep(options.pause).await;
-    }
+        Ok(if model.step < options.steps { Continue(()) } else { Break(()) })
+    });
+    steps.await.context("training cannot go on")?;
     Ok(model)
-}
-
-async fn train_step(ctx: &mut Context, model: &mut Model) -> potluck::Result<()> {
-    // Sends nothing if all members hold the same state. A late member receives the model here.
-    let mut bytes = model.to_bytes();
-    ctx.sync(model.step, &mut bytes).await?;
-    model.take(&bytes);
-    let mut gradient = model.gradient(ctx.rank().index(), ctx.size());
-    ctx.all_reduce(&mut gradient).mean().await?;
-    // The model changes only after the call has committed on all members.
-    model.apply(&gradient);
-    Ok(())
-}
-
-async fn renew(ctx: &Context, error: &Error, model: &Model) -> Result<Context> {
-    println!("step {}: {error}", model.step);
-    let ctx = ctx.renewed().await?;
-    greet(&ctx, model);
-    Ok(ctx)
 }
 
 fn greet(ctx: &Context, model: &Model) {
@@ -98,24 +82,23 @@ struct Model {
     weights: [f32; WEIGHTS],
 }
 
+/// What a late member receives.
+impl SharedState for Model {
+    fn save(&self, out: &mut Vec<u8>) {
+        self.step.save(out);
+        self.weights.save(out);
+    }
+
+    fn load(&mut self, saved: &mut &[u8]) -> std::io::Result<()> {
+        self.step.load(saved)?;
+        self.weights.load(saved)
+    }
+}
+
 impl Model {
     /// Equal on every node, so nodes that start together agree from the first step on.
     fn new() -> Model {
         Model { step: 0, weights: [0.0; WEIGHTS] }
-    }
-
-    /// The state for [`Context::sync`]. It includes the step.
-    fn to_bytes(&self) -> Vec<u8> {
-        let weights = self.weights.iter().flat_map(|weight| weight.to_le_bytes());
-        self.step.to_le_bytes().into_iter().chain(weights).collect()
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        let Some((step, weights)) = bytes.split_first_chunk() else { return };
-        self.step = u64::from_le_bytes(*step);
-        for (weight, bytes) in self.weights.iter_mut().zip(weights.as_chunks().0) {
-            *weight = f32::from_le_bytes(*bytes);
-        }
     }
 
     /// The mean gradient over this member's part of the step's samples.

@@ -33,7 +33,7 @@
 //! | join | [`Builder`], [`Config`], [`Admission`], [`Network`], [`EngineOffer`] |
 //! | call | [`Context`], [`Step`] (several calls, one vote), [`ReduceOp`], [`Element`], [`Rank`] |
 //! | train a model | [`GradientSync`], [`Codec`], [`calls::AllReduce::weighted`] |
-//! | continue while members come and go | [`Cluster::elastic`], [`State`], [`Context::sync_with`] |
+//! | continue while members come and go | [`Cluster::elastic`], [`SharedState`], [`Context::sync_with`] |
 //! | handle failures | [`Error::can_renew`], [`Error`](enum@Error), [`Cause`], [`calls::Rejection`] |
 //! | decide who continues in a cut network | [`Partition`] |
 //! | observe the group | [`Status`], [`Event`], [`report::Topology`], [`report::Metrics`] |
@@ -84,11 +84,11 @@
 //! # State
 //!
 //! Members that joined later, or were cut off, do not hold what the others hold. Calls in such a
-//! View return [`Error::NeedsSync`] until [`Context::sync`] has brought all members to one state, or
-//! [`Context::sync_with`], which makes the bytes of a state only where they are sent.
-//! [`Cluster::elastic`] is a loop that does so by itself. Nodes that keep no state join with [`Builder::stateless`]. Histories are compared, not contents:
-//! nodes that have done nothing together yet count as in sync, so programs that start from files
-//! must start from equal ones.
+//! View return [`Error::NeedsSync`] until [`Context::sync`] has brought all members to one state,
+//! or [`Context::sync_with`], which makes the bytes of a state only where they are sent.
+//! [`Cluster::elastic`] is a loop that does so by itself. Nodes that keep no state join with
+//! [`Builder::stateless`]. Histories are compared, not contents: nodes that have done nothing
+//! together yet count as in sync, so programs that start from files must start from equal ones.
 //!
 //! # Training
 //!
@@ -169,7 +169,7 @@ extern crate self as potluck;
 pub use api::blocking;
 pub use api::{
     Admission, Builder, Cluster, Codec, Config, Context, EngineOffer, EventStream, GradientSync,
-    Network, State, StatusStream, Step, gloo_version, local_nodes, scan,
+    Network, SharedState, StatusStream, Step, gloo_version, local_nodes, scan,
 };
 /// The 16-bit floats of the crate `half`, which are elements.
 pub use half::{bf16, f16};

@@ -5,6 +5,7 @@ use potluck::blocking::{Cluster, Context, Wait};
 use potluck::calls::OwnedError;
 use potluck::report::{State, Topology};
 use potluck::{Builder, Cause, Config, Error};
+use std::ops::ControlFlow::{Break, Continue};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -215,4 +216,22 @@ fn on_a_thread_of_a_runtime_it_works_and_holds_it_up() -> Result<()> {
         })
         .collect();
     threads.into_iter().try_for_each(|thread| thread.join().expect("no member panics"))
+}
+
+#[test]
+fn an_elastic_loop_and_a_state_that_is_made_where_needed() -> Result<()> {
+    let ends = members("elastic", 2, |cluster, mut context| {
+        let mut state = (0u64, vec![1.0f32; 10]);
+        context.sync_with(0, &mut state, |_| Vec::new(), |_, _| ()).wait()?;
+        let weight = 1.0 + context.rank().index() as f64;
+        cluster.elastic(&mut state, |ctx, (steps, numbers)| {
+            let mut next: Vec<f32> = numbers.iter().map(|x| x * weight as f32).collect();
+            ctx.all_reduce(&mut next).weighted(weight).wait()?;
+            (*steps, *numbers) = (*steps + 1, next);
+            Ok(if *steps < 20 { Continue(()) } else { Break(()) })
+        })?;
+        Ok(state)
+    })?;
+    ensure!(ends[0] == ends[1] && ends[0].0 == 20, "{ends:?}");
+    Ok(())
 }

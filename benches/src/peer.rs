@@ -3,7 +3,7 @@
 use crate::machine::{median, p99, worst};
 use crate::turns::Watch;
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Builder, Cluster, Codec, Config, Context, Error};
+use potluck::{Builder, Cluster, Codec, Config, Context};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -288,7 +288,7 @@ async fn go_on(cluster: Cluster, bytes: usize) -> Result<()> {
                 told = ctx.view();
                 say(&format!("done {} {}", now_s(), ctx.size()))?;
             }
-            Err(error) if error.is_retryable() || matches!(error, Error::Indeterminate) => {
+            Err(error) if error.can_renew() => {
                 say(&format!("answer {} {}", now_s(), error.code()))?;
                 ctx = ctx.renewed().await?;
             }

@@ -448,9 +448,9 @@ impl Context {
     ///
     /// In a View whose members shared one history from the start, and after another collective of
     /// the lane, it returns at once, as `sync` does, and calls neither function. If it is called
-    /// again before that in a View that needed a sync, it calls `save` to compare the state with the
-    /// one that the last sync delivered. Ranks may mix `sync` and `sync_with` in one call if both
-    /// have the same bytes.
+    /// again before that in a View that needed a sync, it calls `save` to compare the state with
+    /// the one that the last sync delivered. Ranks may mix `sync` and `sync_with` in one call if
+    /// both have the same bytes.
     ///
     /// *Cancellation.* As for `sync`. A dropped one that this member had voted for is continued by
     /// the next; that one then calls `load` also on members that have the state.

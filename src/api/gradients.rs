@@ -145,10 +145,10 @@ impl GradientSync {
     /// times, for example this member's number of samples. Every member must give a weight for that
     /// step. The weight stays until a step begins.
     ///
-    /// A step with a negative, infinite or NaN weight is [`Error::Rejected`](crate::Error::Rejected)
-    /// when it finishes; one whose weights are all 0 ends with
-    /// [`Cause::Weights`](crate::Cause::Weights) on every member. The residual of a codec with
-    /// feedback is one of weighted gradients.
+    /// A step with a negative, infinite or NaN weight is
+    /// [`Error::Rejected`](crate::Error::Rejected) when it finishes; one whose weights are all 0
+    /// ends with [`Cause::Weights`](crate::Cause::Weights) on every member. The residual of a codec
+    /// with feedback is one of weighted gradients.
     ///
     /// ```no_run
     /// # use potluck::GradientSync;

@@ -19,8 +19,8 @@ mod keys;
 mod local_nodes;
 mod machine_interfaces;
 mod scan;
+mod shared_state;
 mod start;
-mod state;
 
 pub use calls::{
     AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather,
@@ -36,7 +36,7 @@ pub use joining::{KeyBefore, OtherKey, Paired, join_by_code};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use local_nodes::local_nodes;
 pub use scan::scan;
+pub use shared_state::SharedState;
 pub use start::gloo_version;
 #[cfg(test)]
 pub(crate) use start::open;
-pub use state::State;

@@ -6,6 +6,7 @@ mod best_effort;
 mod cancel;
 mod copies;
 mod deadlines;
+mod elastic;
 mod feedback;
 mod finite;
 mod gradients;
@@ -22,6 +23,7 @@ mod parts;
 mod reductions;
 mod steps;
 mod syncs;
+mod weights;
 
 use anyhow::{Context as _, Result, ensure};
 use on::{Network, On, everywhere, group, tell_log};
@@ -101,6 +103,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("messages are dropped at every poll", story(messages::dropped_at_every_poll)),
         ("syncs are dropped at every poll", story(cancel::syncs_at_every_poll)),
         ("a sync that follows a dropped one brings the state", story(syncs::again_after_a_drop)),
+        ("states that are made where needed, after a drop", story(syncs::with_after_a_drop)),
         ("calls are dropped at a moment of chance", story(cancel::at_random)),
     ];
     let mut stories = vec![
@@ -153,7 +156,18 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("a deadline counts from the first poll", among(&[2], deadlines::from_the_first_poll)),
         ("a sync in each of two lanes", story(syncs::in_two_lanes)),
         ("a sync of each of two states", story(syncs::of_two_states)),
+        ("a state is made and taken where it is needed", story(syncs::made_where_needed)),
+        ("no state is made where none is needed", among(&[1, 2, 3], syncs::nothing_is_made)),
         ("a deadline of a sync", story(deadlines::of_a_sync)),
+        ("a weighted mean is the reference", among(&[1, 2, 3, 5], weights::are_the_reference)),
+        ("weights without a mean are refused", among(&[2, 3], weights::refused)),
+        ("a weight of zero hides a NaN", among(&[2, 3], weights::not_finite)),
+        ("weighted means that travel encoded", among(&[1, 2, 3], weights::encoded)),
+        ("a weighted mean that was dropped too late", among(&[2], weights::lost)),
+        ("weighted means in a step", among(&[1, 2, 3], weights::in_a_step)),
+        ("weighted means of gradients", among(&[1, 2, 3], weights::of_gradients)),
+        ("an elastic loop goes on through a leave and a join", story(elastic::goes_on)),
+        ("an elastic loop ends with the error of its step", among(&[2], elastic::ends)),
         ("a result that was dropped too late is kept", among(&[2], outcomes::lost)),
         (
             "a result that was dropped too late is kept when the View changes",

@@ -6,6 +6,7 @@ use super::numbers;
 use super::on::{On, everywhere, out_of_step};
 use anyhow::{Result, ensure};
 use potluck::{Cluster, Context, Error};
+use std::cell::Cell;
 use std::sync::Arc;
 use tokio::sync::Barrier;
 
@@ -133,4 +134,125 @@ pub async fn of_two_states(on: On) -> Result<()> {
         }
     };
     everywhere(out_of_step(on, "sync-states").await?, program).await.map(drop)
+}
+
+/// A state that counts how often its bytes are made and taken.
+#[derive(Clone, Default)]
+struct Counting {
+    bytes: Vec<u8>,
+    saves: Cell<usize>,
+    loads: usize,
+}
+
+impl Counting {
+    fn save(&self) -> Vec<u8> {
+        self.saves.set(self.saves.get() + 1);
+        self.bytes.clone()
+    }
+
+    fn load(&mut self, bytes: &[u8]) {
+        self.loads += 1;
+        self.bytes = bytes.to_vec();
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.saves.get(), self.loads)
+    }
+}
+
+/// The state is made on its source alone, and taken by those that lack it.
+pub async fn made_where_needed(on: On) -> Result<()> {
+    let nodes = out_of_step(on, "sync-made").await?;
+    // The two that have a history of their own: the third is the newcomer.
+    let in_step: Vec<bool> =
+        nodes.iter().map(|(cluster, _)| cluster.metrics().operation("barrier").is_some()).collect();
+    let veterans: Vec<usize> = (0..3).filter(|rank| in_step[*rank]).collect();
+    ensure!(veterans.len() == 2, "{in_step:?}");
+    let (first, second) = (veterans[0], veterans[1]);
+    let program = move |_cluster: Cluster, mut context: Context| async move {
+        let rank = context.rank().index();
+        // The veterans have one version and one state, the newcomer a higher version.
+        let newcomer = rank != first && rank != second;
+        let (version, seed) = if newcomer { (99, 8) } else { (4, 3) };
+        let mut state = Counting { bytes: numbers::input(seed, 0, LEN), ..Counting::default() };
+        until_with(&mut context, version, &mut state).await?;
+        ensure!(state.bytes == numbers::input::<u8>(3, 0, LEN), "rank {rank} has another state");
+        let expected = if newcomer { (0, 1) } else { (usize::from(rank == first), 0) };
+        ensure!(state.counts() == expected, "rank {rank}: {:?}", state.counts());
+        context.barrier().await?;
+        // The lane has been used, so no member needs anything.
+        context.sync_with(7, &mut state, Counting::save, Counting::load).await?;
+        ensure!(state.counts() == expected, "rank {rank}: {:?} for nothing", state.counts());
+        // In another lane the second veteran is ahead: the first one lacks its state too.
+        let mut lane = context.lane(3);
+        let mut state = Counting { bytes: vec![rank as u8; LEN + rank], ..Counting::default() };
+        let version = if rank == second { 6 } else { 5 };
+        until_with(&mut lane, version, &mut state).await?;
+        ensure!(state.bytes == vec![second as u8; LEN + second], "rank {rank} has another state");
+        let expected = if rank == second { (1, 0) } else { (0, 1) };
+        ensure!(state.counts() == expected, "rank {rank}: {:?}", state.counts());
+        // Again without a call in between: the state is compared, and it is the same.
+        lane.sync_with(6, &mut state, Counting::save, Counting::load).await?;
+        ensure!(state.counts() == (expected.0 + 1, expected.1), "{:?}", state.counts());
+        lane.barrier().await?;
+        Ok(())
+    };
+    everywhere(nodes, program).await.map(drop)
+}
+
+async fn until_with(context: &mut Context, version: u64, state: &mut Counting) -> Result<()> {
+    loop {
+        match context.sync_with(version, state, Counting::save, Counting::load).await {
+            Err(Error::Aborted { .. }) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// In a View of one history no state is made.
+pub async fn nothing_is_made(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let mut state = Counting { bytes: vec![1; 10], ..Counting::default() };
+    for version in 0..20 {
+        context.sync_with(version, &mut state, Counting::save, Counting::load).await?;
+        context.all_reduce(&mut [1.0f32]).await?;
+    }
+    ensure!(state.counts() == (0, 0), "{:?}", state.counts());
+    Ok(())
+}
+
+/// A sync that fails leaves the state as it is, and takes nothing; the one that continues a dropped
+/// one brings the state.
+pub async fn with_after_a_drop(on: On) -> Result<()> {
+    for victim in 0..3 {
+        for polls in 0..20 {
+            let program = move |_cluster: Cluster, mut context: Context| async move {
+                let rank = context.rank().index();
+                let version = version_of(rank);
+                let mut state = Counting { bytes: state_of(3, rank), ..Counting::default() };
+                let mut dropped = false;
+                if rank == victim {
+                    let call =
+                        context.sync_with(version, &mut state, Counting::save, Counting::load);
+                    dropped = polled(call, polls, false).await.is_none();
+                    let untouched = state.loads == 0 && state.bytes == state_of(3, rank);
+                    ensure!(!dropped || untouched, "taken by a call that was dropped");
+                }
+                until_with(&mut context, version, &mut state).await?;
+                // Rank 1 or the other member of the history is the source.
+                let all = context.all_gather(&[numbers_of(&state.bytes)]).await?;
+                ensure!(all.iter().all(|one| *one == all[0]), "rank {rank}: other states");
+                Ok(dropped)
+            };
+            let dropped = everywhere(out_of_step(on, "sync-with").await?, program).await?;
+            if !dropped[victim] {
+                break;
+            }
+            ensure!(polls < 19, "a sync never ends");
+        }
+    }
+    Ok(())
+}
+
+fn numbers_of(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(bytes.len() as u64, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte))
 }

@@ -90,7 +90,7 @@ pub async fn train(cluster: &Cluster, samples: &Samples, order: &Order) -> Resul
             match error.downcast_ref::<Error>() {
                 // Repeat the step in the next View. A member that was cut off gets the others'
                 // state there.
-                Some(why) if why.is_retryable() || matches!(why, Error::Indeterminate) => {
+                Some(why) if why.can_renew() => {
                     retries += 1
                 }
                 _ => return Err(error),

@@ -3,9 +3,11 @@
 use crate::numbers::{Input, hash, input};
 use crate::peer::context_after;
 use crate::report::{emit, ms};
-use potluck::{Cluster, Context, Result};
+use potluck::{Cluster, Context, Error, Result, SharedState};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The parameters of a training run.
@@ -30,57 +32,51 @@ pub struct Training {
 struct Model {
     step: u64,
     weights: Vec<f32>,
+    /// How often its bytes were made, and taken.
+    saves: AtomicU64,
+    loads: u64,
 }
 
 impl Training {
-    /// Trains to the end; an error that is not retryable ends the run.
+    /// Trains to the end; an error that a new Context does not cure ends the run.
     pub async fn run(&self, cluster: &Cluster) -> Result<Value> {
         let started = Instant::now();
-        let mut model = Model { step: 0, weights: vec![0.0; self.len] };
+        let weights = vec![0.0; self.len];
+        let mut model = Model { step: 0, weights, saves: AtomicU64::new(0), loads: 0 };
         let mut retries = 0;
-        let mut ctx = cluster.context().await?;
-        while model.step < self.steps {
-            if self.hold_at == Some(model.step) && ctx.size() < self.hold_for.unwrap_or(0) {
-                emit(&json!({"event": "hold", "step": model.step, "size": ctx.size()}));
-                ctx = context_after(cluster, &ctx.view()).await?;
-                continue;
+        let steps = cluster.elastic(&mut model, async |ctx, model| {
+            let step = self.step(cluster, ctx, model).await;
+            if let Err(error) = &step {
+                retries += 1;
+                let (code, message) = (error.code(), error.to_string());
+                emit(&json!({"event": "retry", "step": model.step, "code": code, "message": message}));
             }
-            match self.step(&mut ctx, &mut model).await {
-                Ok(()) => self.report(&ctx, &model),
-                Err(e) if e.is_retryable() => {
-                    emit(&json!({
-                        "event": "retry",
-                        "step": model.step,
-                        "code": e.code(),
-                        "message": e.to_string(),
-                    }));
-                    retries += 1;
-                    ctx = ctx.renewed().await?;
-                }
-                // This member was cut off; the others have the state.
-                Err(e) if e.code() == "indeterminate" => {
-                    retries += 1;
-                    ctx = ctx.renewed().await?;
-                }
-                Err(e) => return Err(e),
-            }
-        }
+            step
+        });
+        let size = steps.await?;
         Ok(json!({
             "event": "trained",
             "step": model.step,
             "hash": hash(&model.weights),
             "retries": retries,
-            "size": ctx.size(),
+            "size": size,
+            "saves": model.saves.into_inner(),
+            "loads": model.loads,
             "ms": ms(started.elapsed()),
         }))
     }
 
-    async fn step(&self, ctx: &mut Context, model: &mut Model) -> Result<()> {
-        let mut state = model.to_bytes();
-        ctx.sync(model.step, &mut state).await?;
-        model.load(&state);
-        if model.step >= self.steps {
-            return Ok(());
+    /// One step. Ends with the size of the group.
+    async fn step(
+        &self,
+        cluster: &Cluster,
+        ctx: &mut Context,
+        model: &mut Model,
+    ) -> Result<ControlFlow<usize>> {
+        if self.hold_at == Some(model.step) && ctx.size() < self.hold_for.unwrap_or(0) {
+            emit(&json!({"event": "hold", "step": model.step, "size": ctx.size()}));
+            context_after(cluster, &ctx.view()).await?;
+            return Err(Error::ViewChanged);
         }
         tokio::time::sleep(Duration::from_millis(self.step_ms)).await;
         let mut gradients: Vec<f32> =
@@ -90,7 +86,12 @@ impl Training {
             *weight -= 0.01 * (gradient + 0.1 * *weight);
         }
         model.step += 1;
-        Ok(())
+        self.report(ctx, model);
+        Ok(if model.step < self.steps {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(ctx.size())
+        })
     }
 
     fn report(&self, ctx: &Context, model: &Model) {
@@ -106,16 +107,16 @@ impl Training {
     }
 }
 
-impl Model {
-    fn to_bytes(&self) -> Vec<u8> {
-        let weights = self.weights.iter().flat_map(|weight| weight.to_le_bytes());
-        self.step.to_le_bytes().into_iter().chain(weights).collect()
+impl SharedState for Model {
+    fn save(&self, out: &mut Vec<u8>) {
+        self.saves.fetch_add(1, Ordering::Relaxed);
+        self.step.save(out);
+        self.weights.save(out);
     }
 
-    fn load(&mut self, bytes: &[u8]) {
-        let Some((step, weights)) = bytes.split_first_chunk::<8>() else { return };
-        self.step = u64::from_le_bytes(*step);
-        self.weights =
-            weights.as_chunks::<4>().0.iter().map(|weight| f32::from_le_bytes(*weight)).collect();
+    fn load(&mut self, saved: &mut &[u8]) -> std::io::Result<()> {
+        self.loads += 1;
+        self.step.load(saved)?;
+        self.weights.load(saved)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::config::Config;
 use super::super::elastic::{Next, Renewals};
-use super::super::state::State;
+use super::super::shared_state::SharedState;
 use super::context::Context;
 use super::wait::Wait;
 use crate::report::{Event, Metrics, Result, Scan, Status, Topology};
@@ -79,7 +79,7 @@ impl Cluster {
     /// Those of [`potluck::Cluster::elastic`](super::super::cluster::Cluster::elastic).
     pub fn elastic<S, B, F>(&self, state: &mut S, mut step: F) -> Result<B>
     where
-        S: State,
+        S: SharedState,
         F: FnMut(&mut Context, &mut S) -> Result<ControlFlow<B>>,
     {
         let mut renewals = Renewals::of(&self.cluster);

@@ -7,12 +7,15 @@ use super::owned::{AllReduceOwned, OwnedError};
 use super::pending_op::PendingOp;
 use super::step::{Commit, Step};
 use super::sync::StateSync;
+use super::sync_with::StateSyncWith;
+use super::weighted_mean::WeightedMean;
 use crate::memory::DType;
 use crate::protocol::{Call, CallKind, EngineFault, Lane, Rank, ReduceOp, view_of};
 use crate::report::{Cause, Error, Result};
 use crate::session::Group;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 
 const SIZE: usize = 3;
@@ -261,5 +264,75 @@ fn a_state_that_there_is_no_memory_for_fails_its_sync_and_comes_with_the_next() 
         } else {
             assert!(states.iter().all(|own| *own == state));
         }
+    }
+}
+
+/// The members that have the state need no memory for it.
+#[test]
+fn a_state_is_made_once_and_taken_only_after_all_have_room_for_it() {
+    let mut view = view_of(SIZE as u8);
+    view.members[POOR].in_sync = false;
+    let mut group = Group::of(view);
+    let bytes: Vec<u8> = (0..200_000).map(|i| (i % 251) as u8).collect();
+    let (saves, loads) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let save = |state: &Vec<u8>| {
+        saves.fetch_add(1, Ordering::Relaxed);
+        state.clone()
+    };
+    let load = |state: &mut Vec<u8>, bytes: &[u8]| {
+        loads.fetch_add(1, Ordering::Relaxed);
+        *state = bytes.to_vec();
+    };
+    for lacks in [true, false] {
+        group.pools[POOR].refuse_above(if lacks { bytes.len() - 1 } else { usize::MAX });
+        let given = [bytes.clone(), vec![1, 2, 3], bytes.clone()];
+        let mut states = given.clone();
+        let mut syncs: Vec<_> = group
+            .members
+            .iter()
+            .zip(&mut states)
+            .map(|(member, state)| StateSyncWith::new(member, Lane::MAIN, 1, state, save, load))
+            .collect();
+        for end in over(&mut group, &mut syncs) {
+            match end {
+                Ok(()) => assert!(!lacks),
+                Err(error) => assert_lack(&error),
+            }
+        }
+        drop(syncs);
+        let counts = (saves.load(Ordering::Relaxed), loads.load(Ordering::Relaxed));
+        assert_eq!(counts, if lacks { (1, 0) } else { (2, 1) });
+        assert!(if lacks { states == given } else { states.iter().all(|own| *own == bytes) });
+    }
+}
+
+#[test]
+fn a_weighted_mean_without_memory_for_its_products_leaves_all_buffers() {
+    let mut group = group();
+    for lacks in [true, false] {
+        group.pools[POOR].refuse_above(if lacks { 4 * LEN - 1 } else { usize::MAX });
+        let mut buffers = [0, 1, 2].map(given);
+        let mut means: Vec<WeightedMean<'_, f32>> = group
+            .members
+            .iter()
+            .zip(&mut buffers)
+            .map(|(member, buffer)| {
+                let pending = PendingOp::numbered(member, Lane::MAIN, sum());
+                AllReduce { pending, buffer }.weighted(2.0)
+            })
+            .collect();
+        for end in over(&mut group, &mut means) {
+            match end {
+                Ok(()) => assert!(!lacks),
+                Err(error) => assert_lack(&error),
+            }
+        }
+        drop(means);
+        let mean = || (0..LEN).map(|i| (i % 1000 + 1) as f32).collect::<Vec<f32>>();
+        assert!(if lacks {
+            buffers == [0, 1, 2].map(given)
+        } else {
+            buffers == [0; 3].map(|_| mean())
+        });
     }
 }

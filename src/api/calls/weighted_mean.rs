@@ -33,12 +33,12 @@ impl<'buf, T: Float> AllReduce<'buf, T> {
     /// it holds, and receives the mean of the others. The weights travel with the buffers under the
     /// same vote, as a [`Step`](super::step::Step) of two calls; every rank must give a weight.
     ///
-    /// *Arithmetic.* Each product is computed in `f64` and rounded to the element type; the products
-    /// are summed in the order of [`fold_order`](super::super::context::Context::fold_order). The
-    /// weights are summed in `f64`, in the order of `fold_order::<f64>(1)`. The quotient is computed
-    /// in `f64` and rounded to the element type. For halves, both are rounded to `f32` first. The
-    /// products must fit into the element type: the largest `f16` is 65504, so give weights of
-    /// about 1 there.
+    /// *Arithmetic.* Each product is computed in `f64` and rounded to the element type; the
+    /// products are summed in the order of
+    /// [`fold_order`](super::super::context::Context::fold_order). The weights are summed in `f64`,
+    /// in the order of `fold_order::<f64>(1)`. The quotient is computed in `f64` and rounded to the
+    /// element type. For halves, both are rounded to `f32` first. The products must fit into the
+    /// element type: the largest `f16` is 65504, so give weights of about 1 there.
     ///
     /// ```no_run
     /// # async fn example(mut ctx: potluck::Context, samples: &[f32]) -> potluck::Result<()> {
@@ -66,8 +66,8 @@ impl<'buf, T: Float> AllReduce<'buf, T> {
 }
 
 impl<T: Float> WeightedMean<'_, T> {
-    /// Aborts the call for all members if this rank's product or a sum has a NaN or an infinity, see
-    /// [`AllReduce::reject_non_finite`].
+    /// Aborts the call for all members if this rank's product or a sum has a NaN or an infinity,
+    /// see [`AllReduce::reject_non_finite`].
     pub fn reject_non_finite(mut self) -> Self {
         self.pending.reject_non_finite();
         self

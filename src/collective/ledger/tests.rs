@@ -358,10 +358,60 @@ fn a_view_that_is_not_in_sync_takes_only_a_sync_from_its_history() {
     let sync = |version, count| Call::new(CallKind::Sync { version }, DType::U8, count);
     let op = g.begin(0, sync(99, 1));
     g.begin(1, sync(5, 30));
-    g.begin(2, sync(5, 40));
+    g.begin(2, sync(5, 0));
     g.deliver_all();
-    let agreed = &g.agreed[2];
-    assert!(agreed.contains(&(op, Some((Rank(1), 30)))), "{agreed:?}");
+    let source = |bytes, lacks| Some(SyncSource { rank: Rank(1), bytes, lacks });
+    for (rank, lacks) in [(0, true), (1, false), (2, false)] {
+        assert_eq!(g.agreed[rank], [(op, source(None, lacks))], "on rank {rank}");
+    }
+    // The source names the length of its state; what others name does not count.
+    g.ledgers[0].on_ready(Rank(2), op, 7);
+    g.ledgers[1].ready(op, 31);
+    g.ledgers[1].ready(op, 32);
+    g.deliver_all();
+    for (rank, lacks) in [(0, true), (2, false)] {
+        let agreed = [(op, source(None, lacks)), (op, source(Some(31), lacks))];
+        assert_eq!(g.agreed[rank], agreed, "on rank {rank}");
+    }
+    // A link that was down repeats it.
+    let again = g.ledgers[1].replay(Rank(0));
+    assert!(again.contains(&OpBody::Ready(op, 31)), "{again:?}");
+}
+
+#[test]
+fn a_member_behind_the_source_lacks_its_state() {
+    let mut view = view_of(3);
+    view.members[2].in_sync = false;
+    let mut g = Group::of(3);
+    g.ledgers = (0..3).map(|i| Ledger::new(&view, Rank(i))).collect();
+    for (rank, version) in [(0, 4), (1, 6), (2, 6)] {
+        g.begin(rank, Call::new(CallKind::Sync { version }, DType::U8, 0));
+    }
+    // The length is there before all have called it on rank 0.
+    let op = OpId { lane: Lane::MAIN, number: 0 };
+    g.deliver(1, 0);
+    g.ledgers[1].ready(op, 9);
+    g.deliver(1, 0);
+    assert_eq!(g.agreed[0], []);
+    g.deliver_all();
+    let lacks: Vec<_> = g.agreed.iter().map(|agreed| agreed[0].1.map(|s| s.lacks)).collect();
+    assert_eq!(lacks, [Some(true), Some(false), Some(true)]);
+    assert_eq!(g.agreed[0].len(), 1, "it is known at once: {:?}", g.agreed[0]);
+}
+
+/// The calls of a step that replaces another call are cancelled, too.
+#[test]
+fn a_call_that_was_given_up_before_it_becomes_a_step_is_given_up_in_the_engine() {
+    let mut g = Group::of(2);
+    let op = g.begin(0, SUM);
+    g.ledgers[0].abort(op, AbortReason::Deadline);
+    g.deliver_all();
+    assert_eq!(g.ledgers[1].call(Lane::MAIN, SUM), Ok(op));
+    let step = Call::new(CallKind::Step { parts: 0 }, DType::U8, 0);
+    g.ledgers[1].becomes_step(op, step);
+    g.drain(1);
+    assert!(op.parts().all(|part| g.cancelled[1].contains(&part)), "{:?}", g.cancelled[1]);
+    assert!(op.parts().all(|part| g.retired[1].contains(&part)), "{:?}", g.retired[1]);
 }
 
 #[test]

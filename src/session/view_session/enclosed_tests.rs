@@ -213,7 +213,7 @@ fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
         decided
             .parts
             .into_iter()
-            .for_each(|output| assert!(numbers(&output) == summed(1), "rank {rank}"));
+            .for_each(|output| assert!(numbers(&output.output) == summed(1), "rank {rank}"));
     }
 }
 

@@ -81,7 +81,7 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
     for (rank, step) in steps.iter().enumerate() {
         let decided = group.decided(rank, *step);
         assert_eq!(decided.outcome, Outcome::Committed);
-        assert!(numbers(&decided.parts[0]) == expected(&next), "rank {rank}, in a step");
+        assert!(numbers(&decided.parts[0].output) == expected(&next), "rank {rank}, in a step");
     }
     assert!(group.members.iter().all(|member| *member.plan() == next));
 }

@@ -11,7 +11,7 @@ use std::io::{Error, ErrorKind, Read, Result};
 /// for arrays and vectors of states. A struct names its fields twice:
 ///
 /// ```
-/// use potluck::State;
+/// use potluck::SharedState;
 ///
 /// struct Model {
 ///     step: u64,
@@ -19,7 +19,7 @@ use std::io::{Error, ErrorKind, Read, Result};
 ///     layers: Vec<Vec<f32>>,
 /// }
 ///
-/// impl State for Model {
+/// impl SharedState for Model {
 ///     fn save(&self, out: &mut Vec<u8>) {
 ///         self.step.save(out);
 ///         self.weights.save(out);
@@ -33,7 +33,7 @@ use std::io::{Error, ErrorKind, Read, Result};
 ///     }
 /// }
 /// ```
-pub trait State {
+pub trait SharedState {
     /// Appends the bytes of this state to `out`.
     fn save(&self, out: &mut Vec<u8>);
 
@@ -44,7 +44,7 @@ pub trait State {
     /// state is then unspecified.
     fn load(&mut self, saved: &mut &[u8]) -> Result<()>;
 
-    /// [`save`](State::save) for each of these states, one after the other.
+    /// [`save`](SharedState::save) for each of these states, one after the other.
     #[doc(hidden)]
     fn save_all(states: &[Self], out: &mut Vec<u8>)
     where
@@ -53,7 +53,7 @@ pub trait State {
         states.iter().for_each(|state| state.save(out));
     }
 
-    /// [`load`](State::load) for each of these states, one after the other.
+    /// [`load`](SharedState::load) for each of these states, one after the other.
     #[doc(hidden)]
     fn load_all(states: &mut [Self], saved: &mut &[u8]) -> Result<()>
     where
@@ -66,7 +66,7 @@ pub trait State {
 macro_rules! elements {
     ($($element:ty)*) => {
         $(
-            impl State for $element {
+            impl SharedState for $element {
                 fn save(&self, out: &mut Vec<u8>) {
                     save_elements(std::slice::from_ref(self), out);
                 }
@@ -93,7 +93,7 @@ fn save_elements<T: Element>(elements: &[T], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes_of(elements));
 }
 
-impl State for usize {
+impl SharedState for usize {
     fn save(&self, out: &mut Vec<u8>) {
         (*self as u64).save(out);
     }
@@ -106,7 +106,7 @@ impl State for usize {
     }
 }
 
-impl State for bool {
+impl SharedState for bool {
     fn save(&self, out: &mut Vec<u8>) {
         u8::from(*self).save(out);
     }
@@ -119,7 +119,7 @@ impl State for bool {
     }
 }
 
-impl<S: State, const N: usize> State for [S; N] {
+impl<S: SharedState, const N: usize> SharedState for [S; N] {
     fn save(&self, out: &mut Vec<u8>) {
         S::save_all(self, out);
     }
@@ -130,7 +130,7 @@ impl<S: State, const N: usize> State for [S; N] {
 }
 
 /// With its length. Loading changes the length to the saved one.
-impl<S: State + Default> State for Vec<S> {
+impl<S: SharedState + Default> SharedState for Vec<S> {
     fn save(&self, out: &mut Vec<u8>) {
         out.reserve(size_of_val(self.as_slice()));
         self.len().save(out);
@@ -152,7 +152,7 @@ impl<S: State + Default> State for Vec<S> {
 macro_rules! tuples {
     ($(($($name:ident $index:tt),*))*) => {
         $(
-            impl<$($name: State),*> State for ($($name,)*) {
+            impl<$($name: SharedState),*> SharedState for ($($name,)*) {
                 fn save(&self, out: &mut Vec<u8>) {
                     $(self.$index.save(out);)*
                 }
