@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use potluck::keys::{Keys, Trust};
 use potluck::report::document::StatusDocument;
 use potluck::report::{Membership, State};
-use potluck::{Cluster, Config, Event, EventStream, Partition, Status, StatusStream, scan};
+use potluck::{Cluster, Config, Event, EventStream, Status, StatusStream, scan};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -35,7 +35,7 @@ pub struct Up {
     /// Make a new cluster key even when another cluster is on this network
     #[arg(long)]
     new: bool,
-    /// Members that make a group, 1 to 16 [default: POTLUCK_PARTITION, else 2]
+    /// Members that make a group, 1 to 16 [default: POTLUCK_MEMBERS, else 2]
     #[arg(long, value_name = "N")]
     min: Option<usize>,
     /// A peer to dial besides those that are found, as host or host:port; may be repeated
@@ -88,7 +88,7 @@ impl Up {
 
     fn config(&self) -> Config {
         let mut config = self.place.config(&self.which);
-        config.partition = self.min.map(|min_members| Partition::Continue { min_members });
+        config.min_members = self.min;
         config.peers.clone_from(&self.peer);
         config.name.clone_from(&self.name);
         // This node has no state, so no member should wait for it to sync.

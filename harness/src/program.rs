@@ -29,6 +29,7 @@ pub fn isolate(command: &mut Command, home: &Path) {
         "POTLUCK_PEERS",
         "POTLUCK_INTERFACES",
         "POTLUCK_PARTITION",
+        "POTLUCK_MEMBERS",
     ] {
         command.env_remove(variable);
     }

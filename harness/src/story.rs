@@ -56,7 +56,7 @@ impl Group {
         let alone = |status: &Value| {
             status["state"]
                 .as_str()
-                .is_some_and(|state| state.contains("waiting for peers (1 of 2)"))
+                .is_some_and(|state| state.starts_with("1 of 2 here; waiting for one more"))
         };
         self.peers[survivor].status_where(alone, PATIENCE)?;
         let event = self.peers[survivor].ask(

@@ -3,6 +3,7 @@
 use super::config::{Builder, Config};
 use super::start;
 use crate::node::{Command, Handles};
+use crate::protocol::Sizes;
 use crate::report::{Event, Metrics, Result, Status, Topology};
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 #[derive(Clone)]
 pub struct Cluster {
     pub(super) handles: Arc<Handles>,
-    pub(super) min_members: usize,
+    pub(super) sizes: Sizes,
     trusted: Arc<[String]>,
     /// The completed steps of this node's elastic loops, which are the version of its state.
     pub(super) steps: Arc<AtomicU64>,
@@ -44,11 +45,9 @@ impl Cluster {
     /// key, no free port or no discovery. [`Error::Identity`](crate::Error::Identity) if a key or
     /// state file cannot be used.
     pub async fn join_with(config: Config) -> Result<Cluster> {
-        config.check()?;
-        let (min_members, trusted) =
-            (config.partition()?.members_wanted(), config.trusted_links.clone().into());
+        let (sizes, trusted) = (config.sizes()?, config.trusted_links.clone().into());
         let handles = crate::node::spawn(move || start::open(config)).await?;
-        Ok(Cluster { handles: Arc::new(handles), min_members, trusted, steps: Arc::default() })
+        Ok(Cluster { handles: Arc::new(handles), sizes, trusted, steps: Arc::default() })
     }
 
     /// The state of this node and of its group: a snapshot, at most about 50 ms old.
@@ -95,7 +94,7 @@ impl Cluster {
     pub(crate) fn of(handles: Handles) -> Cluster {
         Cluster {
             handles: Arc::new(handles),
-            min_members: 2,
+            sizes: Sizes::default(),
             trusted: Arc::new([]),
             steps: Arc::default(),
         }

@@ -1,7 +1,9 @@
 //! How a node joins: presets, and a builder for the rest.
 
+use super::environment::lookup;
+use super::size_settings::SizeSettings;
 use crate::identity::{ClusterKey, Trust};
-use crate::protocol::Partition;
+use crate::protocol::{Partition, Sizes};
 use crate::report::{ConfigProblem, Error, Result};
 use std::path::PathBuf;
 
@@ -29,8 +31,17 @@ pub struct Config {
     /// This node's display name, at most 32 printable characters. Default: the host name.
     pub name: Option<String>,
     /// Which parts of the group may continue after a network partition. Default:
-    /// `POTLUCK_PARTITION`, else every part of at least two members.
+    /// `POTLUCK_PARTITION`, else every part of at least `min_members` members.
     pub partition: Option<Partition>,
+    /// The members with which the group begins, 1 to 16. Default: `POTLUCK_MEMBERS`, else
+    /// `min_members`.
+    pub members: Option<usize>,
+    /// The members with which the group goes on, 1 to `members`. Default: `POTLUCK_MEMBERS`, else 2
+    /// (1 if `members` is 1), or as many as the roster of `partition` demands.
+    pub min_members: Option<usize>,
+    /// The most members that the group may have, `members` to 16. Default: `POTLUCK_MEMBERS`, else
+    /// 16.
+    pub max_members: Option<usize>,
     /// This node keeps no state in step with the others. If all members are stateless, no call ever
     /// requires a `sync`. Default: no.
     pub stateless: bool,
@@ -129,6 +140,9 @@ impl Config {
             home: None,
             name: None,
             partition: None,
+            members: None,
+            min_members: None,
+            max_members: None,
             stateless: false,
             peers: Vec::new(),
             interfaces: None,
@@ -155,16 +169,24 @@ impl Config {
         }
     }
 
-    /// Checks the range of `min_members`. Rosters are checked later, against this node's identity.
-    pub(crate) fn check(&self) -> Result<()> {
-        match self.partition()? {
-            Partition::Continue { min_members }
-                if !(1..=crate::protocol::MEMBERS_MAX).contains(&min_members) =>
-            {
-                Err(Error::Config(ConfigProblem::BadMinMembers(min_members)))
-            }
-            _ => Ok(()),
-        }
+    /// The configured sizes of the group, else those of the environment, else the defaults.
+    ///
+    /// # Errors
+    /// Those of the partition rule's text, [`ConfigProblem::BadMembers`] and
+    /// [`ConfigProblem::BadSizes`]. Rosters are checked later, against this node's identity.
+    pub(crate) fn sizes(&self) -> Result<Sizes> {
+        let (members, min_members) = (self.members, self.min_members);
+        let own = SizeSettings { members, min_members, max_members: self.max_members };
+        let text = lookup("POTLUCK_MEMBERS").filter(|text| !text.is_empty());
+        let others = match text {
+            Some(text) => text
+                .to_string_lossy()
+                .parse()
+                .map_err(|why| Error::Config(ConfigProblem::BadMembers(why)))?,
+            None => SizeSettings::default(),
+        };
+        let sizes = own.or(others).under(&self.partition()?);
+        sizes.map_err(|why| Error::Config(ConfigProblem::BadSizes(why)))
     }
 
     /// The configured partition rule, else that of the environment, else the default.
@@ -245,10 +267,28 @@ impl Builder {
         self
     }
 
-    /// The members that a View needs before a Context is handed out, 1 to 16:
-    /// [`Partition::Continue`].
-    pub fn min_members(self, members: usize) -> Builder {
-        self.partition(Partition::Continue { min_members: members })
+    /// The group begins with this many members, 1 to 16: no Context is handed out before. Of
+    /// different numbers the largest one counts. A group that has begun admits latecomers whatever
+    /// they ask for here. Default: [`min_members`](Builder::min_members).
+    pub fn members(mut self, members: usize) -> Builder {
+        self.config.members = Some(members);
+        self
+    }
+
+    /// The group goes on with this many members, 1 to 16: this node is handed no Context of a
+    /// smaller View. Nodes may differ; each counts for itself. Default: 2, or as many as the roster
+    /// of the [`partition`](Builder::partition) rule demands.
+    pub fn min_members(mut self, members: usize) -> Builder {
+        self.config.min_members = Some(members);
+        self
+    }
+
+    /// The group has at most this many members, 1 to 16. Of different numbers the smallest one
+    /// counts. A node without a place waits, says so ([`State::Full`](crate::report::State::Full)),
+    /// and gets in when a member leaves. Default: 16.
+    pub fn max_members(mut self, members: usize) -> Builder {
+        self.config.max_members = Some(members);
+        self
     }
 
     /// Which parts of the group may continue after a network partition. Must be the same on all

@@ -12,7 +12,7 @@ use crate::protocol::{
     Call, CallKind, EngineKind, FoldOrder, Lane, Rank, ReduceOp, Rejection, ViewDigest,
     ring_segment,
 };
-use crate::report::{Error, Peer, Result, Traffic, ViewPlan};
+use crate::report::{Error, Peer, Result, State, Traffic, ViewPlan};
 use crate::session::{Refused, ViewSession};
 use std::cell::Cell;
 use std::fmt;
@@ -525,7 +525,8 @@ impl fmt::Debug for Context {
 }
 
 impl Cluster {
-    /// The newest View, once it has at least `min_members` members. Waits without bound.
+    /// The newest View, once the group has begun and has at least `min_members` members. Waits
+    /// without bound.
     /// Cancel-safe.
     ///
     /// # Errors
@@ -540,6 +541,15 @@ impl Cluster {
             }
             // A View that is being replaced has a successor, unless this node ends.
             views.changed().await.map_err(|_| Error::Closed)?;
+        }
+    }
+
+    /// The members that are here, and those that it takes.
+    fn missing(&self) -> (usize, usize) {
+        match (self.status().state, self.status().view) {
+            (State::NotEnoughPeers { present, wanted, .. }, _) => (present, wanted),
+            (_, Some(view)) => (view.members.len(), self.sizes.min_members()),
+            (_, None) => (1, self.sizes.members()),
         }
     }
 
@@ -564,8 +574,8 @@ impl Cluster {
                 context
             }
             _ = given_up => {
-                let present = self.status().view.map_or(1, |v| v.members.len());
-                Err(Error::NotEnoughPeers { present, wanted: self.min_members, waited: started.elapsed() })
+                let (present, wanted) = self.missing();
+                Err(Error::NotEnoughPeers { present, wanted, waited: started.elapsed() })
             }
         }
     }

@@ -20,6 +20,7 @@ mod local_nodes;
 mod machine_interfaces;
 mod scan;
 mod shared_state;
+mod size_settings;
 mod start;
 
 pub use calls::{

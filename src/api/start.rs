@@ -137,14 +137,15 @@ fn node_config(
     known: Vec<(SocketAddr, Origin)>,
 ) -> Result<NodeConfig> {
     let partition = config.partition()?;
-    let alone = if partition.members_wanted() == 1 { Alone::Forms } else { Alone::Waits };
+    let sizes = config.sizes()?;
+    let alone = if sizes.members() == 1 { Alone::Forms } else { Alone::Waits };
     Ok(NodeConfig {
         local: Arc::new(local),
         admission,
         trust: config.trust.clone(),
         instance: Advert::instance_of(*random()?),
         durable,
-        min_members: partition.members_wanted(),
+        sizes,
         gloo: gloo_version(),
         notices: notices(config),
         election: ElectionConfig { alone, partition, seed: boot.0, ..ElectionConfig::default() },

@@ -180,6 +180,16 @@ impl Agreement {
         self.seeded.has(defect)
     }
 
+    /// Whether this node may be in a View of so many members.
+    pub(super) fn allows(&self, members: usize) -> bool {
+        members <= self.applicant.sizes.max_members()
+    }
+
+    /// Whether the group of the installed View has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.installed.as_ref().is_some_and(|view| view.begun)
+    }
+
     pub(crate) fn installed(&self) -> Option<&Arc<View>> {
         self.installed.as_ref()
     }
@@ -282,6 +292,7 @@ impl Agreement {
     fn is_meant(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
         from == ballot.proposer
             && members.contains(&self.me)
+            && self.allows(members.len())
             && self.partition.admits(members.iter().copied())
     }
 
@@ -392,7 +403,11 @@ impl Agreement {
         if !self.is_near(view.ballot) {
             return;
         }
-        if !self.partition.admits(view.members.iter().map(|m| m.id)) {
+        // Nor one that this member does not allow, or that stops a group that has begun.
+        if !self.partition.admits(view.members.iter().map(|m| m.id))
+            || !self.allows(view.size())
+            || self.has_begun() && !view.begun && !self.seeded.has(Defect::ForgetsBeginning)
+        {
             return;
         }
         if self.outranks(self.durable.promised, view.ballot) || self.was_cut_off_since(view.ballot)
@@ -543,6 +558,8 @@ impl Agreement {
             name: self.applicant.name.clone(),
             stateless: self.applicant.stateless,
             engines: self.applicant.engines,
+            begun: self.has_begun() && !self.seeded.has(Defect::ForgetsBeginning),
+            sizes: self.applicant.sizes,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The properties a node brings into a View.
 
 use crate::identity::{MemberId, Name};
-use crate::protocol::Engines;
+use crate::protocol::{Engines, Sizes};
 
 /// A node that wants to be a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,4 +14,6 @@ pub struct Applicant {
     pub stateless: bool,
     /// The engines it offers.
     pub engines: Engines,
+    /// The sizes of the group that it asks for.
+    pub sizes: Sizes,
 }

@@ -16,6 +16,9 @@ mod losses;
 mod losses_tests;
 mod peer;
 mod peers;
+mod places;
+#[cfg(test)]
+mod places_tests;
 mod proposer;
 #[cfg(test)]
 mod stranded_tests;
@@ -31,7 +34,7 @@ use super::notice::{NOTICES_MAX, Notice};
 use super::quarantine::Quarantine;
 use crate::identity::MemberId;
 use crate::protocol::{
-    Ballot, Closing, EngineChoice, Engines, Message, REACH_MAX, View, ViewDigest,
+    Ballot, Closing, EngineChoice, Engines, Message, REACH_MAX, Sizes, View, ViewDigest,
 };
 use crate::report::LossReason;
 use crate::topology::{Arrangement, LinkMap, arrange};
@@ -104,6 +107,8 @@ pub trait Operations {
 #[derive(Clone, Debug)]
 pub struct Election {
     me: MemberId,
+    /// The sizes of the group that this node asks for.
+    sizes: Sizes,
     config: ElectionConfig,
     agreement: Agreement,
     links: LinkMap,
@@ -138,6 +143,7 @@ impl Election {
     pub fn new(applicant: Applicant, durable: Durable, config: ElectionConfig) -> Election {
         Election {
             me: applicant.id,
+            sizes: applicant.sizes,
             agreement: Agreement::new(applicant, durable).with_partition(config.partition.clone()),
             links: LinkMap::new(),
             peers: BTreeMap::new(),

@@ -17,6 +17,7 @@ mod machine;
 mod notice;
 mod quarantine;
 mod recovery;
+mod selection;
 
 #[cfg(test)]
 pub(crate) use agreement::Agreement;

@@ -363,7 +363,7 @@ fn winner(effective: &BTreeMap<MemberId, Option<History>>, seeded: Seeded) -> Op
 pub(super) mod tests {
     use super::*;
     use crate::identity::Name;
-    use crate::protocol::{Ballot, Engines, Lane, LaneStates, View, member_id, view_of};
+    use crate::protocol::{Ballot, Engines, Lane, LaneStates, Sizes, View, member_id, view_of};
 
     const OP: OpId = OpId { lane: Lane::MAIN, number: 0 };
 
@@ -392,6 +392,8 @@ pub(super) mod tests {
             name: Name::from_lossy("x"),
             stateless: false,
             engines: Engines::NATIVE,
+            begun: false,
+            sizes: Sizes::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::election::{Durable, ElectionConfig};
 use crate::identity::Trust;
 use crate::link::Local;
 use crate::os::InterfaceSet;
-use crate::protocol::Seeded;
+use crate::protocol::{Seeded, Sizes};
 use crate::report::{Counters, State, Status};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,8 +32,9 @@ pub struct NodeConfig {
     pub advertised: Vec<SocketAddr>,
     /// Addresses known at the start.
     pub known: Vec<(SocketAddr, Origin)>,
-    /// A View with fewer members is not shown to callers.
-    pub min_members: usize,
+    /// The sizes of the group that it asks for. A View that has not begun, or is too small to go on,
+    /// is not shown to callers.
+    pub sizes: Sizes,
     /// The version of Gloo in this build, for the status.
     pub gloo: Option<String>,
     /// Whether the program is told on stderr what it waits for.
@@ -56,6 +57,7 @@ impl NodeConfig {
             open: self.admission.namespace.is_open(),
             port,
             state: State::Alone { interfaces: Vec::new() },
+            sizes: self.sizes,
             view: None,
             peers: Vec::new(),
             interfaces: Vec::new(),

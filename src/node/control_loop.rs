@@ -28,8 +28,8 @@ pub enum Command {
 pub struct Handles {
     /// Requests to the control loop. The node leaves when the last sender is dropped.
     pub commands: mpsc::Sender<Command>,
-    /// The session (`ViewSession`) of the newest View; `None` without one, or if the View has fewer
-    /// than `min_members` members.
+    /// The session (`ViewSession`) of the newest View; `None` without one, or if the View has not
+    /// begun or has fewer than `min_members` members.
     pub views: watch::Receiver<Option<Arc<ViewSession>>>,
     /// The newest status.
     pub status: watch::Receiver<Status>,

@@ -125,6 +125,7 @@ impl ControlPlane {
             name: name.clone(),
             stateless: hello.stateless,
             engines: hello.engines,
+            sizes: config.sizes,
         };
         config.local.set_trusted(config.interface_set.trusted.clone());
         let access = AccessControl::new(
@@ -165,7 +166,7 @@ impl ControlPlane {
             reporter: Reporter::new(
                 told,
                 (me.node, name),
-                config.min_members,
+                config.sizes,
                 config.gloo,
                 config.notices,
             ),

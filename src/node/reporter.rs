@@ -6,7 +6,7 @@ use crate::discovery::InterfaceReport;
 use crate::election::Notice;
 use crate::identity::{MemberId, Name, NodeId};
 use crate::link::Refusal;
-use crate::protocol::{EngineChoice, OpId, Rank, View};
+use crate::protocol::{EngineChoice, OpId, Rank, Sizes, View};
 use crate::report::{Counters, Event, NodeInfo, Peer, State, Status, Waiting};
 use crate::session::{Meter, ViewSession};
 use crate::trace;
@@ -29,8 +29,8 @@ const REFUSALS_MAX: usize = 64;
 pub(super) struct Reporter {
     told: Published,
     me: (NodeId, Name),
-    /// A View with fewer members is not shown to callers.
-    min_members: usize,
+    /// The sizes of the group that this node asks for.
+    sizes: Sizes,
     names: BTreeMap<NodeId, Name>,
     counters: Counters,
     /// Where this node's dials were refused.
@@ -48,7 +48,7 @@ impl Reporter {
     pub(super) fn new(
         told: Published,
         me: (NodeId, Name),
-        min_members: usize,
+        sizes: Sizes,
         gloo: Option<String>,
         notices: bool,
     ) -> Reporter {
@@ -56,7 +56,7 @@ impl Reporter {
         Reporter {
             told,
             me,
-            min_members,
+            sizes,
             names: BTreeMap::new(),
             counters: Counters::default(),
             refusals: BTreeMap::new(),
@@ -69,13 +69,14 @@ impl Reporter {
 
     // Sessions.
 
-    pub(super) fn min_members(&self) -> usize {
-        self.min_members
+    pub(super) fn sizes(&self) -> Sizes {
+        self.sizes
     }
 
-    /// Shows the installed View to callers.
+    /// Shows the installed View to callers, if its group has begun and has enough members to go on.
     pub(super) fn show(&self, session: Option<&Arc<ViewSession>>) {
-        let enough = |session: &&Arc<ViewSession>| session.view().size() >= self.min_members;
+        let least = self.sizes.min_members();
+        let enough = |session: &&Arc<ViewSession>| session.view().is_enough_for(least);
         self.told.views.send_replace(session.filter(enough).cloned());
     }
 

@@ -58,6 +58,8 @@ pub(crate) enum Defect {
     BeginsBeside,
     /// A node outside a running View agrees to begin one beside it.
     AgreesBeside,
+    /// A member does not say that its group has begun, so the next View begins anew.
+    ForgetsBeginning,
     /// A node whose disk does not answer waits with its calls for as long as that takes, also when
     /// the others have gone on. Not one of `ALL`, like the following ones: they break rules that
     /// the model leaves out.
@@ -129,7 +131,7 @@ impl Defect {
 #[cfg(test)]
 impl Defect {
     /// Those that the model has to find.
-    pub(crate) const ALL: [Defect; 24] = [
+    pub(crate) const ALL: [Defect; 25] = [
         Defect::PromiseNotDurable,
         Defect::EarlyInstall,
         Defect::NoTieBreak,
@@ -154,5 +156,6 @@ impl Defect {
         Defect::ReportsInOrder,
         Defect::BeginsBeside,
         Defect::AgreesBeside,
+        Defect::ForgetsBeginning,
     ];
 }

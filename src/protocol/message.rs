@@ -10,6 +10,7 @@ use super::rank::{MEMBERS_MAX, Rank};
 use super::rate::RateMessage;
 use super::relay_frame::RelayFrame;
 use super::revision::PlanMessage;
+use super::sizes::Sizes;
 use super::view::{OPS_DECIDED_MAX, View};
 use super::view_id::{ViewDigest, ViewId};
 use super::vote::{Closing, OpMessage};
@@ -135,15 +136,20 @@ pub struct Heartbeat {
     pub promised: bool,
     /// The members of `view` that the sender has excluded from it; at most [`MEMBERS_MAX`].
     pub accused: Vec<Accused>,
+    /// The group of `view` has begun, see [`View::begun`].
+    pub begun: bool,
+    /// The sizes of the group that the sender asks for.
+    pub sizes: Sizes,
 }
 
 layout! {
     Heartbeat {
         view,
         reach: List(REACH_MAX),
-        [persisting, broken, radio, promised],
+        [persisting, broken, radio, promised, begun],
         keeps_out_ms,
         accused: List(MEMBERS_MAX),
+        sizes,
     }
 }
 
@@ -208,6 +214,10 @@ pub struct Promise {
     pub stateless: bool,
     /// The engines it offers for the next View.
     pub engines: Engines,
+    /// The group of `prev` has begun, see [`View::begun`].
+    pub begun: bool,
+    /// The sizes of the group that it asks for.
+    pub sizes: Sizes,
 }
 
 layout! {
@@ -220,9 +230,10 @@ layout! {
         accepted,
         accepted_here,
         if_installed,
-        [stateless, cut_off, is_late, is_behind],
+        [stateless, cut_off, is_late, is_behind, begun],
         name,
         engines,
+        sizes,
     }
 }
 
@@ -331,6 +342,8 @@ mod tests {
             name: Name::from_lossy("mini"),
             stateless: true,
             engines: Engines::GLOO,
+            begun: true,
+            sizes: Sizes::default(),
         };
         let heartbeat = Heartbeat {
             view: Some(view.id()),
@@ -344,6 +357,8 @@ mod tests {
             keeps_out_ms: 9000,
             promised: true,
             accused: vec![Accused { id: member_id(3), breach: true }],
+            begun: true,
+            sizes: Sizes::default(),
         };
         let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();
         let v4: SocketAddr = "10.0.0.1:1".parse().unwrap();
@@ -426,6 +441,8 @@ mod tests {
             name: Name::from_lossy("x"),
             stateless: false,
             engines: Engines::GLOO,
+            begun: true,
+            sizes: Sizes::default(),
         };
         assert!(
             Message::Promise(view.ballot, Box::new(promise)).to_bytes().len() < MESSAGE_BYTES_MAX

@@ -34,6 +34,7 @@ mod reduce_op;
 mod rejection;
 mod relay_frame;
 mod revision;
+mod sizes;
 mod tree;
 mod view;
 mod view_id;
@@ -76,6 +77,7 @@ pub use reduce_op::ReduceOp;
 pub use rejection::{FeedbackProblem, GradientProblem, Rejection};
 pub use relay_frame::{Circuit, FRAME_COST, RelayBody, RelayFrame, STATIONS_MAX, WINDOW, cost};
 pub use revision::{LANES_TOLD_MAX, PlanMessage, PlanStep, REVISION_UNKNOWN, Switch};
+pub use sizes::{SizeSetting, Sizes, SizesProblem};
 #[cfg(test)]
 pub use tree::any_tree;
 pub use tree::{Tree, rank_pairs, ranks};

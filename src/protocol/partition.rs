@@ -10,17 +10,16 @@ use std::str::FromStr;
 /// The rule for groups that may go on when the network is partitioned or machines are lost.
 ///
 /// It must be the same on all nodes: nodes with different rules get no link, and the status says
-/// so. Only `min_members` of [`Partition::Continue`] may differ.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// so. It says which parts may go on; the sizes of the group
+/// ([`Builder::members`](crate::Builder::members) and the like) say when calls may run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Partition {
-    /// Every part with enough members goes on. When parts meet again, one history wins and the
-    /// other members must [`sync`](crate::Context::sync), which discards their results.
-    Continue {
-        /// Members that a View needs before it is handed out, 1 to 16. With 1 a lone node is a
-        /// group. With more than there are machines nothing ever starts.
-        min_members: usize,
-    },
+    /// Every part with enough members ([`Builder::min_members`](crate::Builder::min_members)) goes
+    /// on. When parts meet again, one history wins and the other members must
+    /// [`sync`](crate::Context::sync), which discards their results. The default.
+    #[default]
+    Continue,
     /// Only a part with more than half of these nodes goes on. So there is at most one, and no two
     /// members anywhere get different definite outcomes of an operation. All other nodes wait, and
     /// their calls in flight end with [`Error::Indeterminate`](crate::Error::Indeterminate).
@@ -53,18 +52,11 @@ pub enum RosterProblem {
     WithoutThisNode(NodeId),
 }
 
-/// The default is `continue:2`, because most groups begin with two members.
-impl Default for Partition {
-    fn default() -> Partition {
-        Partition::Continue { min_members: 2 }
-    }
-}
-
 impl Partition {
-    /// The least number of members of a useful View.
+    /// The least number of members of a View that may be made.
     pub fn members_wanted(&self) -> usize {
         match self {
-            Partition::Continue { min_members } => *min_members,
+            Partition::Continue => 1,
             Partition::Majority { roster } => roster.len() / 2 + 1,
             Partition::All { roster } => roster.len(),
         }
@@ -80,7 +72,7 @@ impl Partition {
     /// Digest of the rule: equal for two nodes that may be in one group.
     pub(crate) fn digest(&self) -> [u8; 8] {
         let (kind, roster) = match self {
-            Partition::Continue { .. } => return [0; 8],
+            Partition::Continue => return [0; 8],
             Partition::Majority { roster } => (1, roster),
             Partition::All { roster } => (2, roster),
         };
@@ -107,15 +99,15 @@ impl Partition {
         if seen.contains(&me) { Ok(()) } else { Err(RosterProblem::WithoutThisNode(me)) }
     }
 
-    fn roster(&self) -> Option<&[NodeId]> {
+    pub(crate) fn roster(&self) -> Option<&[NodeId]> {
         match self {
-            Partition::Continue { .. } => None,
+            Partition::Continue => None,
             Partition::Majority { roster } | Partition::All { roster } => Some(roster),
         }
     }
 }
 
-/// Parses `continue:2`, `majority:ID,ID,ID` or `all:ID,ID`, with public keys as `potluck identity`
+/// Parses `continue`, `majority:ID,ID,ID` or `all:ID,ID`, with public keys as `potluck identity`
 /// prints them.
 impl FromStr for Partition {
     type Err = String;
@@ -126,11 +118,8 @@ impl FromStr for Partition {
             |id: &str| id.trim().parse::<NodeId>().map_err(|e| format!("{:?}: {e}", id.trim()));
         let roster = || rest.split(',').map(node).collect::<Result<Vec<NodeId>, String>>();
         match kind.trim() {
-            "continue" => {
-                let min_members =
-                    rest.trim().parse().map_err(|_| format!("{rest:?} is no number of members"))?;
-                Ok(Partition::Continue { min_members })
-            }
+            "continue" if rest.is_empty() => Ok(Partition::Continue),
+            "continue" => Err(format!("{text:?} has a number: POTLUCK_MEMBERS sets it")),
             "majority" => Ok(Partition::Majority { roster: roster()? }),
             "all" => Ok(Partition::All { roster: roster()? }),
             other => Err(format!("{other:?} is none of continue, majority and all")),
@@ -205,7 +194,6 @@ mod tests {
         assert_eq!(majority(&[1, 2, 3]), majority(&[3, 1, 2]));
         assert_ne!(majority(&[1, 2, 3]), majority(&[1, 2, 4]));
         assert_ne!(majority(&[1, 2]), Partition::All { roster: roster(&[1, 2]) }.digest());
-        assert_eq!(Partition::Continue { min_members: 1 }.digest(), Partition::default().digest());
         assert_ne!(majority(&[1]), Partition::default().digest());
     }
 
@@ -226,10 +214,10 @@ mod tests {
         let text = format!("majority: {}, {}", hex(0xa1), hex(2));
         assert_eq!(text.parse(), Ok(Partition::Majority { roster: roster(&[0xa1, 2]) }));
         assert_eq!(format!("all:{}", hex(3)).parse(), Ok(Partition::All { roster: roster(&[3]) }));
-        assert_eq!("continue:3".parse(), Ok(Partition::Continue { min_members: 3 }));
+        assert_eq!("continue".parse(), Ok(Partition::Continue));
         for bad in [
             "",
-            "continue",
+            "continue:3",
             "continue:-1",
             "majority",
             "majority:",

@@ -17,6 +17,7 @@ use super::history::History;
 use super::op_id::{Lane, OpId};
 use super::plan::Plan;
 use super::rank::{MEMBERS_MAX, Rank};
+use super::sizes::Sizes;
 use super::view_id::{ViewDigest, ViewId};
 use crate::identity::{MemberId, Name};
 use crate::wire::layout::{List, layout};
@@ -52,9 +53,11 @@ pub struct Member {
     pub stateless: bool,
     /// Its history is the View's.
     pub in_sync: bool,
+    /// The sizes of the group that it asks for.
+    pub sizes: Sizes,
 }
 
-layout!(Member { id, name, [stateless, in_sync] });
+layout!(Member { id, name, [stateless, in_sync], sizes });
 
 /// An agreed membership, see the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -71,6 +74,9 @@ pub struct View {
     pub history: Option<History>,
     /// The members in rank order.
     pub members: Vec<Member>,
+    /// The group has begun: this View has as many members as each of them wants for that, or one of
+    /// them comes from a View that had begun.
+    pub begun: bool,
     /// How the members communicate.
     pub plan: Plan,
     /// The engine that all of them run, and the reason for it.
@@ -88,6 +94,7 @@ layout! {
         disputed: List(OPS_DECIDED_MAX.saturating_sub(committed.len())),
         history,
         members: List(MEMBERS_MAX),
+        [begun],
         plan,
         engine,
         no_direct_link: Pairs,
@@ -172,6 +179,21 @@ impl View {
         self.no_direct_link.binary_search(&(a.min(b), a.max(b))).is_ok()
     }
 
+    /// The members with which a group of these begins that has no history.
+    pub fn to_begin(&self) -> usize {
+        self.members.iter().map(|m| m.sizes.members()).max().unwrap_or(0)
+    }
+
+    /// The most members that a View with these may have.
+    pub fn at_most(&self) -> usize {
+        self.members.iter().map(|m| m.sizes.max_members()).min().unwrap_or(MEMBERS_MAX)
+    }
+
+    /// Whether a node that goes on with this many members hands it out.
+    pub fn is_enough_for(&self, min_members: usize) -> bool {
+        self.begun && self.size() >= min_members
+    }
+
     /// The others that this rank has a data link to.
     pub fn linked_with(&self, me: Rank) -> impl Iterator<Item = Rank> {
         self.ranks().filter(move |peer| *peer != me && !self.lack_direct_link(me, *peer))
@@ -183,8 +205,9 @@ impl View {
     }
 
     /// Whether an honest member may have made it: members are distinct nodes, the proposer is one
-    /// of them, the parent is older and present if its operations are decided, `no_direct_link` is
-    /// sorted, and plan and engine fit the size, each other and the pairs without a link.
+    /// of them, the parent is older and present if its operations are decided, all members allow
+    /// the size, the group has begun if the size is enough for that, `no_direct_link` is sorted,
+    /// and plan and engine fit the size, each other and the pairs without a link.
     pub fn is_consistent(&self) -> bool {
         let distinct = self
             .members
@@ -197,6 +220,8 @@ impl View {
             && parent_is_older
             && (decides_none || self.parent.is_some())
             && self.contains(self.ballot.proposer)
+            && self.size() <= self.at_most()
+            && (self.begun || self.size() < self.to_begin())
             && self.plan.fits(self.size())
             && self.plan.is_for(self.engine.kind)
             && self.engine.fits(self.size())
@@ -230,6 +255,7 @@ pub(crate) mod testing {
                 name: Name::from_lossy(&format!("n{i}")),
                 stateless: false,
                 in_sync: true,
+                sizes: Sizes::default(),
             })
             .collect();
         View {
@@ -239,6 +265,7 @@ pub(crate) mod testing {
             disputed: Vec::new(),
             history: None,
             members,
+            begun: true,
             plan: Plan::mesh(usize::from(n)),
             engine: EngineChoice::NATIVE,
             no_direct_link: Vec::new(),
@@ -343,6 +370,35 @@ mod tests {
         for bad in [twice, without_proposer, orphan, in_dispute_with_nobody, older_than_parent] {
             assert_eq!(View::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));
         }
+    }
+
+    /// Members that want other sizes of the group are in one View where it fits all of them.
+    #[test]
+    fn a_view_keeps_to_the_sizes_of_its_members() {
+        let with = |begun, sizes: [[usize; 3]; 3]| {
+            let mut view = View { begun, ..view_of(3) };
+            for (member, [members, min, max]) in view.members.iter_mut().zip(sizes) {
+                member.sizes = Sizes::new(members, min, max).expect("they are in order");
+            }
+            view
+        };
+        let (usual, begins_with_four) = ([2, 2, 16], [4, 1, 4]);
+        for (begun, sizes, is_consistent) in [
+            (true, [usual, [3, 3, 3], usual], true),
+            (true, [usual, usual, [2, 2, 2]], false),
+            (false, [usual, usual, usual], false),
+            (false, [usual, begins_with_four, usual], true),
+            (true, [usual, begins_with_four, usual], true),
+        ] {
+            let view = with(begun, sizes);
+            assert_eq!(view.is_consistent(), is_consistent, "{begun}, {sizes:?}");
+            assert_eq!(View::from_bytes(&view.to_bytes()).is_ok(), is_consistent);
+        }
+        let view = with(false, [usual, begins_with_four, usual]);
+        assert_eq!((view.to_begin(), view.at_most()), (4, 4));
+        assert!(!view.is_enough_for(2));
+        let begun = View { begun: true, ..view };
+        assert!(begun.is_enough_for(3) && !begun.is_enough_for(4));
     }
 
     #[test]

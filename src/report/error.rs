@@ -2,7 +2,7 @@
 
 use crate::identity::{IdentityProblem, Name, NodeId};
 use crate::pairing::PairingProblem;
-use crate::protocol::{Call, EngineFault, OpId, Rank, Rejection, RosterProblem};
+use crate::protocol::{Call, EngineFault, OpId, Rank, Rejection, RosterProblem, SizesProblem};
 use derive_more::Display;
 use std::fmt;
 use std::time::Duration;
@@ -193,12 +193,18 @@ pub enum ConfigProblem {
     /// The interface filter is invalid, or matches no interface.
     #[display("the interfaces cannot be used: {_0}")]
     BadInterfaces(String),
-    /// `min_members` is not between 1 and 16.
-    #[display("min_members is {_0}; it must be between 1 and 16")]
-    BadMinMembers(usize),
+    /// The sizes of the group contradict each other, the roster, or the limits.
+    #[display("{_0}")]
+    BadSizes(SizesProblem),
+    /// The text of `POTLUCK_MEMBERS` cannot be read.
+    #[display(
+        "POTLUCK_MEMBERS cannot be used: {_0}; it must be N (begin with), M..K (go on with, at \
+             most; either may be left out) or N,M..K"
+    )]
+    BadMembers(String),
     /// The text of `POTLUCK_PARTITION` cannot be read.
     #[display(
-        "POTLUCK_PARTITION cannot be used: {_0}; it must be continue:N, majority:ID,ID,... or \
+        "POTLUCK_PARTITION cannot be used: {_0}; it must be continue, majority:ID,ID,... or \
              all:ID,ID,... with the public keys of all nodes"
     )]
     BadPartition(String),

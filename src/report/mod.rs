@@ -15,7 +15,9 @@ pub(crate) mod status;
 pub use crate::discovery::{Activity, InterfaceReport, SkipReason};
 pub use crate::identity::Name;
 pub use crate::os::InterfaceKind;
-pub use crate::protocol::{Ballot, RosterProblem, ViewDigest, ViewId};
+pub use crate::protocol::{
+    Ballot, RosterProblem, SizeSetting, Sizes, SizesProblem, ViewDigest, ViewId,
+};
 pub use error::ConfigProblem;
 pub use events::{LossReason, NodeInfo};
 pub use graph::{LinkDirection, LinkPath, Topology, TopologyLink};

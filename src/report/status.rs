@@ -5,7 +5,7 @@ use super::events::NodeInfo;
 use crate::discovery::{Activity, InterfaceReport, SkipReason};
 use crate::identity::{Name, NodeId};
 use crate::os::InterfaceKind;
-use crate::protocol::{EngineKind, OpId, Rank, ViewId};
+use crate::protocol::{EngineKind, OpId, Rank, SizeSetting, Sizes, ViewId};
 use derive_more::Display;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -30,6 +30,8 @@ pub struct Status {
     pub port: u16,
     /// Its state.
     pub state: State,
+    /// The sizes of the group that it asks for.
+    pub sizes: Sizes,
     /// The View it is in, if any.
     pub view: Option<ViewStatus>,
     /// The nodes with which it has a control link.
@@ -89,21 +91,29 @@ pub enum State {
     /// In a View with enough members that is in sync.
     #[display("in")]
     In,
-    /// The group is smaller than `min_members`, or this node can reach only a part of its View that
-    /// may not continue.
-    #[display("waiting for peers ({present} of {wanted})")]
+    /// The group is too small: it has not begun and is smaller than the largest `members` of its
+    /// members, or it has begun and is smaller than this node's `min_members`, or this node can reach
+    /// only a part of its View that may not continue.
+    #[display("{present} of {wanted} here; waiting for {}", who_is_missing(*present, *wanted, *setting))]
     NotEnoughPeers {
         /// Members present.
         present: usize,
         /// Members required.
         wanted: usize,
+        /// The setting that requires them.
+        setting: SizeSetting,
     },
     /// In a View whose members do not hold the same state yet.
     #[display("in, not in sync")]
     NeedsSync,
-    /// The View has 16 members, so there is no place for this node.
-    #[display("full")]
-    Full,
+    /// A group runs, and it has no place for this node. The node gets in when a member leaves.
+    #[display("full: {members} members run (max_members = {max_members}); waiting for a place")]
+    Full {
+        /// The members of that group.
+        members: usize,
+        /// The smallest `max_members` of those members and this node.
+        max_members: usize,
+    },
     /// This node hears a peer that does not hear this node, so they cannot be in one View.
     #[display("not heard by {peer}")]
     OneWay {
@@ -190,6 +200,10 @@ pub struct ViewStatus {
     pub id: ViewId,
     /// The members in rank order.
     pub members: Vec<Peer>,
+    /// The sizes of the group that each member asks for, in rank order.
+    pub sizes: Vec<Sizes>,
+    /// The group has begun. Otherwise it waits for the largest `members` that one of them asks for.
+    pub begun: bool,
     /// The engine that new calls run on.
     pub engine: EngineKind,
     /// The reason for this engine, in one sentence.
@@ -365,6 +379,7 @@ impl Status {
             let other_jobs = self.other_jobs.iter();
             reasons.extend(other_jobs.map(|other| format!("{other}; this is `{}`", self.job)));
         }
+        reasons.extend(self.larger_wishes());
         reasons.extend(self.others.iter().cloned());
         reasons.extend(self.duplicates.iter().map(|node| self.duplicate(*node)));
         reasons.extend(self.quarantined.iter().map(ToString::to_string));
@@ -383,6 +398,23 @@ impl Status {
 }
 
 impl Status {
+    /// Members other than this one for which the View is too small, so that they do not call.
+    fn larger_wishes(&self) -> Vec<String> {
+        let Some(view) = &self.view else { return Vec::new() };
+        let others = view.members.iter().zip(&view.sizes).filter(|(m, _)| m.node != self.node);
+        let size = view.members.len();
+        let wish = |(peer, sizes): (&Peer, &Sizes)| {
+            let (setting, wanted) = if view.begun {
+                (SizeSetting::MinMembers, sizes.min_members())
+            } else {
+                (SizeSetting::Members, sizes.members())
+            };
+            (wanted > size)
+                .then(|| format!("{peer} waits for {wanted} members ({setting} = {wanted})"))
+        };
+        others.filter_map(wish).collect()
+    }
+
     fn looked_on(&self, report: &InterfaceReport) -> String {
         let alone =
             if let State::Alone { interfaces } = &self.state { &interfaces[..] } else { &[] };
@@ -420,6 +452,17 @@ impl fmt::Display for OtherJob {
         };
         let names: Vec<String> = self.nodes.iter().map(name).collect();
         write!(f, "job `{}` runs on {}", self.job, names.join(", "))
+    }
+}
+
+fn who_is_missing(present: usize, wanted: usize, setting: SizeSetting) -> String {
+    let missing = match wanted.saturating_sub(present) {
+        1 => "one more".to_owned(),
+        more => format!("{more} more"),
+    };
+    match setting {
+        SizeSetting::Partition => format!("{missing} (the partition rule)"),
+        setting => format!("{missing} ({setting} = {wanted})"),
     }
 }
 

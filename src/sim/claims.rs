@@ -50,10 +50,14 @@ pub(super) enum Claim {
     Answered,
     /// No honest member is taken for one that breaks the protocol.
     Honest,
+    /// S6: no View has more members than each of them allows. One that has begun has as many as each
+    /// of them wants for that, or a member from such a View; and a member from such a View, if it
+    /// ran there, is in no View that has not begun.
+    SizesHold,
 }
 
 impl Claim {
-    pub(super) const ALL: [Claim; 16] = [
+    pub(super) const ALL: [Claim; 17] = [
         Claim::OneViewPerBallot,
         Claim::ViewsGrow,
         Claim::AllHaveAccepted,
@@ -70,6 +74,7 @@ impl Claim {
         Claim::OnePlan,
         Claim::Answered,
         Claim::Honest,
+        Claim::SizesHold,
     ];
 
     /// Its name in tables.
@@ -91,6 +96,7 @@ impl Claim {
             Claim::OnePlan => "one plan",
             Claim::Answered => "L1",
             Claim::Honest => "honest",
+            Claim::SizesHold => "S6",
         }
     }
 }
@@ -194,6 +200,8 @@ pub(super) struct History {
     views: BTreeMap<Ballot, ViewId>,
     accepted: BTreeSet<(MemberId, ViewId)>,
     newest: BTreeMap<NodeId, Ballot>,
+    /// The members whose newest View has begun, and whether it ran there.
+    began: BTreeMap<MemberId, bool>,
     /// The members that have run each View.
     running: BTreeMap<ViewId, BTreeSet<MemberId>>,
     answers: BTreeMap<(ViewId, OpId), Vec<Answer>>,
@@ -206,7 +214,7 @@ pub(super) struct History {
     /// By operation: the revision of the plan under which it runs.
     plans: BTreeMap<(ViewId, OpId), u32>,
     /// Broken claims, one bit each.
-    broken: u16,
+    broken: u32,
     /// Ends seen so far, one bit for each [`EndKind`].
     seen: u8,
     /// Two parts of a split group have decided one operation differently. Allowed under `Continue`
@@ -224,7 +232,7 @@ impl History {
     }
 
     pub(super) fn expect(&mut self, claim: Claim, holds: bool) {
-        self.broken |= u16::from(!holds) << claim as u8;
+        self.broken |= u32::from(!holds) << claim as u8;
     }
 
     /// Records an act and checks the claims it concerns.
@@ -236,7 +244,10 @@ impl History {
             }
             Act::Installed { before, view } => self.installed(who, *before, view, view.id()),
             Act::Ended { op, ending, next } => self.ended(who, *op, *ending, *next),
-            Act::Runs(id) => self.runs(who, *id),
+            Act::Runs(id) => {
+                self.runs(who, *id);
+                self.began.entry(who).and_modify(|ran| *ran = true);
+            }
             Act::RunsUnder(op, revision) => {
                 let known = *self.plans.entry(*op).or_insert(*revision);
                 self.expect(Claim::OnePlan, known == *revision);
@@ -268,6 +279,7 @@ impl History {
         id: ViewId,
         decides: Decides,
     ) {
+        self.keeps_to_sizes(who, view);
         let known = *self.views.entry(view.ballot).or_insert(id);
         self.expect(Claim::OneViewPerBallot, known == id);
         let newest = self.newest.insert(who.node, view.ballot);
@@ -281,6 +293,20 @@ impl History {
                 .flat_map(|(_, all)| all)
                 .filter(|a| a.who == who)
                 .for_each(|a| a.next = Some(id));
+        }
+    }
+
+    fn keeps_to_sizes(&mut self, who: MemberId, view: &View) {
+        let is_small = view.size() <= view.at_most();
+        let mut members = view.members.iter().map(|m| self.began.get(&m.id));
+        let has_reason = view.size() >= view.to_begin() || members.clone().any(|b| b.is_some());
+        let goes_on = members.any(|began| began == Some(&true));
+        let holds = is_small && if view.begun { has_reason } else { !goes_on };
+        self.expect(Claim::SizesHold, holds);
+        if view.begun {
+            self.began.entry(who).or_insert(false);
+        } else {
+            self.began.remove(&who);
         }
     }
 

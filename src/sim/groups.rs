@@ -140,7 +140,7 @@ impl Run<'_> {
             0 => Partition::Majority {
                 roster: (0..size).map(|number| identity_of(number).id()).collect(),
             },
-            _ => Partition::Continue { min_members: 2 },
+            _ => Partition::Continue,
         };
         if matches!(partition, Partition::Majority { .. }) {
             observer.majority();

@@ -14,8 +14,9 @@
 //! made anew, the plan changes, or limits are reached ([`runs`]). The random walks ([`walk`]) mix
 //! these.
 //!
-//! A group starts in a View of all nodes. A write is durable at once, and a crash keeps the durable
-//! state; a crashed node returns as a new member. With `slow_disks`, writes take time.
+//! A group starts in a View of all nodes, or, where its beginning is checked, in none. A write is
+//! durable at once, and a crash keeps the durable state; a crashed node returns as a new member.
+//! With `slow_disks`, writes take time.
 
 mod action;
 mod memo;
@@ -31,7 +32,7 @@ mod walk;
 use super::claims::{Claim, EndKind, History};
 use crate::collective::LedgerBounds;
 use crate::election::Durable;
-use crate::protocol::{Defect, Lane, Message, OpId, Seeded};
+use crate::protocol::{Defect, Lane, Message, OpId, Seeded, Sizes};
 use action::{Action, letter};
 use memo::Memo;
 use shared::Shared;
@@ -53,6 +54,10 @@ struct Group {
     bounds: LedgerBounds,
     /// Views that are made before the run begins, after one of all nodes: the members of each.
     opening: Vec<Vec<u8>>,
+    /// There is no first View of all nodes.
+    starts_apart: bool,
+    /// The sizes that the first nodes ask for; the others want the usual ones.
+    sizes: Vec<Sizes>,
     /// Plans change in this run.
     has_plans: bool,
     /// Nodes tell each other of their Views, and begin none beside a running one.
@@ -93,6 +98,8 @@ impl Group {
             slow_disks: false,
             bounds: LedgerBounds::default(),
             opening: Vec::new(),
+            starts_apart: false,
+            sizes: Vec::new(),
             has_plans: false,
             keeps_together: false,
             answers: false,
@@ -107,12 +114,16 @@ impl Group {
 
     /// The initial state: the nodes in their first Views, reached by the rules themselves.
     fn first(&self) -> State {
-        let fresh = |n| Shared::new(Node::start(member(n, 1), Durable::default(), self.seeded()));
+        let fresh = |n| {
+            let sizes = self.sizes_of(usize::from(n));
+            Shared::new(Node::start(member(n, 1), Durable::default(), sizes, self.seeded()))
+        };
         let nodes = (0..self.nodes).map(fresh).collect();
         let history = Shared::new(History::default());
         let mut state = State { nodes, packets: Vec::new(), history, budget: self.budget };
         let all = (0..self.nodes).collect();
-        for members in [&all].into_iter().chain(&self.opening) {
+        let first = Some(&all).filter(|_| !self.starts_apart);
+        for members in first.into_iter().chain(&self.opening) {
             state = self.open(&state, members);
         }
         state
@@ -141,6 +152,11 @@ impl Group {
         };
         assert!(members.iter().all(is_in));
         state
+    }
+
+    /// The sizes that a node asks for.
+    fn sizes_of(&self, n: usize) -> Sizes {
+        self.sizes.get(n).copied().unwrap_or_default()
     }
 
     /// The lanes in which programs call.
@@ -300,7 +316,7 @@ impl Model for Group {
     }
 
     fn properties(&self) -> Vec<Property<Group>> {
-        let always: [(Claim, Holds); 16] = [
+        let always: [(Claim, Holds); 17] = [
             (Claim::OneViewPerBallot, |g, s| g.holds(Claim::OneViewPerBallot, s)),
             (Claim::ViewsGrow, |g, s| g.holds(Claim::ViewsGrow, s)),
             (Claim::AllHaveAccepted, |g, s| g.holds(Claim::AllHaveAccepted, s)),
@@ -317,6 +333,7 @@ impl Model for Group {
             (Claim::OnePlan, |g, s| g.holds(Claim::OnePlan, s)),
             (Claim::Answered, |g, s| g.holds(Claim::Answered, s)),
             (Claim::Honest, |g, s| g.holds(Claim::Honest, s)),
+            (Claim::SizesHold, |g, s| g.holds(Claim::SizesHold, s)),
         ];
         let mine: Vec<Claim> = self.claims().collect();
         let always = always.into_iter().filter(|(claim, _)| mine.contains(claim));

@@ -106,8 +106,9 @@ fn neither_goes_on() -> Result<()> {
     cut_in_half(&group.lab)?;
     let answers = group.events(called, "done", Duration::from_secs(12))?;
     all_failed(&answers, "indeterminate")?;
+    let text = "2 of 3 here; waiting for one more (the partition rule)";
     for peer in &mut group.peers {
-        peer.status_where(|status| status["state"] == "waiting for peers (2 of 3)", PATIENCE)?;
+        peer.status_where(|status| status["state"] == text, PATIENCE)?;
         // No View is possible.
         let event =
             peer.ask(&json!({"do": "context", "min": 1, "within_s": 1.0}), "error", PATIENCE)?;

@@ -12,6 +12,7 @@ mod memory;
 mod patience;
 mod rotation;
 mod silent;
+mod sizes;
 mod training;
 
 use potluck_harness::chance::seed;
@@ -34,6 +35,7 @@ fn main() {
         halves::add(&mut suite);
         patience::add(&mut suite);
         silent::add(&mut suite);
+        sizes::add(&mut suite);
         training::add(&mut suite);
     }
     suite.on("gloo", missing);

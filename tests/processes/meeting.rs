@@ -329,7 +329,8 @@ fn leaves() -> Result<()> {
     group.peers[1].process().end_input();
     let ended = group.peers[1].process().wait(PATIENCE)?;
     ensure!(ended.success(), "{ended}");
-    let alone = |status: &Value| status["state"] == "waiting for peers (1 of 2)";
+    let text = "1 of 2 here; waiting for one more (min_members = 2)";
+    let alone = |status: &Value| status["state"] == text;
     group.peers[0].status_where(alone, PATIENCE)?;
     Ok(())
 }

@@ -32,9 +32,14 @@ impl Peer {
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["demo-member", "--name", name, "--min", &min.to_string()]);
-        for variable in
-            ["POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_PARTITION"]
-        {
+        for variable in [
+            "POTLUCK_NAMESPACE",
+            "POTLUCK_JOB",
+            "POTLUCK_PEERS",
+            "POTLUCK_INTERFACES",
+            "POTLUCK_PARTITION",
+            "POTLUCK_MEMBERS",
+        ] {
             command.env_remove(variable);
         }
         command

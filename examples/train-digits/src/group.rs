@@ -84,6 +84,7 @@ impl Group {
             "POTLUCK_KEY",
             "POTLUCK_NAMESPACE",
             "POTLUCK_PARTITION",
+            "POTLUCK_MEMBERS",
         ] {
             command.env_remove(name);
         }

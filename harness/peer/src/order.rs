@@ -14,7 +14,7 @@ use serde::Deserialize;
 pub enum Order {
     Join {
         min: Option<usize>,
-        /// In the syntax of `POTLUCK_PARTITION`; overrides `min`.
+        /// In the syntax of `POTLUCK_PARTITION`.
         partition: Option<String>,
         /// Report the events of the group as `happened`.
         #[serde(default)]

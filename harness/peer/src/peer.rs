@@ -5,7 +5,7 @@ use crate::order::Order;
 use crate::report::{self, emit, refuse};
 use crate::train::Training;
 use clap::Parser;
-use potluck::{Builder, Cluster, Config, Context, Error, Partition};
+use potluck::{Builder, Cluster, Config, Context, Error};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -104,7 +104,7 @@ impl Peer {
     async fn obey(&mut self, order: Order) -> Option<End> {
         match order {
             Order::Join { min, partition, events } => {
-                let end = self.join(min.unwrap_or(2), partition).await;
+                let end = self.join(min, partition).await;
                 if let Some(cluster) = self.cluster().filter(|_| events) {
                     tell_events(&cluster);
                 }
@@ -135,7 +135,7 @@ impl Peer {
         None
     }
 
-    async fn join(&mut self, min: usize, partition: Option<String>) -> Option<End> {
+    async fn join(&mut self, min: Option<usize>, partition: Option<String>) -> Option<End> {
         let options = &self.options;
         let mut config = if options.loopback { Config::loopback() } else { Config::home() };
         config.interfaces.clone_from(&options.interface);
@@ -143,15 +143,15 @@ impl Peer {
         config.name.clone_from(&options.name);
         config.stateless = options.stateless;
         config.trusted_links.clone_from(&options.trusted);
-        let partition = match partition.map(|text| text.parse()) {
-            None => Partition::Continue { min_members: min },
-            Some(Ok(partition)) => partition,
-            Some(Err(why)) => {
+        config.min_members = min;
+        config.partition = match partition.map(|text| text.parse()).transpose() {
+            Ok(partition) => partition,
+            Err(why) => {
                 refuse("order", &why);
                 return None;
             }
         };
-        match Builder::new(config).partition(partition).join().await {
+        match Builder::new(config).join().await {
             Ok(cluster) => {
                 let status = cluster.status();
                 *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);

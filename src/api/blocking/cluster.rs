@@ -38,7 +38,8 @@ impl Cluster {
         Ok(super::super::cluster::Cluster::join_with(config.into()).wait()?.into())
     }
 
-    /// The newest View, once it has at least `min_members` members. Waits without bound.
+    /// The newest View, once the group has begun and has at least `min_members` members. Waits
+    /// without bound.
     ///
     /// # Errors
     /// [`Error::Closed`](crate::Error::Closed) when the node has left.

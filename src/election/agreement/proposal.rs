@@ -38,8 +38,11 @@ impl Proposal {
                 name: promise.name.clone(),
                 stateless: promise.stateless,
                 in_sync,
+                sizes: promise.sizes,
             })
         };
+        let to_begin = self.promises.values().map(|promise| promise.sizes.members()).max();
+        let is_enough = to_begin.is_some_and(|wanted| self.promises.len() >= wanted);
         View {
             ballot: self.ballot,
             parent: recovery.tip,
@@ -47,6 +50,7 @@ impl Proposal {
             disputed: recovery.disputed,
             history: recovery.history,
             members: order.iter().filter_map(member).collect(),
+            begun: is_enough || self.promises.values().any(|promise| promise.begun),
             plan,
             engine,
             no_direct_link,

@@ -22,7 +22,7 @@ const BELIEVED_ALONE_MS: u64 = 10_000;
 impl Election {
     /// Whether a View of these members would begin a second history beside a running View.
     pub(super) fn is_beside(&self, now: u64, members: &BTreeSet<MemberId>) -> bool {
-        if !matches!(self.config.partition, Partition::Continue { .. }) {
+        if self.config.partition != Partition::Continue {
             return false;
         }
         let running = self.running_elsewhere(now);
@@ -68,10 +68,11 @@ impl Election {
     /// The running Views that this node has to join before it makes one with others. One that has a
     /// View has to join those, too, that keep it out.
     fn running_elsewhere(&self, now: u64) -> BTreeSet<ViewId> {
-        let running = to_join(self.agreement.installed().is_some(), &self.reports(now));
+        let running = to_join(self.agreement.has_begun(), &self.reports(now));
         running.into_iter().chain(self.keeping_out(now)).collect()
     }
 
+    /// The reports of Views that have begun. Beside another one no history is lost.
     fn reports(&self, now: u64) -> Vec<Report> {
         let mine = self.agreement.installed();
         let report = |(from, view, p): (MemberId, ViewId, &Peer)| Report {
@@ -81,7 +82,7 @@ impl Election {
             keeps_out: p.keeps_out_until > now,
             has_gone_on: mine.is_some_and(|mine| self.is_successor(mine, from)),
         };
-        self.answering(now).map(report).collect()
+        self.answering(now).filter(|(_, _, p)| p.begun).map(report).collect()
     }
 
     /// Whether this peer was in `view` with this node, and is in a later View without it.
@@ -106,7 +107,7 @@ impl Election {
     }
 
     /// The peers that hear this node and have a View other than its own, each with that View.
-    fn answering(&self, now: u64) -> impl Iterator<Item = (MemberId, ViewId, &Peer)> {
+    pub(super) fn answering(&self, now: u64) -> impl Iterator<Item = (MemberId, ViewId, &Peer)> {
         let mine = self.agreement.installed_id();
         let answers = move |p: &Peer| {
             let is_up = matches!(p.link, Link::Up { .. });

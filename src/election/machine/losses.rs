@@ -205,7 +205,7 @@ impl Election {
     /// Whether some of these are excluded by quarantine and enough others remain.
     pub(super) fn has_enough_without_some(&self, now: u64, members: &[MemberId]) -> bool {
         let kept_out = members.iter().filter(|m| self.is_kept_out(now, **m)).count();
-        kept_out > 0 && members.len() - kept_out >= self.config.partition.members_wanted()
+        kept_out > 0 && members.len() - kept_out >= self.least()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::election::detector::Detector;
 use crate::identity::MemberId;
-use crate::protocol::{Accused, ViewId};
+use crate::protocol::{Accused, Sizes, ViewId};
 use crate::report::LossReason;
 use std::collections::BTreeSet;
 
@@ -13,6 +13,10 @@ pub(super) struct Peer {
     /// State of the control link, and since when.
     pub(super) link: Link,
     pub(super) view: Option<ViewId>,
+    /// The group of its View has begun.
+    pub(super) begun: bool,
+    /// The sizes of the group that it asks for, once its first heartbeat is here.
+    pub(super) sizes: Sizes,
     /// The relays of the link, in order from this node; empty for a direct link.
     pub(super) over: Vec<MemberId>,
     /// The members it reports as reachable.

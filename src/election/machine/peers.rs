@@ -5,7 +5,7 @@ use super::super::detector::{Detector, Verdict};
 use super::Election;
 use super::peer::{Link, Peer};
 use crate::identity::MemberId;
-use crate::protocol::{Heartbeat, Message, Reached};
+use crate::protocol::{Heartbeat, Message, Reached, Sizes};
 use crate::report::LossReason;
 use std::collections::BTreeSet;
 
@@ -64,11 +64,15 @@ impl Election {
     }
 
     fn meet(&mut self, now: u64, id: MemberId, detector: Detector) {
-        let (view, left) = self.peers.get(&id).map_or((None, false), |p| (p.view, p.left));
+        let known = self.peers.get(&id);
+        let (view, left) = known.map_or((None, false), |p| (p.view, p.left));
+        let begun = known.is_some_and(|p| p.begun);
         let peer = Peer {
             detector,
             link: Link::Up { since: now },
             view,
+            begun,
+            sizes: known.map_or_else(Sizes::default, |p| p.sizes),
             over: Vec::new(),
             reach: BTreeSet::new(),
             relayed: BTreeSet::new(),
@@ -160,6 +164,7 @@ impl Election {
         peer.detector.heartbeat(now);
         peer.persisting_since = heartbeat.persisting.then(|| peer.persisting_since.unwrap_or(now));
         peer.broken = heartbeat.broken;
+        (peer.begun, peer.sizes) = (heartbeat.begun, heartbeat.sizes);
         peer.promised_since = heartbeat.promised.then(|| peer.promised_since.unwrap_or(now));
         let of_this_view = heartbeat.view == self.agreement.installed_id();
         if of_this_view && peer.accused != heartbeat.accused {
@@ -249,6 +254,8 @@ impl Election {
             broken: self.change.broken,
             promised: self.is_frozen(),
             accused: self.excluded_members(now),
+            begun: self.agreement.has_begun(),
+            sizes: self.sizes,
             ..Heartbeat::default()
         };
         let linked =

@@ -69,11 +69,13 @@ impl Election {
     /// | a member is in another View, or the View is broken | a fifth of a turn later |
     /// | one of these, but no View may be made | never; the node is stranded |
     /// | the members would make a View beside a running one, see `beside` | never; the same |
+    /// | the group has no place for this node, see `places` | never; the same |
     /// | more members than the View has | end of the damping |
     /// | a new direct link makes a better View possible | `SETTLED_MS` later |
     pub(super) fn wanted(&mut self, now: u64) -> Option<Wanted> {
-        let members = self.clique(now);
-        let admitted = self.config.partition.admits(members.iter().copied());
+        let members = self.selected(now);
+        let admitted =
+            members.contains(&self.me) && self.config.partition.admits(members.iter().copied());
         let is_beside =
             self.is_beside(now, &members) && !self.agreement.breaks(Defect::BeginsBeside);
         let view = self.agreement.installed().cloned();
@@ -82,8 +84,7 @@ impl Election {
         };
         let is_left_behind = self.is_left_behind(&view);
         self.left_behind_since = is_left_behind.then(|| self.left_behind_since.unwrap_or(now));
-        let may_be =
-            admitted && !(is_left_behind && members.len() < self.config.partition.members_wanted());
+        let may_be = admitted && !(is_left_behind && members.len() < self.least());
         let lost = !self.is_intact(&view, &members) || self.must_yield(now);
         if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.change.repair_since.get_or_insert(now);
@@ -142,7 +143,7 @@ impl Election {
 
     /// Whether a member of this View reports a later View without this node. The open operations
     /// are decided there; a part below `min_members` could only guess their outcome.
-    fn is_left_behind(&self, view: &View) -> bool {
+    pub(super) fn is_left_behind(&self, view: &View) -> bool {
         view.members.iter().any(|m| self.has_gone_on(view, m.id))
     }
 
@@ -208,12 +209,12 @@ impl Election {
         }
     }
 
-    /// The members to propose: the largest set that contains this node, in which all reach each
-    /// other and which direct links connect. Ties go to the set with more present members that no
+    /// The largest set that contains this node, in which all reach each other and which direct
+    /// links connect. Ties go to the set with more present members that no
     /// other one has excluded.
     /// Quarantined nodes are left out if enough others remain.
     pub(super) fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
-        let wanted = self.config.partition.members_wanted();
+        let wanted = self.least();
         if self.quarantine.held(now).next().is_some() {
             let without = self.clique_where(now, |election, id| !election.is_kept_out(now, id));
             if without.len() >= wanted {
@@ -335,6 +336,7 @@ impl Election {
         let mine_first = self.change.attempt != Attempt::Idle
             && self.turn(from, members) > self.turn(self.me, members);
         let hopeless = members.iter().any(|m| self.is_stuck(now, *m))
+            || !self.agreement.allows(members.len())
             || self.has_enough_without_some(now, members)
             || self.is_beside(now, &members.iter().copied().collect())
                 && !self.agreement.breaks(Defect::AgreesBeside);

@@ -5,7 +5,9 @@ use super::super::applicant::Applicant;
 use super::super::config::ElectionConfig;
 use super::{Election, Input, Operations};
 use crate::identity::Name;
-use crate::protocol::{Ballot, Closing, Engines, Message, View, ViewDigest, member_id, view_of};
+use crate::protocol::{
+    Ballot, Closing, Engines, Message, Sizes, View, ViewDigest, member_id, view_of,
+};
 use std::sync::Arc;
 
 /// So many operations are open, and none ever ends.
@@ -23,9 +25,14 @@ impl Operations for Open {
 
 /// Node 1, with links to these nodes since time 0.
 pub(super) fn linked(peers: &[u8], config: ElectionConfig) -> Election {
+    linked_with(peers, config, Sizes::default())
+}
+
+/// The same, which wants a group of these sizes.
+pub(super) fn linked_with(peers: &[u8], config: ElectionConfig, sizes: Sizes) -> Election {
     let name = Name::from_lossy("a");
     let applicant =
-        Applicant { id: member_id(1), name, stateless: false, engines: Engines::NATIVE };
+        Applicant { id: member_id(1), name, stateless: false, engines: Engines::NATIVE, sizes };
     let mut election = Election::new(applicant, Durable::default(), config);
     for peer in peers {
         election.step(0, Input::LinkUp(member_id(*peer)), &mut Open(0));

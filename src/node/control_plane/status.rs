@@ -5,7 +5,7 @@ use super::super::reporter::{engine_reason, peer_at};
 use super::ControlPlane;
 use crate::identity::{JobMember, JobName, MemberId, Name, NodeId};
 use crate::link::Refusal;
-use crate::protocol::{MEMBERS_MAX, Plan, View};
+use crate::protocol::{Plan, SizeSetting, View};
 use crate::report::{
     InterfaceFinding, NodeInfo, OtherJob, PathStatus, PeerStatus, PlanShare, Quarantined, State,
     Status, ViewStatus,
@@ -22,9 +22,6 @@ use tokio::time::Instant;
 /// How long a node is shown as a duplicate after it last met the other one. Dials repeat more often
 /// than that.
 const DUPLICATE_SHOWN_MS: u64 = 90_000;
-
-/// How long a group of 16 may take to form before a node without a View reports that it is full.
-const FULL_AFTER: Duration = Duration::from_secs(10);
 
 /// Buffer size for which the plan's shares are reported.
 const LARGE_BYTES: u64 = 64 << 20;
@@ -48,6 +45,7 @@ impl ControlPlane {
             open: namespace.is_open(),
             port: self.network.port(),
             state: self.state(),
+            sizes: self.reporter.sizes(),
             peers: self.peers.iter().map(|(id, link)| self.peer_status(*id, link)).collect(),
             view: session.map(|session| self.view_status(session)),
             interfaces: self.reporter.interfaces().to_vec(),
@@ -77,37 +75,47 @@ impl ControlPlane {
     }
 
     fn state(&self) -> State {
-        let wanted = self.reporter.min_members();
         if let Some(state) = self.kept_out() {
             return state;
         }
-        if let Some(present) = self.election.stranded(self.now()) {
-            return State::NotEnoughPeers { present, wanted };
+        if let Some((members, max_members)) = self.election.left_out(self.now()) {
+            return State::Full { members, max_members };
         }
+        if let Some(present) = self.election.stranded(self.now()) {
+            return self.too_small(present);
+        }
+        let least = self.reporter.sizes().min_members();
         match self.installed.session() {
             // A node in a group has its place; the duplicate has none.
             e if self.has_duplicate() && e.is_none_or(|e| e.view().size() == 1) => State::Duplicate,
-            Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
-            Some(e) if e.view().size() >= wanted => State::NeedsSync,
-            Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
+            Some(e) if e.view().is_enough_for(least) && e.is_synced() => State::In,
+            Some(e) if e.view().is_enough_for(least) => State::NeedsSync,
+            Some(e) if !e.view().begun => State::NotEnoughPeers {
+                present: e.view().size(),
+                wanted: e.view().to_begin().max(least),
+                setting: SizeSetting::Members,
+            },
+            Some(e) => self.too_small(e.view().size()),
             None if self.peers.iter().next().is_none() => {
                 State::Alone { interfaces: self.alone_on() }
-            }
-            // Linked with as many members as a View holds, and none of their Views has a place for
-            // this node.
-            None if self.peers.iter().count() >= MEMBERS_MAX
-                && self.clock.uptime() > FULL_AFTER =>
-            {
-                State::Full
             }
             None => self.forming(),
         }
     }
 
-    /// Whether this node is in a View with enough members.
+    /// Whether this node is in a View that has begun and has enough members.
     pub(super) fn has_group(&self) -> bool {
+        let sizes = self.reporter.sizes();
         let session = self.installed.session();
-        session.is_some_and(|session| session.view().size() >= self.reporter.min_members())
+        session.is_some_and(|session| session.view().is_enough_for(sizes.min_members()))
+    }
+
+    /// So few members of a group that has begun are here that this node does not go on.
+    fn too_small(&self, present: usize) -> State {
+        let (wanted, demanded) = (self.reporter.sizes().min_members(), self.election.demanded());
+        let setting =
+            if demanded >= wanted { SizeSetting::Partition } else { SizeSetting::MinMembers };
+        State::NotEnoughPeers { present, wanted: wanted.max(demanded), setting }
     }
 
     /// Set while this node has no View that runs, and members of one that does keep it out.
@@ -164,6 +172,8 @@ impl ControlPlane {
         ViewStatus {
             id: view.id(),
             members: view.ranks().filter_map(|rank| peer_at(view, rank)).collect(),
+            sizes: view.members.iter().map(|member| member.sizes).collect(),
+            begun: view.begun,
             engine: view.engine_under(&plan).kind,
             engine_reason: engine_reason(view, view.engine_under(&plan)),
             plan: plan.reason.clone(),

@@ -8,6 +8,7 @@ use super::super::status::{
 use super::graph::GraphDocument;
 use super::hex;
 use crate::discovery::{Activity, InterfaceReport};
+use crate::protocol::Sizes;
 use serde::{Deserialize, Serialize};
 
 /// The status of one node, see [`Status`].
@@ -37,6 +38,9 @@ pub struct StatusDocument {
     pub state: String,
     /// The state as text.
     pub state_text: String,
+    /// The sizes of the group that this node asks for.
+    #[serde(default)]
+    pub sizes: Option<SizesDocument>,
     /// The View it is in; null without one.
     pub view: Option<ViewDocument>,
     /// Nodes with a control link.
@@ -79,6 +83,9 @@ pub struct ViewDocument {
     pub plan: String,
     /// Whether the members share one history.
     pub in_sync: bool,
+    /// The group has begun; otherwise it waits for more members.
+    #[serde(default)]
+    pub begun: bool,
     /// Operations that this member has committed in the View.
     pub committed: u64,
     /// In rank order.
@@ -95,6 +102,21 @@ pub struct MemberDocument {
     pub name: String,
     /// Its public key.
     pub node: String,
+    /// The sizes of the group that this member asks for.
+    #[serde(default)]
+    pub sizes: Option<SizesDocument>,
+}
+
+/// How many members a node wants its group to have, see [`Sizes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SizesDocument {
+    /// The group begins with so many.
+    pub members: usize,
+    /// It goes on with at least so many.
+    pub min_members: usize,
+    /// It has at most so many.
+    pub max_members: usize,
 }
 
 /// A node, and what it is called.
@@ -199,6 +221,7 @@ impl From<&Status> for StatusDocument {
             port: status.port,
             state: state_code(&status.state).to_owned(),
             state_text: status.state.to_string(),
+            sizes: Some(status.sizes.into()),
             view: status.view.as_ref().map(ViewDocument::from),
             peers: status.peers.iter().map(peer).collect(),
             interfaces: status.interfaces.iter().map(InterfaceDocument::from).collect(),
@@ -222,8 +245,19 @@ impl From<&ViewStatus> for ViewDocument {
             engine_reason: view.engine_reason.clone(),
             plan: view.plan.clone(),
             in_sync: view.in_sync,
+            begun: view.begun,
             committed: view.committed,
-            members: view.members.iter().map(member).collect(),
+            members: view.members.iter().zip(&view.sizes).map(member).collect(),
+        }
+    }
+}
+
+impl From<Sizes> for SizesDocument {
+    fn from(sizes: Sizes) -> SizesDocument {
+        SizesDocument {
+            members: sizes.members(),
+            min_members: sizes.min_members(),
+            max_members: sizes.max_members(),
         }
     }
 }
@@ -272,11 +306,12 @@ impl From<&InterfaceReport> for InterfaceDocument {
     }
 }
 
-fn member(peer: &Peer) -> MemberDocument {
+fn member((peer, sizes): (&Peer, &Sizes)) -> MemberDocument {
     MemberDocument {
         rank: peer.rank.index(),
         name: peer.name.as_str().to_owned(),
         node: hex(peer.node),
+        sizes: Some((*sizes).into()),
     }
 }
 
@@ -318,7 +353,7 @@ fn state_code(state: &State) -> &'static str {
         State::In => "in",
         State::NotEnoughPeers { .. } => "not-enough-peers",
         State::NeedsSync => "needs-sync",
-        State::Full => "full",
+        State::Full { .. } => "full",
         State::OneWay { .. } => "one-way",
         State::KeptOut { .. } => "kept-out",
         State::Duplicate => "duplicate",

@@ -4,7 +4,7 @@ use super::session::Session;
 use super::world::{World, letter};
 use crate::election::{Applicant, Election, ElectionConfig, Input};
 use crate::identity::{Boot, MemberId, Name, NodeId};
-use crate::protocol::{Engines, Partition};
+use crate::protocol::{Engines, Partition, Sizes};
 use std::collections::VecDeque;
 
 /// A process, or the remains of one.
@@ -32,6 +32,13 @@ impl World {
     /// Sets the partition rule of nodes that start from now on.
     pub(super) fn rule(&mut self, rule: fn(Vec<NodeId>) -> Partition, roster: &[u8]) {
         self.partition = rule(roster.iter().map(|n| NodeId([*n; 32])).collect());
+    }
+
+    /// Sets the sizes of the group that these nodes ask for: to begin, to go on, at most.
+    pub(super) fn sizes(&mut self, sizes: [usize; 3], who: &[u8]) -> Option<()> {
+        let sizes = Sizes::new(sizes[0], sizes[1], sizes[2]).ok()?;
+        self.sizes.extend(who.iter().map(|n| (*n, sizes)));
+        Some(())
     }
 
     /// Enables the quarantine on nodes that start from now on.
@@ -72,6 +79,7 @@ impl World {
             name: Name::from_lossy(&letter(n)),
             stateless: false,
             engines: Engines::NATIVE,
+            sizes: self.sizes.get(&n).copied().unwrap_or_default(),
         };
         let election = Election::new(applicant, self.disks.held(n), config).with(self.seeded);
         self.nodes.insert(

@@ -67,6 +67,10 @@ fn carry_out(world: &mut World, line: &str) -> Option<()> {
         ("stop", [who, ms]) => world.stop(node(who)?, ms.parse().ok()?),
         ("majority", who) => world.rule(|roster| Partition::Majority { roster }, &nodes(who)?),
         ("all", who) => world.rule(|roster| Partition::All { roster }, &nodes(who)?),
+        ("sizes", [members, min, max, who @ ..]) => {
+            let sizes = [members.parse().ok()?, min.parse().ok()?, max.parse().ok()?];
+            world.sizes(sizes, &nodes(who)?)?;
+        }
         ("notices", []) => world.shows_notices = true,
         ("quarantine", []) => world.quarantine(),
         ("copy", [who, of]) => world.copy(node(who)?, node(of)?),

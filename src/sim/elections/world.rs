@@ -8,7 +8,7 @@ use super::session::Session;
 use crate::collective::{Ledger, LedgerEffect};
 use crate::election::{Decides, Durable, Effect, Input, Notice};
 use crate::identity::{MemberId, NodeId};
-use crate::protocol::{Message, Partition, Seeded, View};
+use crate::protocol::{Message, Partition, Seeded, Sizes, View};
 use crate::wire::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub(super) struct World {
     rng: u64,
     /// Configuration of nodes that start from now on.
     pub(super) partition: Partition,
+    /// The sizes that nodes ask for, where they are not the usual ones.
+    pub(super) sizes: BTreeMap<u8, Sizes>,
     pub(super) quarantine_ms: (u64, u64),
     pub(super) shows_notices: bool,
     /// The trace: one line for each notable event.
@@ -45,6 +47,7 @@ impl World {
             engine_ms: 0,
             rng: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             partition: Partition::default(),
+            sizes: BTreeMap::new(),
             quarantine_ms: (0, 0),
             shows_notices: false,
             trace: Vec::new(),
@@ -124,7 +127,9 @@ impl World {
         let frozen = if node.election.is_frozen() { ", frozen" } else { "" };
         let open = node.session.ledger.as_ref().map_or(0, Ledger::in_flight);
         let open = if open == 0 { String::new() } else { format!(", {open} open") };
-        format!("{} ends in {view}{frozen}{open}", letter(n))
+        let out = node.election.left_out(self.now);
+        let out = out.map_or_else(String::new, |(size, most)| format!(", {size} of {most} run"));
+        format!("{} ends in {view}{frozen}{open}{out}", letter(n))
     }
 
     /// The claims that do not hold so far.
@@ -340,7 +345,8 @@ impl World {
             format!("{}{}", letter(id.node.0[0]), if in_sync { "" } else { "*" })
         };
         let names: Vec<String> = view.members.iter().map(|m| name(m.id, m.in_sync)).collect();
-        self.log(n, &format!("installs {} [{}]", view.ballot.round, names.join(" ")));
+        let begun = if view.begun { "" } else { ", not begun" };
+        self.log(n, &format!("installs {} [{}]{begun}", view.ballot.round, names.join(" ")));
         if let (Some(mut ledger), Some(before)) = (old.ledger, old.view) {
             match decides {
                 Decides::Parent => ledger.decide(&view.committed),
@@ -359,6 +365,8 @@ impl World {
         if node.election.is_frozen() {
             // Installed late, only to decide the View before.
             crate::election::Operations::freeze(&mut node.session, view.digest());
+        } else {
+            self.history.note(id, &Act::Runs(view.id()));
         }
     }
 

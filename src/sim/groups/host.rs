@@ -18,7 +18,7 @@ use crate::link::{Hello, Local, Net, Suite, Wire};
 use crate::memory::Pool;
 use crate::node::{Admission, Doors, NodeConfig, Settled, Tools};
 use crate::os::{FixedInterfaces, InterfaceSet, Sleep};
-use crate::protocol::{Defect, Engines, Partition, Seeded};
+use crate::protocol::{Defect, Engines, Partition, Seeded, Sizes};
 use crate::report::{ConfigProblem, Error, Result};
 use crate::wire::Decode;
 use serde_json::json;
@@ -181,7 +181,7 @@ impl Host {
             renew_after: crate::node::RENEW_AFTER,
             grace: crate::node::GRACE,
             known: Vec::new(),
-            min_members: 2,
+            sizes: Sizes::default(),
             gloo: None,
             notices: false,
             seeded: self.seeded,

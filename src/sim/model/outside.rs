@@ -84,7 +84,7 @@ impl Node {
         let told = self.told.iter().filter(|(from, _)| lives(**from));
         let elsewhere = told.filter(|(_, view)| Some(**view) != self.agreement.installed_id());
         let reports: Vec<Report> = elsewhere.map(report).collect();
-        let running = to_join(mine.is_some(), &reports);
+        let running = to_join(mine.is_some_and(|view| view.begun), &reports);
         let view_of = |id: MemberId| {
             if id == self.me { self.agreement.installed_id() } else { self.told.get(&id).copied() }
         };

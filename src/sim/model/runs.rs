@@ -6,7 +6,7 @@ use super::state::Budget;
 use super::walk::{WalkKind, WalkResult, walk};
 use super::{Calls, Group, Partition};
 use crate::collective::LedgerBounds;
-use crate::protocol::Defect;
+use crate::protocol::{Defect, Sizes};
 use stateright::{Checker, HasDiscoveries, Model};
 use std::time::Instant;
 
@@ -69,6 +69,15 @@ fn outside(crashes: u16) -> Group {
     Group { nodes: 4, calls: Calls::ByPrograms(0), opening, keeps_together: true, ..group }
 }
 
+/// Three nodes that have met nobody yet and ask for different sizes. Two can begin, and go on with a
+/// third one that wants more to begin; or the third one allows only two.
+fn beginning(third: [usize; 3], proposals: u16) -> Group {
+    let [members, min, max] = third;
+    let third = Sizes::new(members, min, max).expect("they are in order");
+    let sizes = vec![Sizes::default(), Sizes::default(), third];
+    Group { starts_apart: true, sizes, ..group(Partition::Continue, (proposals, 0, 0)) }
+}
+
 fn explore(group: &Group, threads: usize) -> SearchResult {
     let began = Instant::now();
     let builder = group.clone().checker().threads(threads);
@@ -125,6 +134,7 @@ impl Group {
             (plans > 0, format!("{plans} plans")),
             (is_small, format!("{in_flight} in flight, {listed} listed")),
             (self.keeps_together, "outsiders".to_owned()),
+            (self.starts_apart, "the beginning".to_owned()),
         ];
         let some: Vec<String> =
             parts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, part)| part).collect();
@@ -173,6 +183,8 @@ fn small_groups_keep_the_claims() {
         two.into_iter().chain([group(Partition::Continue, (1, 0, 0))]).collect();
     groups.push(calling(2, 2, Budget { calls: 2, losses: 1, aborts: 1, ..Budget::default() }));
     groups.push(outside(0));
+    groups.push(beginning([4, 2, 16], 2));
+    groups.push(beginning([2, 2, 2], 1));
     explore_all(groups, 2);
 }
 
@@ -309,6 +321,7 @@ fn smallest_extended_group(defect: Defect) -> Option<Group> {
             bounded(calling(2, 2, Budget { calls: 3, aborts: 1, ..none }), (1, 1))
         }
         Defect::BeginsBeside | Defect::AgreesBeside => outside(0),
+        Defect::ForgetsBeginning => beginning([4, 2, 16], 2),
         _ => return None,
     };
     Some(group)
@@ -351,7 +364,7 @@ const WALKS: [(Defect, Partition, u64); 14] = [
 ];
 
 /// Defects that walks rarely reach, or that show in small groups; exhaustive search finds them.
-const EXPLORED: [Defect; 10] = [
+const EXPLORED: [Defect; 11] = [
     Defect::NoAdoption,
     Defect::KeepsDone,
     Defect::WithholdsVotes,
@@ -362,6 +375,7 @@ const EXPLORED: [Defect; 10] = [
     Defect::ReportsInOrder,
     Defect::BeginsBeside,
     Defect::AgreesBeside,
+    Defect::ForgetsBeginning,
 ];
 
 #[test]

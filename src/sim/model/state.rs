@@ -8,8 +8,8 @@ use crate::collective::{Ledger, Revising};
 use crate::election::{Agreement, Applicant, Durable};
 use crate::identity::{Boot, MemberId, Name, NodeId};
 use crate::protocol::{
-    Ballot, Engines, Lane, Message, OpId, PlanMessage, PlanStep, Rank, Seeded, View, ViewDigest,
-    ViewId,
+    Ballot, Engines, Lane, Message, OpId, PlanMessage, PlanStep, Rank, Seeded, Sizes, View,
+    ViewDigest, ViewId,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -103,12 +103,13 @@ pub(super) fn place(id: MemberId) -> usize {
 }
 
 impl Node {
-    pub(super) fn start(me: MemberId, durable: Durable, seeded: Seeded) -> Node {
+    pub(super) fn start(me: MemberId, durable: Durable, sizes: Sizes, seeded: Seeded) -> Node {
         let applicant = Applicant {
             id: me,
             name: Name::from_lossy("n"),
             stateless: false,
             engines: Engines::NATIVE,
+            sizes,
         };
         let agreement = Agreement::new(applicant, durable.clone()).with(seeded);
         Node {

@@ -4,7 +4,7 @@
 use super::super::claims::{Act, Claim, Ending};
 use super::Group;
 use super::shared::Shared;
-use super::state::{Node, Packet, Step};
+use super::state::{Node, Packet, Step, place};
 use crate::collective::{Ledger, LedgerEffect};
 use crate::election::{Decides, Durable, Effect, Environment, Event};
 use crate::identity::{Boot, MemberId};
@@ -170,7 +170,8 @@ impl<'a> Turn<'a> {
     fn crash(&mut self) {
         let durable = self.node.durable.clone();
         let me = MemberId { boot: Boot(self.node.me.boot.0 + 1), ..self.node.me };
-        self.node = Node::start(me, durable, self.group.seeded());
+        let sizes = self.group.sizes_of(place(me));
+        self.node = Node::start(me, durable, sizes, self.group.seeded());
     }
 
     fn agree(&mut self, event: Event) {

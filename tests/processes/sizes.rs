@@ -1,0 +1,135 @@
+//! Groups that begin with, go on with, and have at most so many members.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use potluck_harness::group::{PATIENCE, has_members};
+use potluck_harness::{Group, Suite};
+use serde_json::{Value, json};
+
+use crate::{LAN, all_exact};
+
+pub fn add(suite: &mut Suite) {
+    for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
+        let name = format!("three of three add up, started in the order {order:?}");
+        suite.test_needing(&name, &LAN, move || three_add_up(order));
+    }
+    suite.test_needing("three of three add up, started at once", &LAN, three_at_once);
+    suite.test_needing("a fourth waits for a place, and says so", &LAN, fourth_waits);
+    suite.test_needing("two of three go on when one is killed", &LAN, two_go_on);
+    suite.test_needing("a latecomer that wants more is let in", &LAN, latecomer);
+    suite.test_needing("sizes that contradict each other are refused at once", &LAN, bad_sizes);
+}
+
+/// Starts a node on this machine, which joins a group of these sizes.
+fn joined(group: &mut Group, machine: usize, members: &str) -> Result<()> {
+    let mut start = group.start(machine);
+    start.variables.push(("POTLUCK_MEMBERS", PathBuf::from(members)));
+    group.add(machine, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    Ok(())
+}
+
+/// The same, and the node asks for a context of any size.
+fn waiting(group: &mut Group, machine: usize, members: &str) -> Result<()> {
+    joined(group, machine, members)?;
+    let last = group.peers.len() - 1;
+    group.peers[last].order(&json!({"do": "context", "min": 1, "within_s": 60}))
+}
+
+/// All get a context, each of a View of all, and sum.
+fn all_sum(group: &mut Group) -> Result<()> {
+    let size = group.peers.len();
+    let contexts = group.events(|_| true, "context", PATIENCE)?;
+    ensure!(contexts.iter().all(|context| context["size"] == size), "{contexts:?}");
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5001, "seed": 1}), "done")?)
+}
+
+/// Two are in a View that no program gets, until the third one is there.
+fn three_add_up(order: [usize; 3]) -> Result<()> {
+    let mut group = Group::empty("loop", 3)?;
+    waiting(&mut group, order[0], "3")?;
+    waiting(&mut group, order[1], "3")?;
+    let text = "2 of 3 here; waiting for one more (members = 3)";
+    group.all_show(|status| status["state"] == text, PATIENCE)?;
+    for peer in &mut group.peers {
+        ensure!(!peer.has_said("context"), "two of three were handed a context");
+    }
+    waiting(&mut group, order[2], "3")?;
+    all_sum(&mut group)
+}
+
+fn three_at_once() -> Result<()> {
+    let mut group = Group::empty("loop", 3)?;
+    (0..3).try_for_each(|machine| waiting(&mut group, machine, "3"))?;
+    all_sum(&mut group)
+}
+
+fn fourth_waits() -> Result<()> {
+    let mut group = Group::empty("loop", 4)?;
+    (0..3).try_for_each(|machine| waiting(&mut group, machine, "3,2..3"))?;
+    all_sum(&mut group)?;
+    let view = group.peers[0].status()?["view"]["id"].clone();
+    joined(&mut group, 3, "3,2..3")?;
+    let text = "full: 3 members run (max_members = 3); waiting for a place";
+    group.peers[3].status_where(|status| status["state"] == text, PATIENCE)?;
+    let event = group.peers[3].ask(
+        &json!({"do": "context", "min": 1, "within_s": 3.0}),
+        "error",
+        PATIENCE,
+    )?;
+    ensure!(event["code"] == "not-enough-peers", "{event}");
+    // All that time the others stay in their View.
+    for peer in &mut group.peers[..3] {
+        let status = peer.status()?;
+        ensure!(status["view"]["id"] == view && status["counters"]["views"].is_u64(), "{status}");
+    }
+    group.sum_of(|index| index < 3, 5001, 2)?;
+    group.peers[1].ask(&json!({"do": "leave"}), "left", PATIENCE)?;
+    let since = Instant::now();
+    let stay = |index: usize| index != 1;
+    let contexts = group.meet_of(stay)?;
+    println!("measured: the fourth is in {} ms after one has left", since.elapsed().as_millis());
+    ensure!(contexts.iter().all(|context| context["in_sync"] == false), "{contexts:?}");
+    all_exact(&group.some(stay, &json!({"do": "sync", "version": 1, "bytes": 64}), "synced")?)?;
+    group.sum_of(stay, 5001, 3)
+}
+
+fn two_go_on() -> Result<()> {
+    let mut group = Group::empty("loop", 3)?;
+    (0..3).try_for_each(|machine| waiting(&mut group, machine, "3"))?;
+    all_sum(&mut group)?;
+    group.peers[2].process().kill()?;
+    group.go_on(|index| index < 2)
+}
+
+fn latecomer() -> Result<()> {
+    let mut group = Group::up("loop", 2)?;
+    group.sum(5001, 1)?;
+    group.peers[0].status_where(|status| has_members(status, 2), PATIENCE)?;
+    joined(&mut group, 1, "3")?;
+    group.meet()?;
+    all_exact(&group.all(&json!({"do": "sync", "version": 1, "bytes": 64}), "synced")?)?;
+    group.sum(5001, 2)?;
+    // It goes on with the two others' numbers, and they with its own: two are enough for all.
+    group.peers[0].process().kill()?;
+    group.go_on(|index| index != 0)
+}
+
+fn bad_sizes() -> Result<()> {
+    let mut group = Group::empty("loop", 1)?;
+    for (members, said) in [
+        ("many", "POTLUCK_MEMBERS cannot be used: \"many\" is no number of members"),
+        ("0", "members is 0; it must be between 1 and 16"),
+        ("4,2..3", "members is 4 and max_members is 3"),
+    ] {
+        let mut start = group.start(0);
+        start.variables.push(("POTLUCK_MEMBERS", PathBuf::from(members)));
+        let peer = group.add(0, &start)?;
+        let error = peer.ask(&json!({"do": "join"}), "error", PATIENCE)?;
+        ensure!(error["code"] == "config", "{error}");
+        ensure!(error["message"].as_str().context("a message")?.contains(said), "{error}");
+        ensure!(peer.process().wait(Duration::from_secs(10))?.code() == Some(1), "it went on");
+    }
+    Ok(())
+}
