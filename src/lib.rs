@@ -36,6 +36,7 @@
 //! | continue while members come and go | [`Cluster::elastic`], [`SharedState`], [`Context::sync_with`] |
 //! | handle failures | [`Error::can_renew`], [`Error`](enum@Error), [`Cause`], [`calls::Rejection`] |
 //! | decide who continues in a cut network | [`Partition`] |
+//! | begin with, go on with, have at most so many members | [`Builder::members`] |
 //! | observe the group | [`Status`], [`Event`], [`report::Topology`], [`report::Metrics`] |
 //! | see how data moves | [`plan::ViewPlan`], [`plan::FoldOrder`] |
 //! | look at the network without joining | [`scan`], [`report::Scan`] |

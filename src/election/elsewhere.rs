@@ -15,6 +15,8 @@ pub(crate) struct Report {
     pub(crate) is_believed: bool,
     /// Its sender keeps this node out of new Views.
     pub(crate) keeps_out: bool,
+    /// Its View has no place for this node.
+    pub(crate) is_full: bool,
     /// Its sender was in this node's View, and is in a later one without this node.
     pub(crate) has_gone_on: bool,
 }
@@ -24,14 +26,18 @@ pub(crate) struct Report {
 /// | the node | Views |
 /// | --- | --- |
 /// | has a View | those to which members of its View have gone on |
-/// | has none | the newest, of those that do not keep it out if there are any |
+/// | has none | the newest, of those that do not keep it out and have a place, if there are any |
 pub(crate) fn to_join(has_view: bool, reports: &[Report]) -> BTreeSet<ViewId> {
     let running = || reports.iter().filter(|r| r.is_believed || reporters(reports, r.view) > 1);
     if has_view {
         return running().filter(|r| r.has_gone_on).map(|r| r.view).collect();
     }
-    let newest = running().filter(|r| !r.keeps_out).map(|r| r.view).max();
-    newest.or_else(|| running().map(|r| r.view).max()).into_iter().collect()
+    let newest = |may: fn(&Report) -> bool| running().filter(|r| may(r)).map(|r| r.view).max();
+    newest(|r| !r.keeps_out && !r.is_full)
+        .or_else(|| newest(|r| !r.keeps_out))
+        .or_else(|| newest(|_| true))
+        .into_iter()
+        .collect()
 }
 
 /// Number of peers that report this View.

@@ -13,6 +13,7 @@ mod detector;
 #[cfg(test)]
 mod disputes_tests;
 mod elsewhere;
+mod left_out;
 mod machine;
 mod notice;
 mod quarantine;
@@ -30,5 +31,6 @@ pub use applicant::Applicant;
 pub use config::{Alone, ElectionConfig};
 #[cfg(test)]
 pub(crate) use elsewhere::{Report, joins_one, to_join};
+pub use left_out::LeftOut;
 pub use machine::{Election, Input, Operations, PROBE};
 pub use notice::Notice;

@@ -1,7 +1,7 @@
 //! The members of the next View, where the sizes that nodes ask for do not allow all of them.
 
 use crate::identity::MemberId;
-use crate::protocol::{Sizes, ViewId};
+use crate::protocol::{MEMBERS_MAX, Sizes, ViewId};
 use std::collections::BTreeSet;
 
 /// A node that may become a member.
@@ -18,26 +18,47 @@ pub(super) struct Candidate {
 }
 
 /// Whether one View may have all of these, and would not be too small for ever: each allows so
-/// many, and the group has begun or can begin.
+/// many, and so many are enough to begin, or for a group that has begun to go on.
 pub(super) fn fit<'a>(candidates: impl Iterator<Item = &'a Candidate> + Clone) -> bool {
-    let most = candidates.clone().map(|c| c.sizes.max_members()).min();
-    let to_begin = candidates.clone().map(|c| c.sizes.members()).max();
     let begun = candidates.clone().any(|c| c.begun);
-    let size = candidates.count();
-    most.is_none_or(|most| size <= most && (begun || to_begin.is_none_or(|begin| begin <= most)))
+    let needs = |c: &Candidate| if begun { c.sizes.min_members() } else { c.sizes.members() };
+    let most = candidates.clone().map(|c| c.sizes.max_members()).min().unwrap_or(MEMBERS_MAX);
+    candidates.clone().all(|c| needs(c) <= most) && candidates.count() <= most
 }
 
 /// The candidates that a View may have together: first those in the View `present`, then those that
 /// have waited longest. The members of another View that has begun come together or not at all, so
-/// that no running group is broken for the sake of another one.
+/// that no running group is broken for the sake of another one. A group that goes on takes nobody who
+/// would not go on with so few: it would wait for that one.
 pub(super) fn select(present: Option<ViewId>, candidates: &[Candidate]) -> BTreeSet<MemberId> {
+    let mut candidates = candidates.to_vec();
+    loop {
+        let taken = taken(present, &candidates);
+        let is_in_it = |c: &Candidate| c.begun && is_of(present, c);
+        let stops_it = |c: &Candidate| !is_in_it(c) && c.sizes.min_members() > taken.len();
+        let goes_on = taken.iter().any(|c| c.begun && c.sizes.min_members() <= taken.len());
+        if !goes_on || !taken.iter().any(stops_it) {
+            return taken.into_iter().map(|candidate| candidate.id).collect();
+        }
+        candidates.retain(|c| !stops_it(c));
+    }
+}
+
+fn taken(present: Option<ViewId>, candidates: &[Candidate]) -> Vec<Candidate> {
+    if fit(candidates.iter()) {
+        return candidates.to_vec();
+    }
     let mut taken: Vec<Candidate> = Vec::new();
     for block in blocks(present, candidates) {
         if fit(taken.iter().chain(&block)) {
             taken.extend(block);
         }
     }
-    taken.into_iter().map(|candidate| candidate.id).collect()
+    taken
+}
+
+fn is_of(view: Option<ViewId>, candidate: &Candidate) -> bool {
+    view.is_some() && candidate.view == view
 }
 
 /// The candidates in the order in which they get a place; those in one block come together.
@@ -52,9 +73,8 @@ fn blocks(present: Option<ViewId>, candidates: &[Candidate]) -> Vec<Vec<Candidat
         }
     }
     blocks.sort_by_key(|block| {
-        let is_present = present.is_some() && block[0].view == present;
         let first = block.iter().map(|candidate| (candidate.since, candidate.id)).min();
-        (!is_present, first)
+        (!is_of(present, &block[0]), first)
     });
     blocks
 }
@@ -140,5 +160,29 @@ mod tests {
         // A group that has begun takes both.
         let all = [of(7, 1, [4, 2, 8]), of(7, 3, [4, 2, 8]), fresh(2, [2, 2, 3])];
         assert_selects(view(7), &all, &[1, 2, 3]);
+        let all = [of(7, 1, [4, 4, 8]), of(7, 3, [4, 2, 8]), fresh(2, [2, 2, 3])];
+        assert_selects(view(7), &all, &[1, 3]);
+    }
+
+    /// It would get no context, and the others would wait for its calls.
+    #[test]
+    fn one_that_would_not_go_on_with_so_few_does_not_stop_a_group() {
+        let (four, two) = ([4, 4, 16], [of(7, 1, USUAL), of(7, 2, USUAL)]);
+        assert_selects(view(7), &[&two[..], &[fresh(3, four)]].concat(), &[1, 2]);
+        assert_selects(
+            view(7),
+            &[&two[..], &[fresh(3, four), fresh(4, USUAL)]].concat(),
+            &[1, 2, 3, 4],
+        );
+        let all = [&two[..], &[fresh(3, [5, 5, 16]), fresh(4, [4, 4, 16])]].concat();
+        assert_selects(view(7), &all, &[1, 2]);
+        // Nor do two that wait already and would still be too few.
+        let idle = |n| Candidate { begun: false, ..of(8, n, [5, 5, 16]) };
+        assert_selects(view(8), &[&two[..], &[idle(3), idle(4)]].concat(), &[1, 2]);
+        // Where nobody goes on, nobody is stopped.
+        assert_selects(view(7), &[of(7, 1, four), of(7, 2, four), fresh(3, four)], &[1, 2, 3]);
+        // A member stays, and one that has not begun waits together with the others.
+        assert_selects(view(7), &[of(7, 1, USUAL), of(7, 2, four)], &[1, 2]);
+        assert_selects(None, &[fresh(1, USUAL), fresh(2, four)], &[1, 2]);
     }
 }

@@ -485,3 +485,32 @@ impl fmt::Display for Waiting {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_says_how_many_are_here_and_how_many_it_takes() {
+        let state = |present, wanted, setting| {
+            State::NotEnoughPeers { present, wanted, setting }.to_string()
+        };
+        for (said, text) in [
+            (state(2, 3, SizeSetting::Members), "2 of 3 here; waiting for one more (members = 3)"),
+            (
+                state(1, 3, SizeSetting::MinMembers),
+                "1 of 3 here; waiting for 2 more (min_members = 3)",
+            ),
+            (
+                state(2, 3, SizeSetting::Partition),
+                "2 of 3 here; waiting for one more (the partition rule)",
+            ),
+            (
+                State::Full { members: 3, max_members: 3 }.to_string(),
+                "full: 3 members run (max_members = 3); waiting for a place",
+            ),
+        ] {
+            assert_eq!(said, text);
+        }
+    }
+}

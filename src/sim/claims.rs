@@ -194,14 +194,22 @@ struct Summary {
     hash: u64,
 }
 
+/// The first of the Views of a member that had begun, without a gap up to its newest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Beginning {
+    installed: Ballot,
+    /// The first of them that ran there.
+    ran: Option<Ballot>,
+}
+
 /// The record of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct History {
     views: BTreeMap<Ballot, ViewId>,
     accepted: BTreeSet<(MemberId, ViewId)>,
     newest: BTreeMap<NodeId, Ballot>,
-    /// The members whose newest View has begun, and whether it ran there.
-    began: BTreeMap<MemberId, bool>,
+    /// The members whose newest View has begun.
+    began: BTreeMap<MemberId, Beginning>,
     /// The members that have run each View.
     running: BTreeMap<ViewId, BTreeSet<MemberId>>,
     answers: BTreeMap<(ViewId, OpId), Vec<Answer>>,
@@ -246,7 +254,7 @@ impl History {
             Act::Ended { op, ending, next } => self.ended(who, *op, *ending, *next),
             Act::Runs(id) => {
                 self.runs(who, *id);
-                self.began.entry(who).and_modify(|ran| *ran = true);
+                self.began.entry(who).and_modify(|it| _ = it.ran.get_or_insert(id.ballot));
             }
             Act::RunsUnder(op, revision) => {
                 let known = *self.plans.entry(*op).or_insert(*revision);
@@ -298,13 +306,15 @@ impl History {
 
     fn keeps_to_sizes(&mut self, who: MemberId, view: &View) {
         let is_small = view.size() <= view.at_most();
-        let mut members = view.members.iter().map(|m| self.began.get(&m.id));
-        let has_reason = view.size() >= view.to_begin() || members.clone().any(|b| b.is_some());
-        let goes_on = members.any(|began| began == Some(&true));
-        let holds = is_small && if view.begun { has_reason } else { !goes_on };
+        let mut before = view.members.iter().filter_map(|m| self.began.get(&m.id));
+        let came_from = before.clone().any(|it| it.installed < view.ballot);
+        let ran = before.any(|it| it.ran.is_some_and(|ran| ran < view.ballot));
+        let has_reason = view.size() >= view.to_begin() || came_from;
+        let holds = is_small && if view.begun { has_reason } else { !ran };
         self.expect(Claim::SizesHold, holds);
         if view.begun {
-            self.began.entry(who).or_insert(false);
+            let new = Beginning { installed: view.ballot, ran: None };
+            self.began.entry(who).or_insert(new);
         } else {
             self.began.remove(&who);
         }

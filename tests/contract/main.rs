@@ -179,6 +179,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("who leaves is not waited for", story(members::leaving)),
         ("too many calls take no number", story(order::too_many)),
         ("nobody came", story(members::nobody)),
+        ("three begin, a fourth has no place, and two go on", story(members::sizes)),
         ("an owned buffer comes back", among(&[2], outcomes::owned)),
         ("sixteen are a group and the seventeenth waits", story(members::sixteen)),
     ];

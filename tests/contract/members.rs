@@ -2,7 +2,7 @@
 
 use super::on::{On, begun, builder, fresh, group, joined, of_size};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::report::State;
+use potluck::report::{ConfigProblem, State};
 use potluck::{Cause, Cluster, Context, Error};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -142,4 +142,50 @@ pub async fn sixteen(on: On) -> Result<()> {
     ensure!(again.view() == views[0], "the seventeenth has disturbed the View");
     drop(again.barrier());
     Ok(())
+}
+
+/// Three begin, a fourth has no place, and two of the three go on.
+pub async fn sizes(on: On) -> Result<()> {
+    let namespace = fresh("sizes");
+    let one_more = || builder(on, &namespace, 2).members(3).max_members(3).join();
+    let mut clusters = vec![one_more().await?, one_more().await?];
+    for cluster in &clusters {
+        let text = "2 of 3 here; waiting for one more (members = 3)";
+        shows(cluster, |state| state.to_string() == text).await?;
+        let error = cluster.context_within(Duration::from_millis(100)).await.err();
+        let is_short = matches!(error, Some(Error::NotEnoughPeers { present: 2, wanted: 3, .. }));
+        ensure!(is_short, "{error:?}");
+    }
+    clusters.push(one_more().await?);
+    for cluster in &clusters {
+        ensure!(cluster.context().await?.size() == 3, "it has begun with two");
+    }
+    let fourth = one_more().await?;
+    shows(&fourth, |state| *state == State::Full { members: 3, max_members: 3 }).await?;
+    let view = clusters[0].status().view.context("a View")?;
+    ensure!(view.begun && view.sizes.iter().all(|sizes| sizes.members() == 3), "{view:?}");
+    fourth.leave().await;
+    clusters.pop().context("three")?.leave().await;
+    for cluster in &clusters {
+        of_size(cluster, 2).await?;
+    }
+    let refused = builder(on, &namespace, 2).members(4).max_members(3).join().await.err();
+    let is_named = matches!(refused, Some(Error::Config(ConfigProblem::BadSizes(_))));
+    ensure!(is_named, "{refused:?}");
+    Ok(())
+}
+
+/// Waits until the node is in such a state.
+async fn shows(cluster: &Cluster, likes: impl Fn(&State) -> bool) -> Result<()> {
+    let mut changes = cluster.watch();
+    let shown = async {
+        while let Some(status) = changes.next().await {
+            if likes(&status.state) {
+                return Ok(());
+            }
+        }
+        bail!("the node has ended")
+    };
+    let shown = tokio::time::timeout(Duration::from_secs(30), shown).await;
+    shown.with_context(|| format!("it shows {}", cluster.status().state))?
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::{PATIENCE, has_members};
 use potluck_harness::{Group, Suite};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{LAN, all_exact};
 

@@ -67,7 +67,7 @@ impl Election {
 
     /// The running Views that this node has to join before it makes one with others. One that has a
     /// View has to join those, too, that keep it out.
-    fn running_elsewhere(&self, now: u64) -> BTreeSet<ViewId> {
+    pub(super) fn running_elsewhere(&self, now: u64) -> BTreeSet<ViewId> {
         let running = to_join(self.agreement.has_begun(), &self.reports(now));
         running.into_iter().chain(self.keeping_out(now)).collect()
     }
@@ -80,6 +80,7 @@ impl Election {
             view,
             is_believed: now < p.view_since + BELIEVED_ALONE_MS && !self.is_kept_out(now, from),
             keeps_out: p.keeps_out_until > now,
+            is_full: self.is_full(now, view),
             has_gone_on: mine.is_some_and(|mine| self.is_successor(mine, from)),
         };
         self.answering(now).filter(|(_, _, p)| p.begun).map(report).collect()

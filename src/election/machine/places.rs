@@ -1,11 +1,12 @@
 //! The places of a View: the nodes that the next one has, where the sizes that nodes ask for do not
 //! allow all that reach each other, and what a node knows that is left out.
 
+use super::super::left_out::LeftOut;
 use super::super::selection::{Candidate, fit, select};
 use super::Election;
 use super::peer::{Link, Peer};
 use crate::identity::MemberId;
-use crate::protocol::{View, ViewId};
+use crate::protocol::{MEMBERS_MAX, View, ViewId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -24,18 +25,31 @@ impl Election {
     /// The members to propose: those of the clique that one View may have. Without this node if it
     /// is left out.
     pub(super) fn selected(&mut self, now: u64) -> BTreeSet<MemberId> {
-        let clique = self.clique(now);
-        let candidates: Vec<Candidate> = clique.iter().map(|id| self.candidate(*id)).collect();
-        if fit(candidates.iter()) {
-            return clique;
-        }
-        let own = self.own_view();
-        let has_others = candidates.iter().any(|c| c.id != self.me && c.view.is_some());
-        if own.is_none() && has_others {
-            // The members of a View know who has waited longest. An outsider leaves it to them.
+        let has_to_join = self.own_view().is_none() && !self.running_elsewhere(now).is_empty();
+        if has_to_join && self.left_out(now).is_some() {
             return BTreeSet::new();
         }
-        select(own.and(self.agreement.installed_id()), &candidates)
+        let clique = self.clique(now);
+        let candidates: Vec<Candidate> = clique.iter().map(|id| self.candidate(*id)).collect();
+        let own = self.own_view().and(self.agreement.installed_id());
+        let selected = select(own, &candidates);
+        match own {
+            Some(_) => selected,
+            None if selected == clique => selected,
+            // The members of a View know who has waited longest. An outsider leaves it to them.
+            None if has_to_join => BTreeSet::new(),
+            None => self.selected_without_view(candidates),
+        }
+    }
+
+    /// The same for a node without a View that has none to join.
+    fn selected_without_view(&self, mut candidates: Vec<Candidate>) -> BTreeSet<MemberId> {
+        let me = self.candidate(self.me);
+        candidates.retain(|c| c.id == self.me || fit([me, *c].iter()));
+        if candidates.iter().any(|c| c.id != self.me && c.view.is_some()) {
+            return BTreeSet::new();
+        }
+        select(None, &candidates)
     }
 
     /// The installed View, unless its members have gone on without this node.
@@ -68,19 +82,46 @@ impl Election {
         }
     }
 
-    /// If a group runs that has no place for this node: its number of members, and the smallest
-    /// number that one of them, or this node, allows.
-    pub fn left_out(&self, now: u64) -> Option<(usize, usize)> {
-        if self.agreement.has_begun() && !self.agreement.is_frozen() {
+    /// If a group runs that does not take this node, although it is admitted: why.
+    pub fn left_out(&self, now: u64) -> Option<LeftOut> {
+        let is_enough = |view: &Arc<View>| view.is_enough_for(self.least());
+        if self.agreement.installed().is_some_and(is_enough) && !self.agreement.is_frozen() {
             return None;
         }
-        let running = || self.answering(now).filter(|(_, _, p)| p.begun);
-        let newest: ViewId = running().map(|(_, view, _)| view).max()?;
-        let members: Vec<&Peer> =
-            running().filter(|(_, view, _)| *view == newest).map(|(_, _, p)| p).collect();
-        let allowed =
-            members.iter().map(|p| p.sizes.max_members()).chain([self.sizes.max_members()]);
-        let most = allowed.min()?;
-        (members.len() >= most).then_some((members.len(), most))
+        // A View that this node is about to install has a place for it.
+        let is_coming = |id| self.agreement.open_views().any(|view| view.id() == id);
+        let running = self.answering(now).filter(|(_, view, p)| p.begun && !is_coming(*view));
+        let views: BTreeSet<ViewId> = running.map(|(_, view, _)| view).collect();
+        let has_place = |view: &&ViewId| !self.is_full(now, **view);
+        let view = *views.iter().rev().find(has_place).or(views.last())?;
+        let (members, most) = (self.known_members(now, view).count(), self.most(now, view));
+        if members >= most {
+            return Some(LeftOut::NoPlace { members, most });
+        }
+        // Others that wait as well may come with it.
+        let waiting = self.reach(now).iter().filter(|id| self.has_no_group(**id)).count();
+        let present = (members + waiting + 1).min(most);
+        let goes_on = self.known_members(now, view).any(|p| p.sizes.min_members() <= present);
+        (goes_on && present < self.sizes.min_members()).then_some(LeftOut::TooFew { present })
+    }
+
+    /// Whether this running View, of which this node is no member, has no place for it.
+    pub(super) fn is_full(&self, now: u64, view: ViewId) -> bool {
+        self.known_members(now, view).count() >= self.most(now, view)
+    }
+
+    /// The smallest number of members that one of this View, or this node, allows.
+    fn most(&self, now: u64, view: ViewId) -> usize {
+        let allowed = self.known_members(now, view).map(|p| p.sizes.max_members());
+        allowed.min().unwrap_or(MEMBERS_MAX).min(self.sizes.max_members())
+    }
+
+    /// The peers that report this View.
+    fn known_members(&self, now: u64, view: ViewId) -> impl Iterator<Item = &Peer> {
+        self.answering(now).filter(move |(_, theirs, _)| *theirs == view).map(|(_, _, p)| p)
+    }
+
+    fn has_no_group(&self, id: MemberId) -> bool {
+        self.peers.get(&id).is_some_and(|p| !p.begun)
     }
 }

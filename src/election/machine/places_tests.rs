@@ -2,6 +2,7 @@
 
 use super::super::agreement::Effect;
 use super::super::config::ElectionConfig;
+use super::super::left_out::LeftOut;
 use super::testing::{Open, all_of, ballot, linked_with, step, view};
 use super::{Election, Input};
 use crate::identity::MemberId;
@@ -55,8 +56,14 @@ fn in_a_full_view() -> (Election, Arc<View>) {
     let mut election = linked_with(&[2, 3, 4], ElectionConfig::default(), three);
     let members = view_of(3).members.into_iter().map(|m| Member { sizes: three, ..m }).collect();
     let full = Arc::new(View { members, ..(*view(3, ballot(1, 2))).clone() });
+    for n in 2..=4 {
+        hear(&mut election, 0, n, beat(None, three));
+    }
     for message in all_of(&full) {
         hear(&mut election, 0, 2, message);
+    }
+    for n in 2..=3 {
+        hear(&mut election, 0, n, beat(Some(full.id()), three));
     }
     assert!(election.agreement.installed().is_some_and(|view| view.size() == 3));
     (election, full)
@@ -99,7 +106,7 @@ fn one_that_is_left_out_knows_it_and_asks_nobody() {
     let id = Some(view(3, ballot(1, 2)).id());
     let beats = |three| [2, 3, 4].map(|n| (n, beat(id, three)));
     assert_eq!(asks(&mut election, 0, &beats(sizes([2, 2, 3]))), None);
-    assert_eq!(election.left_out(10_000), Some((3, 3)));
+    assert_eq!(election.left_out(10_000), Some(LeftOut::NoPlace { members: 3, most: 3 }));
     // The others allow one more.
     assert!(asks(&mut election, 10_000, &beats(sizes([2, 2, 4]))).is_some());
     assert_eq!(election.left_out(10_000), None);

@@ -3,6 +3,7 @@
 use super::super::peers::Link;
 use super::super::reporter::{engine_reason, peer_at};
 use super::ControlPlane;
+use crate::election::LeftOut;
 use crate::identity::{JobMember, JobName, MemberId, Name, NodeId};
 use crate::link::Refusal;
 use crate::protocol::{Plan, SizeSetting, View};
@@ -78,8 +79,12 @@ impl ControlPlane {
         if let Some(state) = self.kept_out() {
             return state;
         }
-        if let Some((members, max_members)) = self.election.left_out(self.now()) {
-            return State::Full { members, max_members };
+        match self.election.left_out(self.now()) {
+            Some(LeftOut::NoPlace { members, most }) => {
+                return State::Full { members, max_members: most };
+            }
+            Some(LeftOut::TooFew { present }) => return self.too_small(present),
+            None => {}
         }
         if let Some(present) = self.election.stranded(self.now()) {
             return self.too_small(present);

@@ -2,7 +2,7 @@
 
 use super::session::Session;
 use super::world::{World, letter};
-use crate::election::{Applicant, Election, ElectionConfig, Input};
+use crate::election::{Alone, Applicant, Election, ElectionConfig, Input};
 use crate::identity::{Boot, MemberId, Name, NodeId};
 use crate::protocol::{Engines, Partition, Sizes};
 use std::collections::VecDeque;
@@ -67,7 +67,9 @@ impl World {
     }
 
     pub(super) fn start_as(&mut self, n: u8, key: u8, boot: u64) {
+        let sizes = self.sizes.get(&n).copied().unwrap_or_default();
         let config = ElectionConfig {
+            alone: if sizes.members() == 1 { Alone::Forms } else { Alone::Waits },
             partition: self.partition.clone(),
             quarantine_ms: self.quarantine_ms,
             seed: self.random(u64::MAX),
@@ -79,7 +81,7 @@ impl World {
             name: Name::from_lossy(&letter(n)),
             stateless: false,
             engines: Engines::NATIVE,
-            sizes: self.sizes.get(&n).copied().unwrap_or_default(),
+            sizes,
         };
         let election = Election::new(applicant, self.disks.held(n), config).with(self.seeded);
         self.nodes.insert(

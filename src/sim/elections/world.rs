@@ -6,7 +6,7 @@ use super::network::{Disturbance, Network};
 use super::processes::Node;
 use super::session::Session;
 use crate::collective::{Ledger, LedgerEffect};
-use crate::election::{Decides, Durable, Effect, Input, Notice};
+use crate::election::{Decides, Durable, Effect, Input, LeftOut, Notice};
 use crate::identity::{MemberId, NodeId};
 use crate::protocol::{Message, Partition, Seeded, Sizes, View};
 use crate::wire::{Decode, Encode};
@@ -128,7 +128,11 @@ impl World {
         let open = node.session.ledger.as_ref().map_or(0, Ledger::in_flight);
         let open = if open == 0 { String::new() } else { format!(", {open} open") };
         let out = node.election.left_out(self.now);
-        let out = out.map_or_else(String::new, |(size, most)| format!(", {size} of {most} run"));
+        let out = match out {
+            Some(LeftOut::NoPlace { members, most }) => format!(", {members} of {most} run"),
+            Some(LeftOut::TooFew { present }) => format!(", {present} would be too few"),
+            None => String::new(),
+        };
         format!("{} ends in {view}{frozen}{open}{out}", letter(n))
     }
 

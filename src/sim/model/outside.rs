@@ -75,6 +75,7 @@ impl Node {
             view: *view,
             is_believed: true,
             keeps_out: false,
+            is_full: false,
             has_gone_on: mine.is_some_and(|mine| {
                 mine.contains(*from)
                     && view.ballot > mine.ballot

@@ -184,7 +184,7 @@ fn small_groups_keep_the_claims() {
     groups.push(calling(2, 2, Budget { calls: 2, losses: 1, aborts: 1, ..Budget::default() }));
     groups.push(outside(0));
     groups.push(beginning([4, 2, 16], 2));
-    groups.push(beginning([2, 2, 2], 1));
+    groups.push(beginning([2, 2, 2], 2));
     explore_all(groups, 2);
 }
 
