@@ -148,6 +148,8 @@ pub async fn not_finite(_cluster: Cluster, mut context: Context) -> Result<()> {
     let error = context.all_reduce(&mut buffer).reject_non_finite().weighted(1.0).await;
     ensure!(matches!(error, Err(Error::Aborted { cause: Cause::NonFinite { .. } })), "{error:?}");
     ensure!(buffer[0].to_bits() == own.to_bits(), "the buffer has changed");
+    // No rank leaves before all have their answer.
+    context.barrier().await?;
     Ok(())
 }
 
@@ -180,6 +182,7 @@ pub async fn encoded(_cluster: Cluster, mut context: Context) -> Result<()> {
         ensure!(matches!(error, Err(Error::Aborted { cause: Cause::Weights })), "{error:?}");
         ensure!(codec.owed() == owed && buffer == of(rank), "{codec:?}: something has changed");
     }
+    context.barrier().await?;
     Ok(())
 }
 
@@ -241,7 +244,7 @@ async fn step(sync: &mut GradientSync, gradients: &mut [Vec<f32>]) -> potluck::R
 }
 
 /// Weighted means of gradients are those of their buckets; the step after them is a plain one.
-pub async fn of_gradients(cluster: Cluster, context: Context) -> Result<()> {
+pub async fn of_gradients(cluster: Cluster, mut context: Context) -> Result<()> {
     let (rank, size) = (context.rank().index(), context.size());
     for bucket_bytes in [1, 40_000, 1 << 30] {
         let mut sync = GradientSync::new(&cluster, &LENS).bucket_bytes(bucket_bytes);
@@ -278,6 +281,7 @@ pub async fn of_gradients(cluster: Cluster, context: Context) -> Result<()> {
     let error = step(many.weighted(0.0), &mut mine).await.err().context("a mean")?;
     ensure!(matches!(error, Error::Aborted { cause: Cause::Weights }), "{error:?}");
     ensure!(mine == kept, "the gradients have changed");
+    context.barrier().await?;
     Ok(())
 }
 
