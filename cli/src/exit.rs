@@ -100,7 +100,8 @@ fn of_library(error: &Error) -> Exit {
             | C::BadJob(_)
             | C::BadPeer(_)
             | C::BadInterfaces(_)
-            | C::BadMinMembers(_)
+            | C::BadMembers(_)
+            | C::BadSizes(_)
             | C::BadEngine(_)
             | C::NoGloo,
         ) => Exit::Usage,
@@ -116,7 +117,8 @@ mod tests {
     fn what_the_library_says_becomes_an_exit_code() {
         let exit = |error: Error| of(&error.into());
         assert_eq!(exit(Error::Config(ConfigProblem::NoClusterKey)), (Exit::Key, "no-cluster-key"));
-        assert_eq!(exit(Error::Config(ConfigProblem::BadMinMembers(0))), (Exit::Usage, "config"));
+        let bad = ConfigProblem::BadMembers("x".to_owned());
+        assert_eq!(exit(Error::Config(bad)), (Exit::Usage, "config"));
         assert_eq!(exit(Error::Identity(IdentityProblem::NoHome)), (Exit::Failed, "identity"));
         assert_eq!(exit(Error::Pairing(PairingProblem::NotFound)), (Exit::NoPeers, "pairing"));
         assert_eq!(exit(Error::Pairing(PairingProblem::Refused)), (Exit::Key, "pairing"));
