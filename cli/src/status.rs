@@ -114,7 +114,7 @@ impl Ask {
                 let sentence = format!("there is no group to draw yet: {}", states.join("; "));
                 Err(Stop::with(Exit::NoPeers, "no-group", sentence))
             }
-            _ => Err(Stop::usage(&format!(
+            _ => Err(Stop::usage(format!(
                 "several groups have members on this machine; choose a job by --job: {}",
                 jobs_of(nodes)
             ))),
