@@ -97,11 +97,10 @@ fn of_library(error: &Error) -> Exit {
         ) => Exit::Key,
         Error::Config(
             C::BadNamespace(_)
-            | C::BadJob(_)
             | C::BadPeer(_)
             | C::BadInterfaces(_)
-            | C::BadMembers(_)
             | C::BadSizes(_)
+            | C::BadMembers(_)
             | C::BadEngine(_)
             | C::NoGloo,
         ) => Exit::Usage,
@@ -117,8 +116,10 @@ mod tests {
     fn what_the_library_says_becomes_an_exit_code() {
         let exit = |error: Error| of(&error.into());
         assert_eq!(exit(Error::Config(ConfigProblem::NoClusterKey)), (Exit::Key, "no-cluster-key"));
-        let bad = ConfigProblem::BadMembers("x".to_owned());
-        assert_eq!(exit(Error::Config(bad)), (Exit::Usage, "config"));
+        assert_eq!(
+            exit(Error::Config(ConfigProblem::BadMembers("0".to_owned()))),
+            (Exit::Usage, "config")
+        );
         assert_eq!(exit(Error::Identity(IdentityProblem::NoHome)), (Exit::Failed, "identity"));
         assert_eq!(exit(Error::Pairing(PairingProblem::NotFound)), (Exit::NoPeers, "pairing"));
         assert_eq!(exit(Error::Pairing(PairingProblem::Refused)), (Exit::Key, "pairing"));
