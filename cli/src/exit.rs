@@ -97,6 +97,7 @@ fn of_library(error: &Error) -> Exit {
         ) => Exit::Key,
         Error::Config(
             C::BadNamespace(_)
+            | C::BadJob(_)
             | C::BadPeer(_)
             | C::BadInterfaces(_)
             | C::BadSizes(_)
