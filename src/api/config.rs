@@ -1,6 +1,5 @@
 //! How a node joins: presets, and a builder for the rest.
 
-use super::environment::lookup;
 use super::size_settings::SizeSettings;
 use crate::identity::{ClusterKey, Trust};
 use crate::protocol::{Partition, Sizes};
@@ -177,7 +176,7 @@ impl Config {
     pub(crate) fn sizes(&self) -> Result<Sizes> {
         let (members, min_members) = (self.members, self.min_members);
         let own = SizeSettings { members, min_members, max_members: self.max_members };
-        let text = lookup("POTLUCK_MEMBERS").filter(|text| !text.is_empty());
+        let text = std::env::var_os("POTLUCK_MEMBERS").filter(|text| !text.is_empty());
         let others = match text {
             Some(text) => text
                 .to_string_lossy()
