@@ -32,14 +32,12 @@ impl Codec for Int4 {
                 numbers.fill(0);
                 continue;
             }
-            // Two loops, because the compiler finds vector instructions for each of them, but not for
-            // both in one. An odd element has a zero beside it.
-            let mut integers = [0; BLOCK];
-            for (integer, element) in integers.iter_mut().zip(block) {
-                *integer = step.steps(*element);
+            let (pairs, odd) = block.as_chunks::<2>();
+            for ([low, high], byte) in pairs.iter().zip(numbers.iter_mut()) {
+                *byte = step.steps(*low) as u8 & 0xf | (step.steps(*high) as u8) << 4;
             }
-            for ([low, high], byte) in integers.as_chunks::<2>().0.iter().zip(numbers) {
-                *byte = *low as u8 & 0xf | (*high as u8) << 4;
+            if let ([low], Some(byte)) = (odd, numbers.last_mut()) {
+                *byte = step.steps(*low) as u8 & 0xf;
             }
         }
     }
@@ -50,28 +48,32 @@ impl Codec for Int4 {
             let (head, numbers) =
                 bytes.split_first_chunk::<STEP_BYTES>().ok_or(Malformed::Inconsistent)?;
             let (step, is_flat) = read_step(*head, MOST)?;
+            let never = |byte: &u8| {
+                if is_flat { *byte != 0 } else { byte & 0xf == NEVER || byte >> 4 == NEVER }
+            };
             let is_padded =
                 block.len() % 2 == 0 || numbers.last().is_some_and(|byte| byte >> 4 == 0);
-            if !is_padded || is_flat && numbers.iter().fold(0, |any, byte| any | byte) != 0 {
+            if !is_padded || numbers.iter().fold(false, |any, byte| any | never(byte)) {
                 return Err(Malformed::Inconsistent);
             }
             if is_flat {
                 block.fill(step);
                 continue;
             }
-            let mut integers = [0; BLOCK];
-            for (pair, byte) in integers.as_chunks_mut::<2>().0.iter_mut().zip(numbers) {
-                let both = u16::from(*byte);
-                *pair = ((both | both << 4) & 0x0f0f).to_le_bytes();
+            let (pairs, odd) = block.as_chunks_mut::<2>();
+            for ([low, high], byte) in pairs.iter_mut().zip(numbers) {
+                (*low, *high) = (lower(*byte) * step, lower(byte >> 4) * step);
             }
-            if integers.iter().fold(false, |any, integer| any | (*integer == NEVER)) {
-                return Err(Malformed::Inconsistent);
-            }
-            for (element, integer) in block.iter_mut().zip(integers) {
-                // The sign of four bits.
-                *element = f32::from((integer ^ 8) as i8 - 8) * step;
+            if let ([low], Some(byte)) = (odd, numbers.last()) {
+                *low = lower(*byte) * step;
             }
         }
         Ok(())
     }
+}
+
+/// The integer in the lower half.
+#[inline(always)]
+fn lower(byte: u8) -> f32 {
+    f32::from(((byte << 4) as i8) >> 4)
 }
