@@ -104,7 +104,7 @@ pub fn no_port(error: &io::Error) -> Error {
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     let Doors { mut listener, mut discovery, status_socket, tools } = doors;
     let Outlets { mut commands, told } = outlets;
-    // Ends with this future, and removes its file.
+    // Its end removes the file of the socket.
     let mut serving = JoinSet::new();
     if let Some(socket) = status_socket {
         serving.spawn(socket.serve(told.status.subscribe()));
@@ -133,6 +133,8 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
                 node.leave();
                 node.leave_relayed(&mut said).await;
                 leave(node, discovery.as_mut(), events).await;
+                // Before the answer, after which the process may end.
+                serving.shutdown().await;
                 if let Some(Command::Leave(done)) = command {
                     // The receiver may be dropped.
                     let _ = done.send(());
