@@ -39,8 +39,8 @@ pub(super) struct AccessControl {
 pub(super) struct Changed {
     /// All nodes that are denied now, if they are other ones.
     pub(super) denied: Option<BTreeSet<NodeId>>,
-    /// The cluster with its keys, if they are other ones.
-    pub(super) namespace: Option<Namespace>,
+    /// The cluster has other keys now.
+    pub(super) has_other_keys: bool,
 }
 
 impl AccessControl {
@@ -154,11 +154,11 @@ impl AccessControl {
             trace::info!(nodes = denied.len(), "the list of denied nodes has changed");
             self.local.set_denied(denied.clone());
         }
-        let namespace = (namespace != before.namespace).then_some(namespace);
-        if let Some(namespace) = &namespace {
-            self.change_keys(namespace, &before.namespace, now);
+        let has_other_keys = namespace != before.namespace;
+        if has_other_keys {
+            self.change_keys(&namespace, &before.namespace, now);
         }
-        Some(Changed { denied, namespace })
+        Some(Changed { denied, has_other_keys })
     }
 
     fn change_keys(&mut self, namespace: &Namespace, before: &Namespace, now: Instant) {

@@ -68,7 +68,7 @@ impl Notices {
         Notices { is_on, waits, context: None, call: None }
     }
 
-    /// Tells the program what it waits for, if it is time.
+    /// Writes the lines that are due.
     pub(super) fn watch(&mut self, status: &Status, now: Instant) {
         for line in self.due(status, now) {
             if self.is_on && !trace::has_subscriber() {
@@ -104,7 +104,7 @@ impl Notices {
     }
 }
 
-/// What is there, and the most likely reason why it is not enough.
+/// Names the linked nodes and the most likely reason why members are missing.
 fn waits_for_context(status: &Status) -> String {
     let job = &status.job;
     let names: Vec<&str> = status.peers.iter().map(|peer| peer.name.as_str()).collect();

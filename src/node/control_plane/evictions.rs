@@ -19,11 +19,11 @@ impl ControlPlane {
         if self.access.takes_end_of_grace(now) {
             self.end_stale_links();
         }
-        let Some(Changed { denied, namespace }) = self.access.look(now) else { return };
+        let Some(Changed { denied, has_other_keys }) = self.access.look(now) else { return };
         if let Some(denied) = denied {
             self.deny(&denied);
         }
-        if namespace.is_some() {
+        if has_other_keys {
             self.reporter.forget_refusals();
             self.roster.set_relation(self.access.relation(), self.clock.now());
         }
