@@ -6,7 +6,7 @@ use super::calls::{
     StateSyncWith, Step, wrong_parts,
 };
 use super::cluster::Cluster;
-use crate::memory::{Element, bytes_of_mut};
+use crate::memory::{Element, target_of};
 use crate::node::{engine_reason, peer_at};
 use crate::protocol::{
     Call, CallKind, EngineKind, FoldOrder, Lane, Rank, ReduceOp, Rejection, ViewDigest,
@@ -489,7 +489,7 @@ impl Context {
         };
         let decided = self.session.take_lost(self.lane, fits)?;
         decided.bytes()?;
-        decided.copy_to(bytes_of_mut(&mut taken));
+        decided.copy_to(target_of(&mut taken));
         Some(taken)
     }
 

@@ -7,7 +7,7 @@ use std::io::{Error, ErrorKind, Read, Result};
 /// A state that all members of a group hold, and that a member can send to another one: as bytes.
 /// [`Cluster::elastic`](crate::Cluster::elastic) needs it.
 ///
-/// It is implemented for all [`Element`]s, `bool`, `usize`, for tuples of up to four states, and
+/// It is implemented for all [`Element`]s, for `usize`, for tuples of up to four states, and
 /// for arrays and vectors of states. A struct names its fields twice:
 ///
 /// ```
@@ -87,7 +87,7 @@ macro_rules! elements {
     };
 }
 
-elements!(f32 f64 f16 bf16 i8 i32 i64 u8 u32 u64);
+elements!(f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64);
 
 fn save_elements<T: Element>(elements: &[T], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes_of(elements));

@@ -17,6 +17,13 @@ pub trait Arithmetic: Element {
     fn least(self, x: Self) -> Self;
     /// The greater by the total rule; any NaN if one operand is NaN.
     fn greatest(self, x: Self) -> Self;
+    /// The bits that both have. A float is returned unchanged: calls of this operator on floats are
+    /// rejected.
+    fn and(self, x: Self) -> Self;
+    /// The bits that either has; a float as for [`and`](Arithmetic::and).
+    fn or(self, x: Self) -> Self;
+    /// The bits that one of them has; a float as for [`and`](Arithmetic::and).
+    fn xor(self, x: Self) -> Self;
     /// `self` divided by the number of members. An integer is returned unchanged: integers have no
     /// mean.
     fn over(self, members: usize) -> Self;
@@ -32,6 +39,22 @@ pub trait Arithmetic: Element {
     fn multiply(acc: &mut [Self], x: &[Self]) {
         each(acc, x, Self::times);
     }
+}
+
+macro_rules! no_bits {
+    () => {
+        fn and(self, _: Self) -> Self {
+            self
+        }
+
+        fn or(self, _: Self) -> Self {
+            self
+        }
+
+        fn xor(self, _: Self) -> Self {
+            self
+        }
+    };
 }
 
 macro_rules! float {
@@ -75,6 +98,8 @@ macro_rules! float {
                 }
             }
 
+            no_bits!();
+
             #[inline]
             fn over(self, members: usize) -> $float {
                 self / members as $float
@@ -115,6 +140,21 @@ macro_rules! integer {
                     self.max(x)
                 }
 
+                #[inline]
+                fn and(self, x: $integer) -> $integer {
+                    self & x
+                }
+
+                #[inline]
+                fn or(self, x: $integer) -> $integer {
+                    self | x
+                }
+
+                #[inline]
+                fn xor(self, x: $integer) -> $integer {
+                    self ^ x
+                }
+
                 fn over(self, _members: usize) -> $integer {
                     self
                 }
@@ -127,7 +167,46 @@ macro_rules! integer {
     };
 }
 
-integer!(i8 i32 i64 u8 u32 u64);
+integer!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+/// Calls of sums and products of `bool` are rejected; here they are or and and.
+impl Arithmetic for bool {
+    fn plus(self, x: bool) -> bool {
+        self | x
+    }
+
+    fn times(self, x: bool) -> bool {
+        self & x
+    }
+
+    fn least(self, x: bool) -> bool {
+        self & x
+    }
+
+    fn greatest(self, x: bool) -> bool {
+        self | x
+    }
+
+    fn and(self, x: bool) -> bool {
+        self & x
+    }
+
+    fn or(self, x: bool) -> bool {
+        self | x
+    }
+
+    fn xor(self, x: bool) -> bool {
+        self ^ x
+    }
+
+    fn over(self, _members: usize) -> bool {
+        self
+    }
+
+    fn canonical(self) -> bool {
+        self
+    }
+}
 
 macro_rules! half {
     ($half:ty, $infinity:literal, $nan:literal, $in_f32:path) => {
@@ -155,6 +234,8 @@ macro_rules! half {
                 let nan = a & 0x7fff > $infinity || b & 0x7fff > $infinity;
                 <$half>::from_bits(if nan { $nan } else { greatest })
             }
+
+            no_bits!();
 
             fn over(self, members: usize) -> $half {
                 <$half>::from_f32(self.to_f32() / members as f32)

@@ -12,12 +12,14 @@
 //! Halves are widened to `f32` for each step, and the result is rounded once, to nearest, ties to
 //! even; partial sums between members are halves too. Integers wrap around.
 //!
-//! `Min` and `Max` follow a total rule: NaN wins, and -0 is below +0.
+//! `Min` and `Max` follow a total rule: NaN wins, and -0 is below +0. A `bool` is folded as its
+//! byte: of 0 and 1, each operator that `bool` has makes 0 or 1.
 
 use super::arithmetic::{Arithmetic, each};
 use crate::memory::{DType, elements_of, elements_of_mut};
 use crate::os::in_default_environment;
 use crate::protocol::{EngineFault, ReduceOp};
+use bytemuck::Pod;
 use half::{bf16, f16};
 
 /// The slices are not whole and aligned elements of their type, or differ in length. This is a bug
@@ -43,9 +45,11 @@ pub fn fold(op: ReduceOp, dtype: DType, acc: &mut [u8], x: &[u8]) -> Result<(), 
         DType::F16 => fold_as::<f16>(op, acc, x),
         DType::Bf16 => fold_as::<bf16>(op, acc, x),
         DType::I8 => fold_as::<i8>(op, acc, x),
+        DType::I16 => fold_as::<i16>(op, acc, x),
         DType::I32 => fold_as::<i32>(op, acc, x),
         DType::I64 => fold_as::<i64>(op, acc, x),
-        DType::U8 => fold_as::<u8>(op, acc, x),
+        DType::U8 | DType::Bool => fold_as::<u8>(op, acc, x),
+        DType::U16 => fold_as::<u16>(op, acc, x),
         DType::U32 => fold_as::<u32>(op, acc, x),
         DType::U64 => fold_as::<u64>(op, acc, x),
     })
@@ -100,12 +104,20 @@ pub fn finish(op: ReduceOp, dtype: DType, acc: &mut [u8], members: usize) -> Res
         DType::F64 => finish_as::<f64>(op, acc, members),
         DType::F16 => finish_as::<f16>(op, acc, members),
         DType::Bf16 => finish_as::<bf16>(op, acc, members),
-        DType::I8 | DType::I32 | DType::I64 | DType::U8 | DType::U32 | DType::U64 => Ok(()),
+        DType::I8
+        | DType::I16
+        | DType::I32
+        | DType::I64
+        | DType::U8
+        | DType::U16
+        | DType::U32
+        | DType::U64
+        | DType::Bool => Ok(()),
     })
 }
 
 #[cfg(any(feature = "gloo", test))]
-fn each_pair<T: Arithmetic>(
+fn each_pair<T: Arithmetic + Pod>(
     into: &mut [u8],
     a: &[u8],
     b: &[u8],
@@ -119,7 +131,7 @@ fn each_pair<T: Arithmetic>(
     Ok(())
 }
 
-fn fold_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], x: &[u8]) -> Result<(), Misfit> {
+fn fold_as<T: Arithmetic + Pod>(op: ReduceOp, acc: &mut [u8], x: &[u8]) -> Result<(), Misfit> {
     let (acc, x) = elements_of_mut::<T>(acc).zip(elements_of::<T>(x)).ok_or(Misfit)?;
     if acc.len() != x.len() {
         return Err(Misfit);
@@ -129,17 +141,22 @@ fn fold_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], x: &[u8]) -> Result<(), 
         ReduceOp::Prod => T::multiply(acc, x),
         ReduceOp::Min => each(acc, x, T::least),
         ReduceOp::Max => each(acc, x, T::greatest),
+        ReduceOp::BitAnd => each(acc, x, T::and),
+        ReduceOp::BitOr => each(acc, x, T::or),
+        ReduceOp::BitXor => each(acc, x, T::xor),
     }
     Ok(())
 }
 
-fn finish_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], members: usize) -> Result<(), Misfit> {
+fn finish_as<T: Arithmetic + Pod>(
+    op: ReduceOp,
+    acc: &mut [u8],
+    members: usize,
+) -> Result<(), Misfit> {
     let acc = elements_of_mut::<T>(acc).ok_or(Misfit)?;
     match op {
         ReduceOp::Mean => acc.iter_mut().for_each(|a| *a = a.over(members).canonical()),
-        ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max | ReduceOp::Prod => {
-            acc.iter_mut().for_each(|a| *a = a.canonical());
-        }
+        _ => acc.iter_mut().for_each(|a| *a = a.canonical()),
     }
     Ok(())
 }
@@ -156,7 +173,7 @@ mod tests {
         pair(op, a, b).to_bits()
     }
 
-    fn pair<T: Arithmetic>(op: ReduceOp, a: T, b: T) -> T {
+    fn pair<T: Arithmetic + Pod>(op: ReduceOp, a: T, b: T) -> T {
         // Longer than any vector register, so that both the vector loop and its tail run.
         let (mut acc, x) = ([a; 37], [b; 37]);
         fold(op, T::DTYPE, bytes_of_mut(&mut acc), bytes_of(&x)).expect("it fits");
@@ -175,7 +192,7 @@ mod tests {
 
     /// The bytes of a reduction of these two values. Both are fixed before the reduction begins.
     #[cfg(target_arch = "x86_64")]
-    fn reduction<T: Arithmetic>(a: T, b: T) -> Box<dyn Fn(ReduceOp) -> Vec<u8>> {
+    fn reduction<T: Arithmetic + Pod>(a: T, b: T) -> Box<dyn Fn(ReduceOp) -> Vec<u8>> {
         let (a, b) = ([a; 37], [b; 37]);
         Box::new(move |op| {
             let (mut acc, mut into) = (a, b);
@@ -257,6 +274,33 @@ mod tests {
     }
 
     #[test]
+    fn bits_are_folded_apart() {
+        assert_eq!(pair(ReduceOp::BitAnd, 0b1100u8, 0b1010), 0b1000);
+        assert_eq!(pair(ReduceOp::BitOr, 0b1100u16, 0b1010), 0b1110);
+        assert_eq!(pair(ReduceOp::BitXor, 0b1100i16, 0b1010), 0b0110);
+        assert_eq!(pair(ReduceOp::BitXor, i64::MIN, -1), i64::MAX);
+        assert_eq!(pair(ReduceOp::BitOr, i32::MIN, 1), i32::MIN + 1);
+    }
+
+    #[test]
+    fn a_fold_of_bools_is_one() {
+        let (a, b) = ([0, 0, 1, 1u8], [0, 1, 0, 1u8]);
+        let folded = |op| {
+            let mut acc = a;
+            fold(op, DType::Bool, &mut acc, &b).expect("it fits");
+            finish(op, DType::Bool, &mut acc, 2).expect("it fits");
+            acc
+        };
+        for op in [ReduceOp::BitAnd, ReduceOp::Min] {
+            assert_eq!(folded(op), [0, 0, 0, 1]);
+        }
+        for op in [ReduceOp::BitOr, ReduceOp::Max] {
+            assert_eq!(folded(op), [0, 1, 1, 1]);
+        }
+        assert_eq!(folded(ReduceOp::BitXor), [0, 1, 1, 0]);
+    }
+
+    #[test]
     fn halves_are_added_in_f32_and_rounded_once() {
         // 2048 + 1 lies between two halves and rounds to the even one, down; 2050 + 1 is a tie that
         // rounds up.
@@ -322,14 +366,13 @@ mod tests {
 
     #[test]
     fn folding_a_pair_is_copying_one_and_folding_the_other() {
-        use DType::{Bf16, F16, F32, F64, I8, I32, I64, U8, U32, U64};
         // More than two parts, with mixed bits.
         let bits = |salt: u64| -> Vec<u64> {
             (1..=2500u64).map(|i| i.wrapping_mul(salt | 1).rotate_left(i as u32 % 64)).collect()
         };
         let (a, b) = (bits(0x9e37_79b9_7f4a_7c15), bits(0xd1b5_4a32_d192_ed03));
-        for dtype in [F32, F64, F16, Bf16, I8, I32, I64, U8, U32, U64] {
-            for op in OPS {
+        for dtype in DType::ALL {
+            for op in ReduceOp::ALL {
                 let (mut pair, mut plain) = (vec![7u64; a.len()], a.clone());
                 fold_pair(op, dtype, bytes_of_mut(&mut pair), bytes_of(&a), bytes_of(&b))
                     .expect("it fits");

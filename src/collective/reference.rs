@@ -50,6 +50,9 @@ fn step<T: Arithmetic + PartialOrd>(op: ReduceOp, a: T, b: T) -> T {
     match (op, a.partial_cmp(&b)) {
         (ReduceOp::Sum | ReduceOp::Mean, _) => a.plus(b),
         (ReduceOp::Prod, _) => a.times(b),
+        (ReduceOp::BitAnd, _) => a.and(b),
+        (ReduceOp::BitOr, _) => a.or(b),
+        (ReduceOp::BitXor, _) => a.xor(b),
         // Only a NaN differs from itself.
         (_, None) => {
             if a.partial_cmp(&a).is_none() {

@@ -55,7 +55,7 @@ fn each(dtype: DType, bytes: &mut [u8], step: impl Fn(f64) -> f64) {
             let result = bf16::from_f32(step(x) as f32);
             if result.is_nan() { 0x7fc0u16.to_le_bytes() } else { result.to_le_bytes() }
         }),
-        DType::I8 | DType::I32 | DType::I64 | DType::U8 | DType::U32 | DType::U64 => {}
+        _ => {}
     });
 }
 
@@ -72,9 +72,9 @@ fn each_of<const SIZE: usize>(bytes: &mut [u8], step: impl Fn([u8; SIZE]) -> [u8
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Element, bytes_of, bytes_of_mut};
+    use crate::memory::{Element, Float, bytes_of, bytes_of_mut, target_of};
 
-    fn weighed<T: Element>(weight: f64, x: T) -> T {
+    fn weighed<T: Float>(weight: f64, x: T) -> T {
         let (mut into, x) = ([T::ZERO; 37], [x; 37]);
         weigh(weight, T::DTYPE, bytes_of_mut(&mut into), bytes_of(&x));
         assert!(into.iter().all(|y| bytes_of(&[*y]) == bytes_of(&into[..1])));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     fn divided<T: Element>(sum: f64, mut x: T) -> T {
-        divide(sum, T::DTYPE, bytes_of_mut(std::slice::from_mut(&mut x)));
+        divide(sum, T::DTYPE, target_of(std::slice::from_mut(&mut x)).bytes_mut());
         x
     }
 

@@ -4,6 +4,7 @@
 //! behind an `Arc` and only read: memory that a caller lends, or a complete result.
 
 use super::copying::copy;
+use super::dtype::DType;
 use super::element::Element;
 use super::out_of_memory::OutOfMemory;
 use super::pool::{Elements, Memory, Pool};
@@ -36,13 +37,15 @@ impl Pool {
 
     /// A block with the type and length of the elements that `block` [lends](Block::lent), for
     /// [`Block::trade`]; in idle memory if some fits. `None` if `block` lends none, or only a part
-    /// of them.
+    /// of them, or if they are `bool`, of which not all bytes are elements.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     pub fn like(&self, block: &Block) -> Result<Option<Block>, OutOfMemory> {
         match &block.storage {
-            Storage::Lent(model, part) if part.len() == model.bytes().len() => {
+            Storage::Lent(model, part)
+                if part.len() == model.bytes().len() && model.key().0 != DType::Bool =>
+            {
                 self.memory_like(&**model).map(|memory| Some(Block::owned(memory)))
             }
             _ => Ok(None),

@@ -15,7 +15,9 @@ mod staging;
 pub use block::Block;
 pub use copying::copy;
 pub use dtype::DType;
-pub use element::{Element, Float, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
+pub use element::{
+    Element, Float, Target, bytes_of, bytes_of_mut, elements_of, elements_of_mut, target_of,
+};
 pub use out_of_memory::{OutOfMemory, listed, zeroed};
 pub use pool::Pool;
 pub use result_buffer::{PartWriter, ResultBuffer, WrittenPart};

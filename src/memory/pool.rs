@@ -3,7 +3,7 @@
 //! [`Memory`] has one owner, which may write it. When it is dropped, its bytes return to its pool.
 
 use super::dtype::DType;
-use super::element::{Element, bytes_of, bytes_of_mut};
+use super::element::{Element, Target, bytes_of, target_of};
 use super::out_of_memory::{OutOfMemory, room_for, zeroed};
 use crate::os::Mutex;
 use std::any::Any;
@@ -61,6 +61,7 @@ enum Storage {
 pub trait Elements: Send + Sync + Any {
     fn key(&self) -> (DType, usize);
     fn bytes(&self) -> &[u8];
+    /// The bytes, for writing; none if the elements are `bool`.
     fn bytes_mut(&mut self) -> &mut [u8];
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
     /// A new vector of the same type and length.
@@ -316,7 +317,10 @@ impl<T: Element> Elements for Vec<T> {
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        bytes_of_mut(self)
+        match target_of(self) {
+            Target::Bytes(bytes) => bytes,
+            Target::Bools(_) => &mut [],
+        }
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {

@@ -1,7 +1,7 @@
 //! The bytes of a call: a list of blocks that threads pass to each other by value.
 
 use super::block::Block;
-use super::copying::copy;
+use super::element::Target;
 #[cfg(test)]
 use super::pool::Pool;
 
@@ -33,24 +33,24 @@ impl Staging {
     }
 
     /// Copies the blocks out; `out` must have exactly [`len`](Staging::len) bytes.
-    pub fn copy_to(&self, out: &mut [u8]) {
-        self.copy_to_all([out]);
+    pub fn copy_to<'a>(&self, out: impl Into<Target<'a>>) {
+        self.copy_to_all([out.into()]);
     }
 
     /// Copies the blocks out to these buffers, one after the other. Together they must have exactly
     /// [`len`](Staging::len) bytes.
-    pub fn copy_to_all<'a>(&self, outs: impl IntoIterator<Item = &'a mut [u8]>) {
+    pub fn copy_to_all<'a>(&self, outs: impl IntoIterator<Item = Target<'a>>) {
         let mut blocks = self.blocks.iter().map(Block::bytes);
         let mut left: &[u8] = &[];
         for mut out in outs {
-            while !out.is_empty() {
+            while out.len() > 0 {
                 if left.is_empty() {
                     let Some(block) = blocks.next() else { return };
                     left = block;
                 }
                 let len = left.len().min(out.len());
-                let (head, tail) = out.split_at_mut(len);
-                copy(head, &left[..len]);
+                let (head, tail) = out.split_at(len);
+                head.write(&left[..len]);
                 (out, left) = (tail, &left[len..]);
             }
         }
@@ -67,11 +67,11 @@ mod tests {
         let staging = Staging::filled(&Pool::new(), &bytes, 100);
         assert_eq!(staging.blocks.iter().map(Block::len).collect::<Vec<_>>(), [100, 100, 56]);
         let mut back = vec![0; 256];
-        staging.copy_to(&mut back);
+        staging.copy_to(&mut back[..]);
         assert_eq!(back, bytes);
         let cuts = [0, 1, 99, 0, 150, 6];
         let mut parts = cuts.map(|len| vec![0; len]);
-        staging.copy_to_all(parts.iter_mut().map(Vec::as_mut_slice));
+        staging.copy_to_all(parts.iter_mut().map(|part| Target::Bytes(part)));
         assert_eq!(parts.concat(), bytes);
     }
 }

@@ -184,8 +184,8 @@ impl Call {
 
     /// Why the call is invalid in a View of `size` members; `None` if it is valid.
     pub(crate) fn rejection(&self, size: usize) -> Option<Rejection> {
-        if self.kind.reduce_op() == Some(ReduceOp::Mean) && !self.dtype.is_float() {
-            return Some(Rejection::MeanOfIntegers(self.dtype));
+        if let Some(rejection) = self.kind.reduce_op().and_then(|op| unfit_op(op, self.dtype)) {
+            return Some(rejection);
         }
         if let Some(root) = self.kind.root().filter(|root| root.index() >= size) {
             return Some(Rejection::NoRoot { root, size });
@@ -213,6 +213,20 @@ impl Call {
             }
             _ => self == other,
         }
+    }
+}
+
+/// Why elements of this type have no such reduction; `None` if they have it.
+fn unfit_op(op: ReduceOp, dtype: DType) -> Option<Rejection> {
+    match (op, dtype) {
+        (ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Prod, DType::Bool) => {
+            Some(Rejection::ArithmeticOfBools(op))
+        }
+        (ReduceOp::Mean, _) if !dtype.is_float() => Some(Rejection::MeanOfIntegers(dtype)),
+        (ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor, _) if dtype.is_float() => {
+            Some(Rejection::BitsOfFloats { op, dtype })
+        }
+        _ => None,
     }
 }
 
@@ -283,6 +297,9 @@ impl Encode for CallKind {
                 (15, u64::from(tag) << 16 | u64::from(from.0) << 8 | u64::from(to.0))
             }
             CallKind::Step { parts } => (16, u64::from(parts)),
+            CallKind::AllReduce(ReduceOp::BitAnd) => (17, 0),
+            CallKind::AllReduce(ReduceOp::BitOr) => (18, 0),
+            CallKind::AllReduce(ReduceOp::BitXor) => (19, 0),
         };
         (tag, argument).encode(out);
     }
@@ -311,6 +328,9 @@ impl Decode for CallKind {
                 tag: tag_of(all >> 16)?,
             },
             (16, parts) => CallKind::Step { parts: parts_of(parts)? },
+            (17, 0) => CallKind::AllReduce(ReduceOp::BitAnd),
+            (18, 0) => CallKind::AllReduce(ReduceOp::BitOr),
+            (19, 0) => CallKind::AllReduce(ReduceOp::BitXor),
             _ => return Err(Malformed::UnknownTag),
         })
     }
@@ -349,6 +369,9 @@ mod tests {
             CallKind::AllReduce(ReduceOp::Min),
             CallKind::AllReduce(ReduceOp::Max),
             CallKind::AllReduce(ReduceOp::Prod),
+            CallKind::AllReduce(ReduceOp::BitAnd),
+            CallKind::AllReduce(ReduceOp::BitOr),
+            CallKind::AllReduce(ReduceOp::BitXor),
             CallKind::Broadcast { root: Rank(3) },
             CallKind::AllGather,
             CallKind::Reduce { op: ReduceOp::Min, root: Rank(15) },
@@ -379,6 +402,25 @@ mod tests {
     fn a_step_of_too_many_calls_is_refused() {
         let call = Call::new(CallKind::Step { parts: 65 }, DType::U8, 0);
         assert_eq!(Call::from_bytes(&call.to_bytes()), Err(Malformed::TooLong));
+    }
+
+    #[test]
+    fn an_operator_fits_its_type() {
+        let rejection = |op, dtype| Call::new(CallKind::AllReduce(op), dtype, 1).rejection(3);
+        for dtype in DType::ALL {
+            for op in ReduceOp::ALL {
+                let expected = match op {
+                    ReduceOp::Min | ReduceOp::Max => None,
+                    ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => {
+                        dtype.is_float().then_some(Rejection::BitsOfFloats { op, dtype })
+                    }
+                    _ if dtype == DType::Bool => Some(Rejection::ArithmeticOfBools(op)),
+                    ReduceOp::Mean if !dtype.is_float() => Some(Rejection::MeanOfIntegers(dtype)),
+                    _ => None,
+                };
+                assert_eq!(rejection(op, dtype), expected, "{op} of {dtype}");
+            }
+        }
     }
 
     #[test]

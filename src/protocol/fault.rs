@@ -1,7 +1,7 @@
 //! The failures of an engine.
 
 use super::rank::Rank;
-use crate::memory::OutOfMemory;
+use crate::memory::{DType, OutOfMemory};
 use derive_more::Display;
 
 /// Why an engine could not finish a job.
@@ -20,6 +20,10 @@ pub enum EngineFault {
     /// This rank sent data that the schedule does not expect.
     #[display("rank {_0} sent data that the schedule does not foresee")]
     Protocol(Rank),
+    /// Bytes came that are no elements of this type: a peer that breaks the protocol, or a memory
+    /// fault. No buffer was written.
+    #[display("bytes came that are no {_0}: suspect memory or a bug")]
+    Bits(DType),
     /// The ranks hold different bits: a bug or a memory fault. All members that go on together
     /// report it; no buffer was written. Trying again does not help.
     #[display("the ranks hold different results: suspect memory or a bug{}", of_odd_one(*odd))]

@@ -12,6 +12,19 @@ pub enum Rejection {
     /// A mean of integers: in most cases it is not an integer.
     #[display("there is no mean of {_0}; take the sum and divide it as you need it")]
     MeanOfIntegers(DType),
+    /// A sum, a mean or a product of `bool`.
+    #[display(
+        "there is no {_0} of bool; take bit_or, bit_and or bit_xor, or count in an integer type"
+    )]
+    ArithmeticOfBools(ReduceOp),
+    /// A bitwise operator on floats.
+    #[display("there is no {op} of {dtype}; the bitwise operators are for integers and bool")]
+    BitsOfFloats {
+        /// The operator.
+        op: ReduceOp,
+        /// The type of the elements.
+        dtype: DType,
+    },
     /// A weight that is negative, infinite or a NaN.
     #[display("the weight of a mean is finite and not below 0")]
     Weight,

@@ -9,6 +9,8 @@
 mod begin;
 mod decided;
 #[cfg(test)]
+mod elements_tests;
+#[cfg(test)]
 mod enclosed_tests;
 mod lost;
 mod op_sender;
@@ -523,6 +525,9 @@ impl ViewSession {
     fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {
         match result {
             Ok(Finished { output, digest }) => {
+                if !output.blocks.iter().all(|block| call.dtype.is_valid(block.bytes())) {
+                    return self.fail(op, EngineFault::Bits(call.dtype));
+                }
                 // If the ranks hold different results, there is no common digest to compare.
                 let digest = if call.kind.has_common_result() { digest } else { 0 };
                 let mut state = lock(&self.state);

@@ -12,7 +12,7 @@ mod on;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ask::{Ask, Buffers, What};
-use numbers::{Chance, Number};
+use numbers::{Chance, Number, OPS, has_op};
 use on::{Network, On, everywhere, group, seed, tell_log};
 use potluck::plan::EngineKind;
 use potluck::{Context, ReduceOp, bf16, f16};
@@ -163,7 +163,7 @@ async fn in_lane(
             [What::AllGather, What::AllToAll, What::Scatter, What::AllReduceOwned].get(number);
         let ask = largest
             .map_or_else(|| any(&mut chance), |what| Ask::sum(*what, LENGTHS[LENGTHS.len() - 1]));
-        let (seed, element) = (chance.next(), if largest.is_some() { 1 } else { chance.below(10) });
+        let (seed, element) = (chance.next(), if largest.is_some() { 1 } else { chance.below(13) });
         let called = match element {
             0 => call::<f32>(&mut lane, ask, seed).await,
             1 => call::<f64>(&mut lane, ask, seed).await,
@@ -174,7 +174,10 @@ async fn in_lane(
             6 => call::<i64>(&mut lane, ask, seed).await,
             7 => call::<u8>(&mut lane, ask, seed).await,
             8 => call::<u32>(&mut lane, ask, seed).await,
-            _ => call::<u64>(&mut lane, ask, seed).await,
+            9 => call::<u64>(&mut lane, ask, seed).await,
+            10 => call::<i16>(&mut lane, ask, seed).await,
+            11 => call::<u16>(&mut lane, ask, seed).await,
+            _ => call::<bool>(&mut lane, ask, seed).await,
         };
         called.with_context(|| {
             format!("rank {}, the lane's call {number}: {ask:?} of element {element}", lane.rank())
@@ -186,8 +189,7 @@ async fn in_lane(
 /// Mostly small lengths.
 fn any(chance: &mut Chance) -> Ask {
     let len = chance.of(&LENGTHS);
-    let op =
-        chance.of(&[ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod]);
+    let op = chance.of(&OPS);
     Ask {
         what: chance.of(&What::ALL),
         len,
@@ -199,7 +201,7 @@ fn any(chance: &mut Chance) -> Ask {
 }
 
 async fn call<T: Number>(lane: &mut Context, ask: Ask, seed: u64) -> Result<()> {
-    let op = if T::DTYPE.is_float() || ask.op != ReduceOp::Mean { ask.op } else { ReduceOp::Sum };
+    let op = if has_op(T::DTYPE, ask.op) { ask.op } else { ReduceOp::Max };
     let ask = Ask { op, ..ask };
     let mut buffers: Buffers<T> = ask.buffers(seed, lane.rank().index(), lane.size());
     let result = ask.begin(lane, &mut buffers).await?;

@@ -5,15 +5,12 @@
 //! four element types, `f32`, `bf16`, `u8` and `i64`. Both variants print the number of cells; a
 //! cell is one call by all members, made twice.
 
-use super::numbers::{Number, differs, input, reduced};
+use super::numbers::{Number, OPS, differs, has_op, input, reduced};
 use super::on::{Network, Nodes, On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Context, ReduceOp, bf16, f16};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-const OPS: [ReduceOp; 5] =
-    [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
 
 /// The whole matrix for `n` members.
 pub async fn of(on: On, n: usize) -> Result<()> {
@@ -26,6 +23,9 @@ pub async fn of(on: On, n: usize) -> Result<()> {
         row.of::<f64>().await?;
         row.of::<f16>().await?;
         row.of::<i8>().await?;
+        row.of::<i16>().await?;
+        row.of::<u16>().await?;
+        row.of::<bool>().await?;
         row.of::<i32>().await?;
         row.of::<u32>().await?;
         row.of::<u64>().await?;
@@ -93,7 +93,7 @@ impl Row {
 fn reductions<T: Number>(context: &Context, len: usize) -> Vec<Reduction<T>> {
     let inputs: Arc<Vec<Vec<T>>> =
         Arc::new((0..context.size()).map(|rank| input(len as u64, rank, len)).collect());
-    let has_it = |op: &&ReduceOp| **op != ReduceOp::Mean || T::DTYPE.is_float();
+    let has_it = |op: &&ReduceOp| has_op(T::DTYPE, **op);
     let reduction = |(turn, op): (usize, &ReduceOp)| {
         let root = (turn + len) % context.size();
         Reduction {
@@ -224,6 +224,8 @@ pub fn inputs_are_awkward() -> Result<()> {
     pairs::<bf16>()?;
     pairs::<i8>()?;
     pairs::<u64>()?;
+    pairs::<i16>()?;
+    pairs::<bool>()?;
     let nans = f32::AWKWARD.iter().filter(|x| x.is_nan()).count();
     let subnormals = f32::AWKWARD.iter().filter(|x| x.is_subnormal()).count();
     ensure!(nans == 3 && subnormals == 3, "{nans} NaNs, {subnormals} subnormals");

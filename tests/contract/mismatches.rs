@@ -48,11 +48,17 @@ async fn refused<T: Number>(ask: Ask, context: &mut Context) -> Result<Error> {
 fn table() -> Vec<(&'static str, Line, Line)> {
     let f32 = Line::of::<f32>;
     let sum = |len| Ask::sum(What::AllReduce, len);
+    let any = |len| Ask { op: ReduceOp::BitOr, ..sum(len) };
+    let every = |len| Ask { op: ReduceOp::BitAnd, ..sum(len) };
     let mut rows = vec![
         ("dtype", f32(sum(10)), Line::of::<f64>(sum(10))),
         ("dtype", f32(sum(65537)), Line::of::<i32>(sum(65537))),
         ("dtype", Line::of::<f16>(sum(10)), Line::of::<bf16>(sum(10))),
         ("dtype", Line::of::<i8>(sum(0)), Line::of::<u8>(sum(0))),
+        ("dtype", Line::of::<i16>(sum(10)), Line::of::<u16>(sum(10))),
+        ("dtype", Line::of::<bool>(any(10)), Line::of::<u8>(any(10))),
+        ("op", Line::of::<bool>(any(10)), Line::of::<bool>(every(10))),
+        ("op", Line::of::<u16>(every(65537)), Line::of::<u16>(any(65537))),
         ("mode", f32(sum(1000)), f32(Ask { best_effort: true, ..sum(1000) })),
         ("mode", f32(Ask { best_effort: true, ..sum(65537) }), f32(sum(65537))),
         ("codec", f32(sum(1000)), f32(Ask { rounded: true, ..sum(1000) })),

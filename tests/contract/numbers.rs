@@ -7,13 +7,13 @@
 
 use potluck::calls::AllReduce;
 use potluck::plan::{Arithmetic, FoldOrder, FoldSegment, FoldTree, reference_sum};
-use potluck::{Codec, ReduceOp, bf16, f16};
+use potluck::{Codec, DType, ReduceOp, bf16, f16};
 
 /// The period of inputs in elements.
 const PERIOD: usize = 1009;
 
 /// A number type of a buffer.
-pub trait Number: Arithmetic + PartialOrd + Unpin + std::fmt::Debug + bytemuck::Pod {
+pub trait Number: Arithmetic + PartialOrd + Unpin + std::fmt::Debug + bytemuck::NoUninit {
     /// Infinities, zeros, subnormals and NaNs, or the ends of the range. At most 31, so that every
     /// pair of them fits into a period.
     const AWKWARD: &[Self];
@@ -196,4 +196,34 @@ macro_rules! integer {
     };
 }
 
-integer!(i8 i32 i64 u8 u32 u64);
+integer!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+impl Number for bool {
+    const AWKWARD: &[bool] = &[false, true];
+
+    fn of(random: u64) -> bool {
+        random >> 63 == 1
+    }
+}
+
+/// The operators of reductions.
+pub const OPS: [ReduceOp; 8] = [
+    ReduceOp::Sum,
+    ReduceOp::Mean,
+    ReduceOp::Min,
+    ReduceOp::Max,
+    ReduceOp::Prod,
+    ReduceOp::BitAnd,
+    ReduceOp::BitOr,
+    ReduceOp::BitXor,
+];
+
+/// Whether an element type has this operator.
+pub fn has_op(dtype: DType, op: ReduceOp) -> bool {
+    match op {
+        ReduceOp::Min | ReduceOp::Max => true,
+        ReduceOp::Mean => dtype.is_float(),
+        ReduceOp::Sum | ReduceOp::Prod => dtype != DType::Bool,
+        _ => !dtype.is_float(),
+    }
+}

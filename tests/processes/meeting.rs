@@ -83,12 +83,23 @@ fn status_keeps_up() -> Result<()> {
     Ok(())
 }
 
+fn has_op(dtype: &str, op: &str) -> bool {
+    let is_float = dtype.contains('f');
+    match op {
+        "min" | "max" => true,
+        "mean" => is_float,
+        "sum" | "prod" => dtype != "bool",
+        _ => !is_float,
+    }
+}
+
 fn every_collective() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
-    for dtype in ["f32", "f64", "f16", "bf16", "i8", "i32", "i64", "u8", "u32", "u64"] {
-        let is_float = dtype.contains('f');
-        for op in ["sum", "mean", "min", "max", "prod"] {
-            if op == "mean" && !is_float {
+    for dtype in
+        ["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"]
+    {
+        for op in ["sum", "mean", "min", "max", "prod", "bitand", "bitor", "bitxor"] {
+            if !has_op(dtype, op) {
                 let call = json!({"do": "all_reduce", "len": 1000, "op": op, "dtype": dtype});
                 all_failed(&group.all(&call, "done")?, "rejected")?;
                 continue;

@@ -71,6 +71,9 @@ impl Reduction {
             Op::Min => ReduceOp::Min,
             Op::Max => ReduceOp::Max,
             Op::Prod => ReduceOp::Prod,
+            Op::BitAnd => ReduceOp::BitAnd,
+            Op::BitOr => ReduceOp::BitOr,
+            Op::BitXor => ReduceOp::BitXor,
         }
     }
 }

@@ -68,9 +68,12 @@ numbers! {
     bf16, u16, |x| bf16::from_f32(x as f32), bf16::from_bits, bf16::to_bits,
         |x: bf16| f64::from(x.to_f32());
     i8, i8, |x| (x * 128.0) as i8, |x| x, |x| x, f64::from;
+    i16, i16, |x| (x * 32_768.0) as i16, |x| x, |x| x, f64::from;
     i32, i32, |x| (x * 2f64.powi(31)) as i32, |x| x, |x| x, f64::from;
     i64, i64, |x| (x * 2f64.powi(63)) as i64, |x| x, |x| x, |x| x as f64;
     u8, u8, |x: f64| (x.abs() * 256.0) as u8, |x| x, |x| x, f64::from;
+    u16, u16, |x: f64| (x.abs() * 65_536.0) as u16, |x| x, |x| x, f64::from;
+    bool, u8, |x: f64| x < 0.0, |x: u8| x & 1 == 1, |x| x, |x| f64::from(u8::from(x));
     u32, u32, |x: f64| (x.abs() * 2f64.powi(32)) as u32, |x| x, |x| x, f64::from;
     u64, u64, |x: f64| (x.abs() * 2f64.powi(64)) as u64, |x| x, |x| x, |x| x as f64;
 }

@@ -35,7 +35,10 @@ impl Inputs {
     /// The element at `index`.
     pub fn at(self, index: usize) -> i64 {
         let random = mixed(self.seed.wrapping_add((index as u64).wrapping_mul(GOLDEN)));
-        let signed = !matches!(self.dtype, DType::U8 | DType::U32 | DType::U64);
+        if self.dtype == DType::Bool {
+            return (random >> 32) as i64 & 1;
+        }
+        let signed = !matches!(self.dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
         match (self.op, signed) {
             (Op::Prod, true) => [1, 1, 2, -1, 1, 1, -1, 1][(random >> 61) as usize],
             (Op::Prod, false) => [1, 1, 2, 1, 1, 1, 1, 1][(random >> 61) as usize],
@@ -83,9 +86,12 @@ pub fn put(out: &mut Vec<u8>, dtype: DType, value: i64) {
         DType::F16 => out.extend(half(value).to_le_bytes()),
         DType::Bf16 => out.extend(((value as f32).to_bits() >> 16).to_le_bytes().iter().take(2)),
         DType::I8 => out.extend((value as i8).to_le_bytes()),
+        DType::I16 => out.extend((value as i16).to_le_bytes()),
         DType::I32 => out.extend((value as i32).to_le_bytes()),
         DType::I64 => out.extend(value.to_le_bytes()),
         DType::U8 => out.extend((value as u8).to_le_bytes()),
+        DType::U16 => out.extend((value as u16).to_le_bytes()),
+        DType::Bool => out.push(u8::from(value != 0)),
         DType::U32 => out.extend((value as u32).to_le_bytes()),
         DType::U64 => out.extend((value as u64).to_le_bytes()),
     }

@@ -126,6 +126,9 @@ fn folded(inputs: &[Inputs], op: Op, index: usize) -> i64 {
         Op::Min => values.min().unwrap_or_default(),
         Op::Max => values.max().unwrap_or_default(),
         Op::Prod => values.product(),
+        Op::BitAnd => values.reduce(|a, b| a & b).unwrap_or_default(),
+        Op::BitOr => values.fold(0, |a, b| a | b),
+        Op::BitXor => values.fold(0, |a, b| a ^ b),
     }
 }
 

@@ -49,6 +49,12 @@ pub enum Op {
     Max,
     /// The product.
     Prod,
+    /// The bits that all have.
+    BitAnd,
+    /// The bits that any has.
+    BitOr,
+    /// The bits that an odd number has.
+    BitXor,
 }
 
 /// The type of an element.
@@ -76,10 +82,16 @@ pub enum DType {
     U32,
     /// Unsigned 64 bits.
     U64,
+    /// Signed 16 bits.
+    I16,
+    /// Unsigned 16 bits.
+    U16,
+    /// True or false.
+    Bool,
 }
 
 /// All element types.
-pub const DTYPES: [DType; 10] = [
+pub const DTYPES: [DType; 13] = [
     DType::F32,
     DType::F64,
     DType::F16,
@@ -90,6 +102,9 @@ pub const DTYPES: [DType; 10] = [
     DType::U8,
     DType::U32,
     DType::U64,
+    DType::I16,
+    DType::U16,
+    DType::Bool,
 ];
 
 /// Evaluates an expression with `$number` bound to the Rust type of a [`DType`]. For crates that
@@ -100,7 +115,7 @@ macro_rules! by_dtype {
         $crate::by_dtype!(
             @ $dtype, $number, $call,
             F32 f32, F64 f64, F16 potluck::f16, Bf16 potluck::bf16,
-            I8 i8, I32 i32, I64 i64, U8 u8, U32 u32, U64 u64
+            I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, Bool bool
         )
     };
     (@ $dtype:expr, $number:ident, $call:expr, $($name:ident $type:ty),*) => {

@@ -3,7 +3,7 @@
 use super::error_feedback::{ErrorFeedback, Unpaid};
 use super::pending_op::{PendingOp, Stage};
 use crate::collective::{Input, is_weight, weigh};
-use crate::memory::{DType, Element, OutOfMemory, Pool, bytes_of, bytes_of_mut, elements_of};
+use crate::memory::{DType, Element, OutOfMemory, Pool, bytes_of, elements_of, target_of};
 use crate::protocol::{
     AbortReason, Call, CallKind, CallMode, CodecId, PARTS_MAX, Rank, ReduceOp, Rejection,
 };
@@ -32,7 +32,8 @@ pub(crate) struct Weight {
 impl Weight {
     /// The products of this weight and `elements`; both slices have the same length.
     pub(crate) fn times<T: Element>(self, elements: &[T], products: &mut [T]) {
-        weigh(self.weight, T::DTYPE, bytes_of_mut(products), bytes_of(elements));
+        let mut products = target_of(products);
+        weigh(self.weight, T::DTYPE, products.bytes_mut(), bytes_of(elements));
     }
 }
 

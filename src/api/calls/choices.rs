@@ -62,7 +62,8 @@ macro_rules! reductions {
     ($($call:ident<$($lifetime:lifetime,)? $element:ident>)*) => {
         $(
             impl<$element: Element> $call<$($lifetime,)? $element> {
-                /// The reduction operator. Default: the sum. A mean of integers is
+                /// The reduction operator. Default: the sum, which `bool` does not have. An operator
+                /// that the element type does not have is
                 /// [`Error::Rejected`](crate::Error::Rejected).
                 pub fn op(mut self, op: ReduceOp) -> Self {
                     let kind = &mut self.pending.call.kind;
@@ -86,9 +87,27 @@ macro_rules! reductions {
                     self.op(ReduceOp::Max)
                 }
 
-                /// The product.
+                /// The product. Not of `bool`.
                 pub fn product(self) -> Self {
                     self.op(ReduceOp::Prod)
+                }
+
+                /// The bits that all ranks have, for integers and `bool`; for floats it is
+                /// [`Error::Rejected`](crate::Error::Rejected).
+                pub fn bit_and(self) -> Self {
+                    self.op(ReduceOp::BitAnd)
+                }
+
+                /// The bits that any rank has, for integers and `bool`; for floats it is
+                /// [`Error::Rejected`](crate::Error::Rejected).
+                pub fn bit_or(self) -> Self {
+                    self.op(ReduceOp::BitOr)
+                }
+
+                /// The bits that an odd number of ranks has, for integers and `bool`; for floats it
+                /// is [`Error::Rejected`](crate::Error::Rejected).
+                pub fn bit_xor(self) -> Self {
+                    self.op(ReduceOp::BitXor)
                 }
 
                 /// Aborts the call for all members if this rank's contribution or result has a NaN

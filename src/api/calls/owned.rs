@@ -3,7 +3,7 @@
 use super::codec::Codec;
 use super::pending_op::PendingOp;
 use crate::collective::Input;
-use crate::memory::{Element, Staging, bytes_of_mut};
+use crate::memory::{Element, Staging, target_of};
 use crate::report::{Error, Result};
 use std::fmt;
 use std::pin::Pin;
@@ -103,7 +103,7 @@ impl<T: Element> AllReduceOwned<T> {
         let pool = self.pending.session.pool();
         match own.map_or_else(|| pool.elements(shared.len()), Ok) {
             Ok(mut memory) => {
-                output.copy_to(bytes_of_mut(&mut memory));
+                output.copy_to(target_of(&mut memory));
                 Ok(memory)
             }
             Err(_) => {

@@ -4,7 +4,7 @@ use super::codec::Codec;
 use super::error_feedback::{ErrorFeedback, ResidualTicket, Unpaid};
 use crate::collective::{CallRefusal, Input};
 use crate::identity::{Name, NodeId};
-use crate::memory::{DType, Element, OutOfMemory, Staging, bytes_of_mut, elements_of};
+use crate::memory::{DType, Element, OutOfMemory, Staging, elements_of, target_of};
 use crate::node::peer_at;
 use crate::protocol::{
     AbortCause, AbortReason, Call, CallKind, CodecId, EngineFault, Lane, OpId, Outcome, Rank,
@@ -168,7 +168,7 @@ impl PendingOp {
         if output.len() != size_of_val(out.as_slice()) {
             return Poll::Ready(Err(Error::Indeterminate));
         }
-        output.copy_to(bytes_of_mut(out));
+        output.copy_to(target_of(out));
         Poll::Ready(Ok(std::mem::take(out)))
     }
 

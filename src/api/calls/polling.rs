@@ -7,7 +7,7 @@ use super::copies::{AllGather, AllGatherOwned, Barrier, Broadcast};
 use super::message::{Receiving, Sending};
 use super::parts::{AllToAll, Gather, Scatter};
 use super::reduce::{Reduce, ReduceScatter};
-use crate::memory::{Element, bytes_of, bytes_of_mut};
+use crate::memory::{Element, bytes_of, target_of};
 use crate::report::Result;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
@@ -33,15 +33,15 @@ macro_rules! futures {
 futures! {
     AllReduce<'_, T> -> (): |this, task| {
         let sum = this.pending.poll(task, Some(bytes_of(this.buffer)));
-        sum.map_ok(|sum| sum.copy_to(bytes_of_mut(this.buffer)))
+        sum.map_ok(|sum| sum.copy_to(target_of(this.buffer)))
     }
     Reduce<'_, T> -> (): |this, task| {
         let sum = this.pending.poll(task, Some(bytes_of(this.buffer)));
-        sum.map_ok(|sum| if this.is_root { sum.copy_to(bytes_of_mut(this.buffer)) })
+        sum.map_ok(|sum| if this.is_root { sum.copy_to(target_of(this.buffer)) })
     }
     Broadcast<'_, T> -> (): |this, task| {
         let copied = this.pending.poll(task, this.is_root.then(|| bytes_of(this.buffer)));
-        copied.map_ok(|copied| copied.copy_to(bytes_of_mut(this.buffer)))
+        copied.map_ok(|copied| copied.copy_to(target_of(this.buffer)))
     }
 }
 
@@ -65,7 +65,7 @@ futures! {
     }
     Scatter<'_, T> -> (): |this, task| {
         let part = this.pending.poll(task, this.parts.map(bytes_of));
-        part.map_ok(|part| part.copy_to(bytes_of_mut(this.out)))
+        part.map_ok(|part| part.copy_to(target_of(this.out)))
     }
 }
 
@@ -76,7 +76,7 @@ futures! {
     }
     Receiving<'_, T> -> (): |this, task| {
         let message = this.pending.poll(task, None);
-        message.map_ok(|message| message.copy_to(bytes_of_mut(this.buffer)))
+        message.map_ok(|message| message.copy_to(target_of(this.buffer)))
     }
     Barrier<> -> (): |this, task| { this.pending.poll(task, None).map_ok(drop) }
 }

@@ -4,7 +4,7 @@ use super::bundle::Bundle;
 use super::codec::Codec;
 use super::error_feedback::ErrorFeedback;
 use super::parts::wrong_parts;
-use crate::memory::{Element, Float, bytes_of, bytes_of_mut, elements_of};
+use crate::memory::{Element, Float, Target, bytes_of, elements_of, target_of};
 use crate::protocol::{Call, CallKind, CallMode, Rank, ReduceOp, Rejection, ring_segment};
 use crate::report::Result;
 use std::marker::PhantomData;
@@ -23,7 +23,7 @@ use std::task::{Context as Task, Poll, ready};
 pub struct Step<'buf> {
     bundle: Bundle,
     /// The destination of each call's result; `None` if this rank gets none.
-    outputs: Vec<Option<&'buf mut [u8]>>,
+    outputs: Vec<Option<Target<'buf>>>,
 }
 
 /// A reduction of a step whose options can still be set. It begins when this value is dropped, at
@@ -33,7 +33,7 @@ pub struct StepReduction<'step, 'buf, T: Element> {
     call: Call,
     /// `None` if the input is in `output`.
     input: Option<&'buf [T]>,
-    output: Option<&'buf mut [u8]>,
+    output: Option<Target<'buf>>,
     /// The residual of its codec.
     feedback: Option<ErrorFeedback>,
     /// This member's weight in a mean.
@@ -49,7 +49,7 @@ pub struct StepReduction<'step, 'buf, T: Element> {
 #[must_use = "a step is not committed until this is awaited, and is aborted for all members when it is dropped"]
 pub struct Commit<'buf> {
     pub(super) pending: Bundle,
-    outputs: Vec<Option<&'buf mut [u8]>>,
+    outputs: Vec<Option<Target<'buf>>>,
 }
 
 impl<'buf> Step<'buf> {
@@ -95,7 +95,7 @@ impl<'buf> Step<'buf> {
         let call = call::<T>(CallKind::Broadcast { root }, buffer.len());
         let input = (root == self.bundle.me()).then(|| bytes_of(buffer));
         self.bundle.begin(call, &input.into(), None);
-        self.outputs.push(Some(bytes_of_mut(buffer)));
+        self.outputs.push(Some(target_of(buffer)));
     }
 
     /// Collects the buffers of all ranks in `out`, in rank order: `size * buffer.len()` elements.
@@ -176,7 +176,7 @@ impl<'buf> Step<'buf> {
         input: Option<&'buf [T]>,
         output: &'buf mut [T],
     ) -> StepReduction<'_, 'buf, T> {
-        let (call, output) = (call::<T>(kind, count), Some(bytes_of_mut(output)));
+        let (call, output) = (call::<T>(kind, count), Some(target_of(output)));
         StepReduction {
             step: self,
             call,
@@ -196,13 +196,13 @@ impl<'buf> Step<'buf> {
         output: Option<&'buf mut [T]>,
     ) {
         self.bundle.begin(call::<T>(kind, count), &input.map(bytes_of).into(), None);
-        self.outputs.push(output.map(bytes_of_mut));
+        self.outputs.push(output.map(target_of));
     }
 }
 
 impl<T: Element> StepReduction<'_, '_, T> {
-    /// The reduction operator. Default: the sum. A mean of integers is
-    /// [`Error::Rejected`](crate::Error::Rejected).
+    /// The reduction operator. Default: the sum, which `bool` does not have. An operator that the
+    /// element type does not have is [`Error::Rejected`](crate::Error::Rejected).
     pub fn op(mut self, op: ReduceOp) {
         self.call.kind = reducing_by(self.call.kind, op);
     }
@@ -225,6 +225,21 @@ impl<T: Element> StepReduction<'_, '_, T> {
     /// The product.
     pub fn product(self) {
         self.op(ReduceOp::Prod);
+    }
+
+    /// The bits that all ranks have. Integers and `bool` only.
+    pub fn bit_and(self) {
+        self.op(ReduceOp::BitAnd);
+    }
+
+    /// The bits that any rank has. Integers and `bool` only.
+    pub fn bit_or(self) {
+        self.op(ReduceOp::BitOr);
+    }
+
+    /// The bits that an odd number of ranks has. Integers and `bool` only.
+    pub fn bit_xor(self) {
+        self.op(ReduceOp::BitXor);
     }
 }
 
@@ -250,8 +265,10 @@ impl StepReduction<'_, '_, f32> {
 impl<T: Element> Drop for StepReduction<'_, '_, T> {
     fn drop(&mut self) {
         let (call, output) = (self.call, self.output.take());
-        let (input, bundle) =
-            (self.input.map(bytes_of).or(output.as_deref()), &mut self.step.bundle);
+        let (input, bundle) = (
+            self.input.map(bytes_of).or(output.as_ref().map(Target::bytes)),
+            &mut self.step.bundle,
+        );
         match self.weight {
             None => bundle.begin(call, &input.into(), self.feedback.as_ref()),
             Some(weight) => {
@@ -274,7 +291,7 @@ impl Future for Commit<'_> {
         let results = ready!(this.pending.poll_end(task))?;
         for (output, result) in this.outputs.iter_mut().zip(results) {
             if let Some(output) = output {
-                result.copy_to(output);
+                result.copy_to(output.reborrow());
             }
         }
         Poll::Ready(Ok(()))

@@ -57,7 +57,7 @@ impl SyncState for Vec<u8> {
 
     fn put(&mut self, output: &Staging) {
         self.resize(output.len(), 0);
-        output.copy_to(self);
+        output.copy_to(self.as_mut_slice());
     }
 }
 

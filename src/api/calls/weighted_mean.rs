@@ -4,7 +4,7 @@ use super::all_reduce::AllReduce;
 use super::bundle::Bundle;
 use super::codec::Codec;
 use super::error_feedback::ErrorFeedback;
-use crate::memory::{Float, bytes_of_mut};
+use crate::memory::{Float, target_of};
 use crate::protocol::{Call, CallKind, CallMode, CodecId, ReduceOp};
 use crate::report::Result;
 use std::pin::Pin;
@@ -105,7 +105,7 @@ impl<T: Float> Future for WeightedMean<'_, T> {
             this.begin();
         }
         let results = ready!(this.pending.poll_end(task))?;
-        results.iter().for_each(|mean| mean.copy_to(bytes_of_mut(this.buffer)));
+        results.iter().for_each(|mean| mean.copy_to(target_of(this.buffer)));
         Poll::Ready(Ok(()))
     }
 }

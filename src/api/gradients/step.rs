@@ -3,7 +3,7 @@
 use super::super::calls::{Bundle, Codec, Weight};
 use super::GradientSync;
 use crate::collective::Input;
-use crate::memory::{DType, bytes_of_mut};
+use crate::memory::{DType, target_of};
 use crate::protocol::{
     Call, CallKind, CallMode, CodecId, GradientProblem, Rank, ReduceOp, Rejection,
 };
@@ -103,7 +103,7 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
         let means = std::future::poll_fn(|task| self.bundle.poll_end(task)).await?;
         for (bucket, mean) in self.sync.layout.buckets().iter().zip(means) {
             let gradients = self.gradients[bucket.clone()].iter_mut().flatten();
-            mean.copy_to_all(gradients.map(|gradient| bytes_of_mut(gradient)));
+            mean.copy_to_all(gradients.map(|gradient| target_of(gradient)));
         }
         Ok(())
     }

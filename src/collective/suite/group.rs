@@ -240,7 +240,7 @@ pub fn f32_call(kind: CallKind, count: usize) -> Call {
 
 pub fn bytes(finished: &Finished) -> Vec<u8> {
     let mut out = vec![0; finished.output.len()];
-    finished.output.copy_to(&mut out);
+    finished.output.copy_to(out.as_mut_slice());
     out
 }
 

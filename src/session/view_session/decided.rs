@@ -2,7 +2,7 @@
 
 use super::part_result::PartResult;
 use crate::collective::{CallRefusal, SyncSource};
-use crate::memory::{OutOfMemory, Staging};
+use crate::memory::{OutOfMemory, Staging, Target};
 use crate::protocol::{CodecId, EngineFault, OpId, Outcome, Rejection};
 use std::collections::BTreeMap;
 
@@ -48,11 +48,12 @@ impl Decided {
 
     /// Copies the result out, for a step the results of its calls one after the other. `out` must
     /// have exactly [`bytes`](Decided::bytes) bytes.
-    pub fn copy_to(&self, out: &mut [u8]) {
-        self.output.iter().for_each(|output| output.copy_to(out));
-        let mut rest = out;
+    pub fn copy_to<'a>(&self, out: impl Into<Target<'a>>) {
+        let mut rest = out.into();
+        self.output.iter().for_each(|output| output.copy_to(rest.reborrow()));
         for part in &self.parts {
-            let (own, others) = rest.split_at_mut(part.len().min(rest.len()));
+            let place = part.len().min(rest.len());
+            let (own, others) = rest.split_at(place);
             part.copy_to(own);
             rest = others;
         }

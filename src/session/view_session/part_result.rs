@@ -1,7 +1,7 @@
 //! The result of one call of a step.
 
 use crate::collective::{divide, is_weight_sum};
-use crate::memory::{DType, Staging};
+use crate::memory::{DType, Staging, Target};
 
 /// The result of one call of a step.
 #[derive(Debug)]
@@ -21,25 +21,24 @@ impl PartResult {
 
     /// Copies the result out, divided by the sum of the weights if there is one. `out` must have
     /// exactly [`len`](PartResult::len) bytes.
-    pub fn copy_to(&self, out: &mut [u8]) {
-        self.output.copy_to(out);
-        self.weights.iter().for_each(|sum| divide(*sum, self.dtype, out));
+    pub fn copy_to<'a>(&self, out: impl Into<Target<'a>>) {
+        self.copy_to_all([out.into()]);
     }
 
     /// Like [`copy_to`](PartResult::copy_to), to several buffers one after the other; each has
     /// whole elements.
-    pub fn copy_to_all<'a>(&self, outs: impl IntoIterator<Item = &'a mut [u8]>) {
-        let mut outs: Vec<&mut [u8]> = outs.into_iter().collect();
-        self.output.copy_to_all(outs.iter_mut().map(|out| &mut **out));
+    pub fn copy_to_all<'a>(&self, outs: impl IntoIterator<Item = Target<'a>>) {
+        let mut outs: Vec<Target<'_>> = outs.into_iter().collect();
+        self.output.copy_to_all(outs.iter_mut().map(Target::reborrow));
         if let Some(sum) = self.weights {
-            outs.into_iter().for_each(|out| divide(sum, self.dtype, out));
+            outs.iter_mut().for_each(|out| divide(sum, self.dtype, out.bytes_mut()));
         }
     }
 
     /// As a sum of weights, by which a mean can be divided.
     pub(super) fn weight_sum(output: &Staging) -> Option<f64> {
         let mut sum = [0; 8];
-        (output.len() == sum.len()).then(|| output.copy_to(&mut sum))?;
+        (output.len() == sum.len()).then(|| output.copy_to(&mut sum[..]))?;
         Some(f64::from_le_bytes(sum)).filter(|sum| is_weight_sum(*sum))
     }
 }

@@ -256,6 +256,9 @@ fn reduce_op(op: Op) -> ReduceOp {
         Op::Min => ReduceOp::Min,
         Op::Max => ReduceOp::Max,
         Op::Prod => ReduceOp::Prod,
+        Op::BitAnd => ReduceOp::BitAnd,
+        Op::BitOr => ReduceOp::BitOr,
+        Op::BitXor => ReduceOp::BitXor,
     }
 }
 

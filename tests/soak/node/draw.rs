@@ -137,16 +137,20 @@ fn dtype(chance: &mut Chance) -> DType {
 }
 
 fn op(dtype: DType, chance: &mut Chance) -> Op {
-    let has_mean = matches!(dtype, DType::F32 | DType::F64);
-    [Op::Sum, Op::Sum, Op::Min, Op::Max, Op::Prod, Op::Mean]
-        [chance.below(5 + usize::from(has_mean))]
+    let ops: &[Op] = match dtype {
+        DType::F32 | DType::F64 => &[Op::Sum, Op::Sum, Op::Min, Op::Max, Op::Prod, Op::Mean],
+        DType::F16 | DType::Bf16 => &[Op::Sum, Op::Sum, Op::Min, Op::Max, Op::Prod],
+        DType::Bool => &[Op::Min, Op::Max, Op::BitAnd, Op::BitOr, Op::BitXor],
+        _ => &[Op::Sum, Op::Min, Op::Max, Op::Prod, Op::BitAnd, Op::BitOr, Op::BitXor],
+    };
+    ops[chance.below(ops.len())]
 }
 
 /// Mostly few elements, up to 1 MiB.
 fn len(dtype: DType, chance: &mut Chance) -> usize {
     let bytes = match dtype {
-        DType::I8 | DType::U8 => 1,
-        DType::F16 | DType::Bf16 => 2,
+        DType::I8 | DType::U8 | DType::Bool => 1,
+        DType::F16 | DType::Bf16 | DType::I16 | DType::U16 => 2,
         DType::F32 | DType::I32 | DType::U32 => 4,
         DType::F64 | DType::I64 | DType::U64 => 8,
     };

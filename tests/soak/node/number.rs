@@ -46,8 +46,22 @@ macro_rules! halves {
     )*};
 }
 
-numbers! { f32 f64 i8 i32 i64 u8 u32 u64 }
+numbers! { f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 }
 halves! { f16 bf16 }
+
+impl Number for bool {
+    fn of(value: i64) -> bool {
+        value != 0
+    }
+
+    fn put(self, bytes: &mut Vec<u8>) {
+        bytes.push(u8::from(self));
+    }
+
+    fn value(self) -> f64 {
+        f64::from(u8::from(self))
+    }
+}
 
 /// The first elements of a contribution.
 pub fn elements<T: Number>(inputs: Inputs, len: usize) -> Vec<T> {
