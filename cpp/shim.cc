@@ -86,18 +86,35 @@ void Group::all_gather(std::uint8_t *data, std::size_t bytes) const {
 
 // Sends to all ranks at once. Gloo's own all-gather splits every part in two and sends it around a
 // ring.
-void Group::exchange(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out) const {
+void Group::exchange(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out,
+                     rust::Slice<const std::size_t> lengths) const {
+  std::vector<std::size_t> starts;
+  std::size_t total = 0;
+  for (const std::size_t length : lengths) {
+    starts.push_back(total);
+    total += length;
+  }
   auto own = context_->createUnboundBuffer(const_cast<std::uint8_t *>(in), bytes);  // Only read.
-  auto all = context_->createUnboundBuffer(out, bytes * context_->size);
+  auto all = context_->createUnboundBuffer(out, total);
   const auto with_each_other = [this](auto &&step) {
     for (int distance = 1; distance < context_->size; distance++) {
       step((context_->rank + distance) % context_->size);
     }
   };
-  with_each_other([&](int peer) { own->send(peer, kMessageSlot); });
-  with_each_other([&](int peer) { all->recv(peer, kMessageSlot, peer * bytes, bytes); });
-  with_each_other([&](int) { all->waitRecv(context_->getTimeout()); });
-  with_each_other([&](int) { own->waitSend(context_->getTimeout()); });
+  // No message for what is empty.
+  const auto receives = [&](int peer) { return lengths[peer] > 0; };
+  with_each_other([&](int peer) {
+    if (bytes > 0) own->send(peer, kMessageSlot);
+  });
+  with_each_other([&](int peer) {
+    if (receives(peer)) all->recv(peer, kMessageSlot, starts[peer], lengths[peer]);
+  });
+  with_each_other([&](int peer) {
+    if (receives(peer)) all->waitRecv(context_->getTimeout());
+  });
+  with_each_other([&](int) {
+    if (bytes > 0) own->waitSend(context_->getTimeout());
+  });
 }
 
 void Group::exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes, std::uint8_t *in,

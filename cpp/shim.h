@@ -71,9 +71,10 @@ class Group {
   void broadcast(std::uint8_t *data, std::size_t bytes, std::int32_t root) const;
   // The own part is already in its place.
   void all_gather(std::uint8_t *data, std::size_t bytes) const;
-  // Sends `in` to all ranks and receives theirs into `out`, in rank order and in one step. The own
-  // place is not written.
-  void exchange(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out) const;
+  // Sends `in` to all ranks and receives theirs into `out`, in rank order and in one step. The
+  // input of each rank has the length in `lengths`, which may be 0. The own place is not written.
+  void exchange(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out,
+                rust::Slice<const std::size_t> lengths) const;
   // Concurrent calls of one operation have different tags.
   void exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes, std::uint8_t *in,
                       rust::Slice<const std::size_t> in_bytes, std::uint32_t tag) const;

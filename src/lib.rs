@@ -187,9 +187,10 @@ pub use sim::fuzzing;
 /// The calls of a [`Context`]: their futures, what each rank called, and why a call is refused.
 pub mod calls {
     pub use crate::api::{
-        AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Commit, Gather,
-        GradientStep, OwnedError, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync,
-        StateSyncWith, StepReduction, Undecodable, WeightedMean,
+        AllGather, AllGatherUneven, AllReduce, AllReduceOwned, AllToAll, AllToAllUneven, Barrier,
+        Broadcast, Commit, Gather, GradientStep, OwnedError, RankParts, Receiving, ReceivingAny,
+        Reduce, ReduceScatter, Scatter, Sending, StateSync, StateSyncWith, StepReduction,
+        Undecodable, WeightedMean,
     };
     pub use crate::protocol::{
         Call, CallKind, CallMode, Coarsest, CodecId, EngineFault, FeedbackProblem, GradientProblem,

@@ -1,9 +1,10 @@
 //! The collectives on one View.
 
 use super::calls::{
-    AllGather, AllGatherOwned, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Bundle,
-    Gather, PendingOp, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync,
-    StateSyncWith, Step, wrong_parts,
+    AllGather, AllGatherOwned, AllGatherUneven, AllReduce, AllReduceOwned, AllToAll,
+    AllToAllUneven, AnyOp, Barrier, Broadcast, Bundle, Gather, PendingOp, Receiving, ReceivingAny,
+    Reduce, ReduceScatter, Scatter, Sending, StateSync, StateSyncWith, Step, UnevenOp,
+    wrong_lengths, wrong_parts,
 };
 use super::cluster::Cluster;
 use crate::memory::{Element, target_of};
@@ -325,6 +326,57 @@ impl Context {
         AllToAll { pending, buffer, out: Vec::new() }
     }
 
+    /// Collects the buffers of all ranks, in rank order. Each rank's buffer has its own length,
+    /// which may be 0 and which the others need not know: the result tells it.
+    ///
+    /// The lengths travel first, so it takes one message delay more than
+    /// [`all_gather`](Context::all_gather), and the buffer is read when all ranks have called it.
+    /// The memory of the result depends on the lengths of all ranks.
+    ///
+    /// ```no_run
+    /// # async fn example(mut ctx: potluck::Context, found: &[u64]) -> potluck::Result<()> {
+    /// let all = ctx.all_gather_uneven(found).await?;
+    /// println!("{} in all, of which rank 0 has {}", all.elements().len(), all.of(0).len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [Those of every call](Context#errors-of-calls). If a rank has no memory for the result,
+    /// every rank gets [`Error::Aborted`].
+    pub fn all_gather_uneven<'buf, T: Element>(
+        &mut self,
+        buffer: &'buf [T],
+    ) -> AllGatherUneven<'buf, T> {
+        let pending = self.numbered::<T>(CallKind::AllGatherUneven, buffer.len());
+        let row = vec![buffer.len() as u64; self.size()];
+        AllGatherUneven { pending: UnevenOp::new(pending, buffer, row) }
+    }
+
+    /// Sends one part of `buffer` to each rank and receives one part from each. `lengths` has one
+    /// length for each rank: the parts are contiguous in rank order and cover the buffer. A part
+    /// may be empty. A rank need not know the lengths of the parts that it receives: the result
+    /// tells them.
+    ///
+    /// The lengths travel first, as in [`all_gather_uneven`](Context::all_gather_uneven), and the
+    /// buffer is read when all ranks have called it.
+    ///
+    /// # Errors
+    /// [Those of every call](Context#errors-of-calls). [`Error::Rejected`] on a rank whose lengths
+    /// are not one for each rank, or do not add up to the length of its buffer; the others get
+    /// [`Error::Aborted`]. If a rank has no memory for its result, every rank gets
+    /// [`Error::Aborted`].
+    pub fn all_to_all_uneven<'buf, T: Element>(
+        &mut self,
+        buffer: &'buf [T],
+        lengths: &[usize],
+    ) -> AllToAllUneven<'buf, T> {
+        let rejection = wrong_lengths(lengths, buffer.len(), self.size());
+        let pending = self.numbered::<T>(CallKind::AllToAllUneven, buffer.len());
+        let row = lengths.iter().map(|length| *length as u64).collect();
+        AllToAllUneven { pending: UnevenOp::new(pending.rejected(rejection), buffer, row) }
+    }
+
     /// Sends `buffer` to rank `to`, which [receives](Context::recv) it. The other ranks take no
     /// part.
     ///
@@ -364,6 +416,47 @@ impl Context {
             pending: self.message::<T>(from.into(), self.rank(), tag, buffer.len()),
             buffer,
         }
+    }
+
+    /// Receives into `buffer` the next message with this `tag`, whichever rank
+    /// [sends](Context::send) it; resolves to that rank. The other rules are those of
+    /// [`recv`](Context::recv).
+    ///
+    /// It chooses among the *next* message of each rank: the first that no receive of this rank has
+    /// a number for yet. It takes the number of a message when it has chosen it, in a poll, and not
+    /// when it is called. So a message with another tag stays, with all that its sender sends after
+    /// it in this lane, until a `recv` takes it; and a `recv` from the same rank that is called
+    /// while this waits takes the next message, and this one chooses among what follows. Messages
+    /// that are to be received in another order than they are sent use another
+    /// [`lane`](Context::lane) for each tag. If several ranks have sent, each has its turn; there is
+    /// no order between messages of different ranks. Only the tag is compared before the choice. A
+    /// message that its sender gave up before its tag was known counts as one with this tag.
+    ///
+    /// Before the choice, dropping it has no effect, and a deadline or a new View ends it without
+    /// an effect on any other rank.
+    ///
+    /// ```no_run
+    /// # async fn example(mut ctx: potluck::Context) -> potluck::Result<()> {
+    /// let mut loss = [0.0f32];
+    /// let from = ctx.recv_any(7, &mut loss).await?;
+    /// println!("rank {from} has a loss of {}", loss[0]);
+    /// let from = ctx.recv_any(7, &mut loss).among([1, 2]).await?; // One of these two.
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`recv`](Context::recv). [`Error::Mismatch`] at both ends if the length or the
+    /// element type of the chosen message differs. [`Error::ViewChanged`] if the View ends before
+    /// the choice, [`Error::Aborted`] with [`Cause::Deadline`](crate::Cause::Deadline) if the
+    /// deadline passes before it.
+    pub fn recv_any<'buf, T: Element>(
+        &mut self,
+        tag: u32,
+        buffer: &'buf mut [T],
+    ) -> ReceivingAny<'buf, T> {
+        let pending = AnyOp::new(&self.session, self.lane, tag, T::DTYPE, buffer.len());
+        ReceivingAny { pending, buffer }
     }
 
     /// Begins a step: several collectives that commit together or not at all, with one vote. A step

@@ -24,9 +24,10 @@ mod size_settings;
 mod start;
 
 pub use calls::{
-    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather,
-    OwnedError, Receiving, Reduce, ReduceScatter, Scatter, Sending, StateSync, StateSyncWith, Step,
-    StepReduction, Undecodable, WeightedMean,
+    AllGather, AllGatherUneven, AllReduce, AllReduceOwned, AllToAll, AllToAllUneven, Barrier,
+    Broadcast, Codec, Commit, Gather, OwnedError, RankParts, Receiving, ReceivingAny, Reduce,
+    ReduceScatter, Scatter, Sending, StateSync, StateSyncWith, Step, StepReduction, Undecodable,
+    WeightedMean,
 };
 pub use cluster::{Cluster, EventStream, StatusStream};
 pub use config::{Admission, Builder, Config, EngineOffer, Network};

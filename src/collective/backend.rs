@@ -4,7 +4,7 @@ use super::board::Board;
 use super::input::Input;
 use crate::link::DataLink;
 use crate::memory::{Block, Pool, Staging};
-use crate::protocol::{Call, Enclosed, EngineFault, EngineKind, OpId, Plan, Rank, View};
+use crate::protocol::{Call, Enclosed, EngineFault, EngineKind, Lengths, OpId, Plan, Rank, View};
 use crate::report::Traffic;
 use std::sync::Arc;
 
@@ -97,6 +97,8 @@ pub struct Job {
     /// For a sync, the rank that sends its state and the state's length in bytes; `None` for every
     /// other call.
     pub sync_root: Option<(Rank, u64)>,
+    /// For the data of an uneven call, the lengths of all its parts; `None` for every other call.
+    pub lengths: Option<Arc<Lengths>>,
     /// Allocate the result [like](Pool::like) this block, so that the caller can take it over
     /// without a copy.
     pub model: Option<Block>,

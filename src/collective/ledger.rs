@@ -203,11 +203,8 @@ impl Ledger {
 
     /// Takes the lane's next number for a call of this member.
     pub fn call(&mut self, lane: Lane, call: Call) -> Result<OpId, CallRefusal> {
-        if self.frozen {
-            return Err(CallRefusal::Frozen);
-        }
-        if !self.synced && !matches!(call.kind, CallKind::Sync { .. }) {
-            return Err(CallRefusal::NeedsSync);
+        if let Some(refusal) = self.refusal(&call) {
+            return Err(refusal);
         }
         // Only own calls count: the calls of others may wait for this very call.
         let own = || self.entries.iter().filter(|(_, e)| e.call.is_some());
@@ -250,6 +247,27 @@ impl Ledger {
             self.in_engine(op, LedgerEffect::Retire);
         }
         Ok(op)
+    }
+
+    /// Why no call of this kind can be made now, however few there are.
+    pub fn refusal(&self, call: &Call) -> Option<CallRefusal> {
+        let needs_sync = !self.synced && !matches!(call.kind, CallKind::Sync { .. });
+        let frozen = self.frozen.then_some(CallRefusal::Frozen);
+        frozen.or(needs_sync.then_some(CallRefusal::NeedsSync))
+    }
+
+    /// Whether the next message that this member would receive in this lane of messages is sent
+    /// with this tag, or was given up: the latter without a tag if that was never told.
+    pub fn next_has_tag(&self, lane: Lane, tag: u32) -> bool {
+        let next = OpId { lane, number: self.next_in(lane) };
+        let Some((entry, (from, _))) = self.entries.get(&next).zip(lane.ends()) else {
+            return false;
+        };
+        match entry.calls.of(from).map(|call| call.kind) {
+            Some(CallKind::Message { tag: sent, .. }) => sent == tag,
+            Some(_) => false,
+            None => matches!(entry.votes[from.index()], Some(Vote::Abort(_))),
+        }
     }
 
     /// The number of the next call in a lane.
@@ -354,6 +372,17 @@ impl Ledger {
         if let Some(entry) = self.entries.get_mut(&op).filter(|_| !self.frozen) {
             entry.held = Some(digest ^ u128::from(self.seeded.has(Defect::HoldsOtherBits)));
             self.count_result(op);
+        }
+    }
+
+    /// The engine's result, or that of a call of a step, cannot count for this reason. Votes `Abort`
+    /// once all members have called the operation alike: if one has called something else, that is
+    /// the reason.
+    pub fn spoiled(&mut self, op: OpId, reason: AbortReason) {
+        let Some(entry) = self.entries.get_mut(&op) else { return };
+        entry.spoiled.get_or_insert(reason);
+        if entry.agreed {
+            self.abort(op, reason);
         }
     }
 
@@ -553,7 +582,7 @@ impl Ledger {
     /// have not; with these ranks.
     pub fn waiting_for(&self) -> Option<(OpId, Vec<Rank>)> {
         self.entries.iter().find_map(|(op, e)| {
-            let missing: Vec<Rank> = e.calls.missing().collect();
+            let missing = e.missing(self.me);
             (e.outcome.is_none() && e.calls.of(self.me).is_some() && !missing.is_empty())
                 .then_some((*op, missing))
         })
@@ -652,8 +681,11 @@ impl Ledger {
             );
         } else if entry.is_unanimous() {
             entry.agreed = true;
-            let source = entry.sync_source(self.me, &self.sources);
+            let (source, spoiled) = (entry.sync_source(self.me, &self.sources), entry.spoiled);
             self.effects.push(LedgerEffect::Agreed(op, source));
+            if let Some(reason) = spoiled {
+                self.abort(op, reason);
+            }
             self.count_result(op);
             self.settle(op);
         }
@@ -736,6 +768,7 @@ fn is_honest(descriptor: &Descriptor, part: Option<u8>) -> bool {
             call.kind,
             CallKind::Message { .. } | CallKind::Step { .. } | CallKind::Sync { .. }
         );
-    let alone = call.mode != CallMode::PerStep && ends == descriptor.op.lane.ends();
+    let voted = !call.is_uneven() || call.mode == CallMode::PerOp;
+    let alone = call.mode != CallMode::PerStep && voted && ends == descriptor.op.lane.ends();
     if part.is_some() { in_step && descriptor.op.lane.ends().is_none() } else { alone }
 }

@@ -29,7 +29,7 @@ mod ways;
 use crate::compression::{BLOCK, Codec, codec, codec_of_sums};
 use crate::memory::DType;
 use crate::protocol::{
-    Call, CallKind, Coding, EngineKind, MEMBERS_MAX, Plan, Rank, ReduceOp, ranks,
+    Call, CallKind, Coding, EngineKind, Lengths, MEMBERS_MAX, Plan, Rank, ReduceOp, ranks,
 };
 use flow::{Flow, Kept};
 pub use flow::{Route, Unfit};
@@ -102,6 +102,42 @@ impl Schedule {
         plan: &Plan,
         size: usize,
     ) -> Result<Schedule, Unfit> {
+        let count = match (call.kind, sync_root) {
+            (CallKind::Sync { .. }, root) => root.ok_or(Unfit)?.1,
+            (CallKind::Barrier, _) => 0,
+            _ => call.output_count(size),
+        };
+        let count = usize::try_from(count).map_err(|_| Unfit)?;
+        let flows = |ways: &Ways<'_>| ways.flows(call.kind, count, sync_root);
+        Schedule::with(call, plan, size, count, flows)
+    }
+
+    /// The schedule of the data of an uneven call, whose parts have these lengths.
+    ///
+    /// # Errors
+    /// [`Unfit`] as for [`of`](Schedule::of), or if the lengths are not those of the call.
+    pub fn uneven(
+        call: &Call,
+        lengths: &Lengths,
+        plan: &Plan,
+        size: usize,
+    ) -> Result<Schedule, Unfit> {
+        if lengths.size() != size || lengths.elements_of(call.kind) as u64 != call.count {
+            return Err(Unfit);
+        }
+        // It fits: all lengths together do.
+        let count = call.output_count(size) as usize;
+        Schedule::with(call, plan, size, count, |ways| ways.uneven(call.kind, lengths))
+    }
+
+    /// The schedule with these flows. `count` are the elements of the largest buffer.
+    fn with(
+        call: &Call,
+        plan: &Plan,
+        size: usize,
+        count: usize,
+        flows: impl FnOnce(&Ways<'_>) -> Result<Vec<Flow>, Unfit>,
+    ) -> Result<Schedule, Unfit> {
         let is_planned =
             (1..=MEMBERS_MAX).contains(&size) && plan.fits(size) && plan.is_for(EngineKind::Native);
         if !is_planned || call.rejection(size).is_some() {
@@ -111,12 +147,6 @@ impl Schedule {
         if !encodable(call, coding) {
             return Err(Unfit);
         }
-        let count = match (call.kind, sync_root) {
-            (CallKind::Sync { .. }, root) => root.ok_or(Unfit)?.1,
-            (CallKind::Barrier, _) => 0,
-            _ => call.output_count(size),
-        };
-        let count = usize::try_from(count).map_err(|_| Unfit)?;
         let bytes = count.checked_mul(call.dtype.bytes()).ok_or(Unfit)?;
         // The combined result of all ranks has at most this many bytes.
         bytes.checked_mul(size).ok_or(Unfit)?;
@@ -130,7 +160,7 @@ impl Schedule {
             chunk_elements - chunk_elements % BLOCK
         };
         let ways = Ways::new(plan, &class.algorithm, size, coding.codec());
-        let (reduce, flows) = (call.kind.reduce_op(), ways.flows(call.kind, count, sync_root)?);
+        let (reduce, flows) = (call.kind.reduce_op(), flows(&ways)?);
         let schedule = Schedule { size, dtype: call.dtype, coding, reduce, flows, chunk_elements };
         let chunks: usize = (0..schedule.flows.len()).map(|flow| schedule.chunks(flow)).sum();
         if chunks <= CHUNKS_MAX { Ok(schedule) } else { Err(Unfit) }

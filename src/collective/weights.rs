@@ -82,7 +82,9 @@ mod tests {
     }
 
     fn divided<T: Element>(sum: f64, mut x: T) -> T {
-        divide(sum, T::DTYPE, target_of(std::slice::from_mut(&mut x)).bytes_mut());
+        // Opaque, so that the operand lies in memory: see `in_default_environment`.
+        let operand = std::hint::black_box(std::slice::from_mut(&mut x));
+        divide(sum, T::DTYPE, target_of(operand).bytes_mut());
         x
     }
 

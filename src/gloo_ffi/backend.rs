@@ -205,7 +205,12 @@ impl Drop for GlooBackend {
 
 impl Core {
     fn start(self: &Arc<Core>, job: Job) {
-        let Ok(task) = Task::of(&job.call, &job.plan, job.sync_root, self.size) else {
+        let (call, plan, size) = (&job.call, &job.plan, self.size);
+        let task = match &job.lengths {
+            Some(lengths) => Task::uneven(call, plan, lengths, self.me, size),
+            None => Task::of(call, plan, job.sync_root, size),
+        };
+        let Ok(task) = task else {
             return (job.done)(Err(EngineFault::Unfit));
         };
         let (op, mut state) = (job.op, self.lock());

@@ -5,7 +5,7 @@ use super::overlay::Overlay;
 use super::p2p::Landed;
 use super::rails::Rails;
 use super::result_digest::ResultDigest;
-use super::task::{GlooAlgorithm, Reduction, Task};
+use super::task::{GlooAlgorithm, Reduction, Task, UnevenParts};
 use crate::collective::{Finished, Misfit, finish, fold, fold_pair};
 use crate::memory::{Block, OutOfMemory, Pool, Staging, copy};
 use crate::protocol::{OpId, Rank, gloo_ring_chunk, ring_segment};
@@ -54,6 +54,8 @@ impl Part<'_> {
             Task::GatherTo { root, bytes } => self.gather_to(root, bytes, own),
             Task::Scatter { root, bytes } => self.scatter(root, bytes, own),
             Task::AllToAll { .. } => self.all_to_all(own),
+            Task::GatherUneven(ref parts) => self.gather_uneven(&parts.received, own),
+            Task::AllToAllUneven(ref parts) => self.all_to_all_uneven(parts, own),
             Task::Message { from, to, bytes } => self.message(from, to, bytes, own),
             Task::Barrier => {
                 self.context.barrier(self.op)?;
@@ -220,6 +222,32 @@ impl Part<'_> {
         let mut out = self.pool.block(own.len())?;
         self.context.all_to_all(self.op, own.bytes(), out.bytes_mut())?;
         Ok(distinct(Some(out)))
+    }
+
+    fn all_to_all_uneven(
+        &self,
+        parts: &UnevenParts,
+        own: Option<Block>,
+    ) -> Result<Finished, Failure> {
+        let mut own = own.map_or_else(|| self.pool.block(0), Ok)?;
+        let mut out = self.pool.block(parts.received.iter().sum())?;
+        let (room, sent) = (out.bytes_mut(), own.writable(self.pool)?);
+        self.context.exchange_parts(self.op, 0, room, &parts.received, sent, &parts.sent)?;
+        Ok(distinct(Some(out).filter(|out| out.len() > 0)))
+    }
+
+    fn gather_uneven(&self, lengths: &[usize], own: Option<Block>) -> Result<Finished, Failure> {
+        let total = lengths.iter().sum();
+        let result_digest = ResultDigest::new(total)?;
+        if total == 0 {
+            return Ok(finished(&result_digest, None));
+        }
+        let mut out = self.pool.block(total)?;
+        let own = own.as_ref().map_or(&[][..], Block::bytes);
+        self.context.exchange_uneven(self.op, own, out.bytes_mut(), lengths)?;
+        let start = lengths[..self.me.index()].iter().sum::<usize>();
+        copy(&mut out.bytes_mut()[start..start + own.len()], own);
+        Ok(finished(&result_digest, Some(out)))
     }
 
     fn message(

@@ -139,11 +139,23 @@ impl Context {
     /// Sends `input` to all ranks and receives theirs into `out`, in rank order. The own place in
     /// `out` is not written.
     pub fn exchange(&self, op: OpId, input: &[u8], out: &mut [u8]) -> Result<(), Failure> {
-        assert_eq!(out.len(), input.len() * self.size, "there is room for all");
+        self.exchange_uneven(op, input, out, &vec![input.len(); self.size])
+    }
+
+    /// Like [`exchange`](Context::exchange), for inputs of these lengths, by rank.
+    pub fn exchange_uneven(
+        &self,
+        op: OpId,
+        input: &[u8],
+        out: &mut [u8],
+        lengths: &[usize],
+    ) -> Result<(), Failure> {
+        assert_eq!(lengths.len(), self.size, "one for each rank");
+        assert_eq!(lengths.iter().sum::<usize>(), out.len(), "there is room for all");
         let (start, bytes, out) = (input.as_ptr(), input.len(), out.as_mut_ptr());
         // SAFETY: both are borrowed for the call and have these lengths; the regions that messages
         // use end with the call.
-        self.run(op, None, || unsafe { self.group.exchange(start, bytes, out) })
+        self.run(op, None, || unsafe { self.group.exchange(start, bytes, out, lengths) })
     }
 
     /// Sends each rank its part of `input` and receives one part from each into `out`, in rank

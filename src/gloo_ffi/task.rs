@@ -2,10 +2,10 @@
 
 use crate::collective::Unfit;
 use crate::memory::DType;
-use crate::protocol::{Algorithm, Call, CallKind, CodecId, Plan, Rank, ReduceOp};
+use crate::protocol::{Algorithm, Call, CallKind, CodecId, Lengths, Plan, Rank, ReduceOp};
 
 /// A call in Gloo's terms. Lengths are in bytes and fit an allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// All-reduce.
     Reduce(Reduction),
@@ -46,6 +46,10 @@ pub enum Task {
         /// The length of each rank's contribution, that is of all its parts.
         bytes: usize,
     },
+    /// All-gather of contributions of any lengths, in rank order.
+    GatherUneven(UnevenParts),
+    /// All-to-all with parts of any lengths.
+    AllToAllUneven(UnevenParts),
     /// A message from one rank to another; no other rank takes part.
     Message {
         /// The source.
@@ -57,6 +61,15 @@ pub enum Task {
     },
     /// Barrier.
     Barrier,
+}
+
+/// The data of an uneven call, by its lengths in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnevenParts {
+    /// What this member sends to each rank; of an all-gather, its whole contribution.
+    pub sent: Vec<usize>,
+    /// What this member receives from each rank.
+    pub received: Vec<usize>,
 }
 
 /// A reduction: of an all-reduce, a reduce or a reduce-scatter.
@@ -139,12 +152,48 @@ impl Task {
         }
     }
 
-    /// The length of a contribution in bytes.
-    pub fn input_bytes(&self, size: usize) -> usize {
-        if let Task::Scatter { bytes, .. } = self { bytes * size } else { self.bytes() }
+    /// The task of the data of an uneven call at rank `me`, whose parts have these lengths.
+    ///
+    /// # Errors
+    /// [`Unfit`] as for [`of`](Task::of), or if the lengths are not those of the call.
+    pub fn uneven(
+        call: &Call,
+        plan: &Plan,
+        lengths: &Lengths,
+        me: Rank,
+        size: usize,
+    ) -> Result<Task, Unfit> {
+        let is_fit = !plan.classes.is_empty()
+            && plan.coding(call).codec() == CodecId::None
+            && call.rejection(size).is_none()
+            && lengths.size() == size
+            && lengths.elements_of(call.kind) as u64 == call.count;
+        // The bytes of all ranks together fit, so those of one rank do.
+        bytes_of(call.count, call.dtype).filter(|_| is_fit).ok_or(Unfit)?;
+        let in_bytes = |count: &usize| count * call.dtype.bytes();
+        let received = lengths.result(call.kind, me).iter().map(in_bytes).collect();
+        let sent = lengths.row(me).iter().map(in_bytes);
+        match call.kind {
+            CallKind::AllGatherUneven => {
+                Ok(Task::GatherUneven(UnevenParts { sent: sent.take(1).collect(), received }))
+            }
+            CallKind::AllToAllUneven => {
+                Ok(Task::AllToAllUneven(UnevenParts { sent: sent.collect(), received }))
+            }
+            _ => Err(Unfit),
+        }
     }
 
-    /// The length of each rank's buffer in bytes.
+    /// The length of a contribution in bytes.
+    pub fn input_bytes(&self, size: usize) -> usize {
+        match self {
+            Task::Scatter { bytes, .. } => bytes * size,
+            Task::GatherUneven(parts) | Task::AllToAllUneven(parts) => parts.sent.iter().sum(),
+            _ => self.bytes(),
+        }
+    }
+
+    /// The length of each rank's buffer in bytes; of an uneven call, of this member's result.
     pub fn bytes(&self) -> usize {
         match self {
             Task::Reduce(reduction)
@@ -157,6 +206,7 @@ impl Task {
             | Task::Scatter { bytes, .. }
             | Task::AllToAll { bytes }
             | Task::Message { bytes, .. } => *bytes,
+            Task::GatherUneven(parts) | Task::AllToAllUneven(parts) => parts.received.iter().sum(),
             Task::Barrier => 0,
         }
     }
@@ -277,5 +327,27 @@ mod tests {
             assert_eq!(Task::of(&call, &ring, sync_root, 3), Err(Unfit), "{call}");
         }
         assert_eq!(Task::of(&Call::new(SUM, DType::F32, 1), &one_shot, None, 3), Err(Unfit));
+    }
+
+    #[test]
+    fn the_data_of_an_uneven_call_has_a_length_per_rank() {
+        let lengths = Lengths::new(3, &[2, 0, 5, 1, 1, 1, 0, 0, 9]).expect("three rows");
+        let ring = plan(Algorithm::GlooRing);
+        let task = |kind, count| {
+            Task::uneven(&Call::new(kind, DType::F32, count), &ring, &lengths, Rank(0), 3)
+        };
+        let crossing = task(CallKind::AllToAllUneven, 19).expect("it fits");
+        let (sent, received) = (vec![8, 0, 20], vec![8, 4, 0]);
+        assert_eq!((crossing.input_bytes(3), crossing.bytes()), (28, 12));
+        assert_eq!(crossing, Task::AllToAllUneven(UnevenParts { sent, received }));
+        let gather = task(CallKind::AllGatherUneven, 3).expect("it fits");
+        assert_eq!((gather.input_bytes(3), gather.bytes()), (8, 12));
+        let unfit = [(CallKind::AllToAllUneven, 18), (CallKind::AllToAll, 19)];
+        for (kind, count) in unfit {
+            assert_eq!(task(kind, count), Err(Unfit), "{kind:?}");
+        }
+        let alone = Lengths::new(1, &[3]).expect("one row");
+        let call = Call::new(CallKind::AllGatherUneven, DType::F32, 3);
+        assert_eq!(Task::uneven(&call, &ring, &alone, Rank(0), 3), Err(Unfit));
     }
 }

@@ -44,6 +44,10 @@ pub enum CallKind {
     },
     /// Every rank sends one part of its buffer to each rank.
     AllToAll,
+    /// Every rank gets all contributions in rank order, which may have any lengths.
+    AllGatherUneven,
+    /// Every rank sends one part of its buffer, of any length, to each rank.
+    AllToAllUneven,
     /// No rank returns before all ranks have called it.
     Barrier,
     /// One rank sends its buffer to another; only these two call it.
@@ -69,7 +73,8 @@ pub enum CallKind {
     },
 }
 
-/// One call. It is the same on every rank, except for the version and the count of a `Sync`.
+/// One call. It is the same on every rank, except for the version and the count of a `Sync`, and
+/// the count of an uneven call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Call {
@@ -77,8 +82,8 @@ pub struct Call {
     pub kind: CallKind,
     /// The type of the elements.
     pub dtype: DType,
-    /// Elements of this member's contribution; for a scatter, of each member's part; for a sync,
-    /// the bytes of this member's state, and 0 if that state is made only when it is sent.
+    /// Elements of this member's contribution; for a scatter, of each member's part; for the data
+    /// of an uneven call, of all members together; for a sync, the bytes of this member's state, and 0 if that state is made only when it is sent.
     pub count: u64,
     /// The encoding of contributions on the wire.
     pub codec: CodecId,
@@ -118,6 +123,9 @@ pub struct Descriptor {
 
 layout!(Descriptor { op, call, plan_revision });
 
+/// The calls of an uneven call: one exchanges lengths, one moves data.
+pub(crate) const UNEVEN_PARTS: u8 = 2;
+
 impl CallKind {
     /// The reduction operator, if the collective has one.
     pub(crate) fn reduce_op(self) -> Option<ReduceOp> {
@@ -140,6 +148,11 @@ impl CallKind {
         }
     }
 
+    /// Whether each rank has lengths of its own, which all others must know before data moves.
+    pub(crate) fn has_lengths(self) -> bool {
+        matches!(self, CallKind::AllGatherUneven | CallKind::AllToAllUneven)
+    }
+
     /// Whether every rank gets the same result; the votes then compare the digests.
     pub(crate) fn has_common_result(self) -> bool {
         !matches!(
@@ -149,6 +162,7 @@ impl CallKind {
                 | CallKind::Gather { .. }
                 | CallKind::Scatter { .. }
                 | CallKind::AllToAll
+                | CallKind::AllToAllUneven
                 | CallKind::Message { .. }
         )
     }
@@ -178,8 +192,23 @@ impl Call {
             CallKind::AllGather | CallKind::Gather { .. } | CallKind::Scatter { .. } => {
                 self.count.saturating_mul(size as u64)
             }
+            CallKind::AllToAllUneven => self.count / size.max(1) as u64,
             _ => self.count,
         }
+    }
+
+    /// The number of calls that it consists of, if it is a step or an uneven call: the first call
+    /// of an uneven one exchanges the lengths, the second one moves the data.
+    pub(crate) fn parts(&self) -> Option<u8> {
+        match self.kind {
+            CallKind::Step { parts } => Some(parts),
+            _ => self.is_uneven().then_some(UNEVEN_PARTS),
+        }
+    }
+
+    /// Whether it is an uneven call as a whole, and not the part of it that moves the data.
+    pub(crate) fn is_uneven(&self) -> bool {
+        self.kind.has_lengths() && self.mode != CallMode::PerStep
     }
 
     /// Why the call is invalid in a View of `size` members; `None` if it is valid.
@@ -205,12 +234,14 @@ impl Call {
         uneven.then_some(Rejection::Uneven { count: self.count, size })
     }
 
-    /// Whether two members make the same call; syncs may differ in version and count.
+    /// Whether two members make the same call. Syncs may differ in version and count, uneven calls
+    /// in count.
     pub fn agrees(&self, other: &Call) -> bool {
         match (self.kind, other.kind) {
             (CallKind::Sync { .. }, CallKind::Sync { .. }) => {
                 (self.dtype, self.codec, self.mode) == (other.dtype, other.codec, other.mode)
             }
+            _ if self.is_uneven() => Call { count: other.count, ..*self } == *other,
             _ => self == other,
         }
     }
@@ -253,6 +284,12 @@ impl fmt::Display for Call {
                 write!(f, "scatter(root {root}, {} x {} each", self.count, self.dtype)?;
             }
             CallKind::AllToAll => write!(f, "all_to_all({} x {}", self.count, self.dtype)?,
+            CallKind::AllGatherUneven => {
+                write!(f, "all_gather_uneven({} x {}", self.count, self.dtype)?;
+            }
+            CallKind::AllToAllUneven => {
+                write!(f, "all_to_all_uneven({} x {}", self.count, self.dtype)?;
+            }
             CallKind::Message { from, to, tag } => {
                 write!(f, "send({from} to {to}, tag {tag}, {} x {}", self.count, self.dtype)?;
             }
@@ -300,6 +337,8 @@ impl Encode for CallKind {
             CallKind::AllReduce(ReduceOp::BitAnd) => (17, 0),
             CallKind::AllReduce(ReduceOp::BitOr) => (18, 0),
             CallKind::AllReduce(ReduceOp::BitXor) => (19, 0),
+            CallKind::AllGatherUneven => (20, 0),
+            CallKind::AllToAllUneven => (21, 0),
         };
         (tag, argument).encode(out);
     }
@@ -331,6 +370,8 @@ impl Decode for CallKind {
             (17, 0) => CallKind::AllReduce(ReduceOp::BitAnd),
             (18, 0) => CallKind::AllReduce(ReduceOp::BitOr),
             (19, 0) => CallKind::AllReduce(ReduceOp::BitXor),
+            (20, 0) => CallKind::AllGatherUneven,
+            (21, 0) => CallKind::AllToAllUneven,
             _ => return Err(Malformed::UnknownTag),
         })
     }
@@ -379,6 +420,8 @@ mod tests {
             CallKind::Gather { root: Rank(1) },
             CallKind::Scatter { root: Rank(2) },
             CallKind::AllToAll,
+            CallKind::AllGatherUneven,
+            CallKind::AllToAllUneven,
             CallKind::Barrier,
             CallKind::Message { from: Rank(15), to: Rank(1), tag: u32::MAX },
             CallKind::Step { parts: PARTS_MAX as u8 },
@@ -436,11 +479,17 @@ mod tests {
     }
 
     #[test]
-    fn only_a_sync_may_differ_in_version_and_count() {
+    fn only_syncs_and_uneven_calls_may_differ_in_their_counts() {
         let sync = Call::new(CallKind::Sync { version: 1 }, DType::U8, 5);
         assert!(sync.agrees(&Call { kind: CallKind::Sync { version: 2 }, count: 0, ..sync }));
         let sum = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 5);
         assert!(!sum.agrees(&Call { count: 6, ..sum }));
         assert!(!sum.agrees(&sync));
+        let whole = Call::new(CallKind::AllToAllUneven, DType::F32, 5);
+        assert!(whole.agrees(&Call { count: 6, ..whole }));
+        assert!(!whole.agrees(&Call { dtype: DType::I32, ..whole }));
+        let data = Call { mode: CallMode::PerStep, ..whole };
+        assert!(!data.agrees(&Call { count: 6, ..data }) && !whole.agrees(&data));
+        assert_eq!((whole.parts(), data.parts(), sum.parts()), (Some(2), None, None));
     }
 }

@@ -21,6 +21,7 @@ mod fold_order;
 mod gloo_fold;
 mod history;
 mod lane_set;
+mod lengths;
 mod message;
 mod op_id;
 mod op_set;
@@ -43,6 +44,7 @@ mod vote;
 pub use algorithm::{Algorithm, TreeShare};
 pub use auto_codecs::AutoCodecs;
 pub use ballot::Ballot;
+pub(crate) use call::UNEVEN_PARTS;
 pub use call::{Call, CallKind, CallMode, Descriptor};
 pub use codec_id::{Coarsest, CodecId};
 pub use coding::Coding;
@@ -58,6 +60,7 @@ pub use fold_order::{FoldOrder, FoldSegment, FoldTree};
 pub use gloo_fold::gloo_ring_chunk;
 pub use history::History;
 pub use lane_set::LaneSet;
+pub use lengths::Lengths;
 pub use message::{
     Accepted, Accused, Duplicate, Heartbeat, Message, PeerAddress, Promise, REACH_MAX, Reached,
 };

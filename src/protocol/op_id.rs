@@ -24,10 +24,10 @@ layout!(OpId { lane, number });
 /// numbered by these two alone, and one for the calls of its steps, with 64 numbers for each step.
 ///
 /// ```text
-///  bit    63       62     61-48   47-44    43-40       39-0
-///      +--------+-------+-------+-------+---------+---------------+
-///      |messages| steps |   0   |to rank|from rank| 0 main, tag+1 |
-///      +--------+-------+-------+-------+---------+---------------+
+///  bit    63       62      61     60-48   47-44    43-40       39-0
+///      +--------+-------+-------+-------+-------+---------+---------------+
+///      |messages| steps |choices|   0   |to rank|from rank| 0 main, tag+1 |
+///      +--------+-------+-------+-------+-------+---------+---------------+
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub(crate) u64);
@@ -53,6 +53,7 @@ impl Lane {
     const RANK_BITS: u32 = 4;
     const FROM_AT: u32 = 40;
     const TO_AT: u32 = Lane::FROM_AT + Lane::RANK_BITS;
+    const CHOICES: u64 = 1 << 61;
     const STEPS: u64 = 1 << 62;
     const MESSAGES: u64 = 1 << 63;
 
@@ -90,6 +91,16 @@ impl Lane {
     /// The caller's lane above it.
     pub(crate) fn caller(self) -> Lane {
         Lane(self.0 & Lane::BASE)
+    }
+
+    /// The lane below this one for the names of this member's receives that have not chosen their
+    /// sender. No other member hears of it.
+    pub(crate) fn choices(self) -> Lane {
+        Lane(self.0 & Lane::BASE | Lane::CHOICES)
+    }
+
+    pub(crate) fn is_of_choices(self) -> bool {
+        self.0 & Lane::CHOICES != 0
     }
 
     fn is_of_steps(self) -> bool {
@@ -131,6 +142,9 @@ impl OpId {
 impl fmt::Display for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0 & Lane::BASE)?;
+        if self.is_of_choices() && self.ends().is_none() {
+            f.write_str(":any")?;
+        }
         self.ends().map_or(Ok(()), |(from, to)| write!(f, ":{from}>{to}"))
     }
 }

@@ -77,6 +77,22 @@ pub enum Rejection {
         /// Members of the View.
         size: usize,
     },
+    /// The lengths of an `all_to_all_uneven` are not one per member, or do not add up to the length
+    /// of the buffer.
+    #[display(
+        "{parts} lengths, {sum} elements in all, do not cut a buffer of {given} elements into one \
+             part for each of {size} members"
+    )]
+    PartLengths {
+        /// The number of lengths.
+        parts: usize,
+        /// Their sum.
+        sum: usize,
+        /// Elements of the buffer.
+        given: usize,
+        /// Members of the View.
+        size: usize,
+    },
     /// The root's buffer of a `scatter` does not have one part per member.
     #[display("the root gave {given} elements where {size} members take {part} each")]
     ScatterInput {

@@ -253,10 +253,8 @@ impl OpBody {
     /// and that may begin before the other descriptors are in.
     fn may_enclose(&self) -> bool {
         let OpBody::Describe(descriptor) = self else { return false };
-        !matches!(
-            descriptor.call.kind,
-            CallKind::Barrier | CallKind::Sync { .. } | CallKind::Step { .. }
-        )
+        descriptor.call.parts().is_none()
+            && !matches!(descriptor.call.kind, CallKind::Barrier | CallKind::Sync { .. })
     }
 }
 

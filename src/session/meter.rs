@@ -221,6 +221,8 @@ fn kind_name(call: &Call) -> &'static str {
         CallKind::Gather { .. } => "gather",
         CallKind::Scatter { .. } => "scatter",
         CallKind::AllToAll => "all_to_all",
+        CallKind::AllGatherUneven => "all_gather_uneven",
+        CallKind::AllToAllUneven => "all_to_all_uneven",
         CallKind::Barrier => "barrier",
         CallKind::Sync { .. } => "sync",
         CallKind::Message { .. } => "message",

@@ -11,5 +11,6 @@ pub use meter::Meter;
 #[cfg(test)]
 pub(crate) use view_session::Group;
 pub use view_session::{
-    Decided, Fate, LostResults, OpSender, PartResult, Refused, SyncDue, SyncStep, ViewSession,
+    Choice, Decided, Fate, LostResults, OpSender, PartResult, Refused, SyncDue, SyncStep, Unchosen,
+    UnevenStep, ViewSession,
 };

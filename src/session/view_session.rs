@@ -7,6 +7,7 @@
 //! next View states which operations were committed. Nothing here ever writes to a caller's buffer.
 
 mod begin;
+mod choices;
 mod decided;
 #[cfg(test)]
 mod elements_tests;
@@ -21,6 +22,9 @@ mod plans_tests;
 mod state;
 #[cfg(test)]
 mod testing;
+mod uneven;
+#[cfg(test)]
+mod uneven_tests;
 
 use super::meter::Meter;
 use crate::collective::{
@@ -34,6 +38,8 @@ use crate::protocol::{
     Rank, Seeded, View, ViewDigest, Vote,
 };
 use crate::trace::{self, unharmed};
+use choices::Choices;
+pub use choices::{Choice, Unchosen};
 pub use decided::{Decided, Fate, Refused, SyncDue, SyncStep};
 pub use lost::LostResults;
 pub use op_sender::OpSender;
@@ -42,11 +48,12 @@ use plans::Plans;
 use state::{Served, Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 #[cfg(test)]
 pub(crate) use testing::Group;
 use tokio::sync::mpsc::UnboundedSender;
+pub use uneven::UnevenStep;
 
 /// The session of one View on this member; see the module.
 pub struct ViewSession {
@@ -91,6 +98,7 @@ impl ViewSession {
             left: false,
             must_end: false,
             asks_for_codecs: false,
+            choices: Choices::default(),
         });
         ViewSession {
             view,
@@ -166,19 +174,30 @@ impl ViewSession {
     /// ledger refuses the call.
     pub fn call(&self, lane: Lane, call: Call) -> Result<OpId, Refused> {
         let mut state = lock(&self.state);
+        let op = self.take_number(&mut state, lane, call)?;
+        self.settle(state);
+        Ok(op)
+    }
+
+    fn take_number(&self, state: &mut State, lane: Lane, call: Call) -> Result<OpId, Refused> {
+        self.may_call(state, lane, &call)?;
+        let op = state.ledger.call(lane, call).map_err(Refused::By)?;
+        state.slots.insert(
+            op,
+            Slot { is_sync: matches!(call.kind, CallKind::Sync { .. }), ..Slot::default() },
+        );
+        Ok(op)
+    }
+
+    /// Whether a call can be made now, however many there are.
+    fn may_call(&self, state: &State, lane: Lane, call: &Call) -> Result<(), Refused> {
         if state.left {
             return Err(Refused::Left);
         }
         if let Some(op) = self.before.first_in(lane).or_else(|| state.lost_in(lane)) {
             return Err(Refused::Lost(op));
         }
-        let op = state.ledger.call(lane, call).map_err(Refused::By)?;
-        state.slots.insert(
-            op,
-            Slot { is_sync: matches!(call.kind, CallKind::Sync { .. }), ..Slot::default() },
-        );
-        self.settle(state);
-        Ok(op)
+        state.ledger.refusal(call).map_or(Ok(()), |refusal| Err(Refused::By(refusal)))
     }
 
     /// Takes the result of a sync of this lane that was dropped in an earlier View and has
@@ -312,12 +331,18 @@ impl ViewSession {
     /// Whether this member has called the operation and it is undecided. Also true for an abandoned
     /// call.
     pub fn is_open(&self, op: OpId) -> bool {
-        lock(&self.state).slots.get(&op).is_some_and(|slot| slot.outcome.is_none())
+        let state = lock(&self.state);
+        state.slots.get(&op).is_some_and(|slot| slot.outcome.is_none()) || state.choices.is_open(op)
     }
 
     /// The operation's deadline has passed.
     pub fn expire(&self, op: OpId) {
         let mut state = lock(&self.state);
+        if op.lane.is_of_choices() {
+            let woken = state.choices.expire(op);
+            drop(state);
+            return wake(woken);
+        }
         state.ledger.expire(op);
         self.settle(state);
     }
@@ -421,7 +446,9 @@ impl ViewSession {
         };
         state.ledger.on_resolved(from, &message.resolved);
         let known = state.no_longer_held();
+        let woken = state.choices.woken_by(&message.body, self.me);
         self.settle(state);
+        wake(woken);
         if let Some((op, enclosed)) = enclosed {
             self.backend.receive_enclosed(op, from, enclosed);
         }
@@ -432,7 +459,10 @@ impl ViewSession {
     /// Ends the View on this member and returns its report for the promise: votes no longer change,
     /// and the data links close.
     pub fn freeze(&self) -> Closing {
-        let closing = lock(&self.state).ledger.freeze();
+        let mut state = lock(&self.state);
+        let (closing, woken) = (state.ledger.freeze(), state.choices.wakers());
+        drop(state);
+        wake(woken);
         self.close();
         closing
     }
@@ -470,7 +500,9 @@ impl ViewSession {
         let mut state = lock(&self.state);
         end(&mut state.ledger);
         state.plans.forget_held();
+        let woken = state.choices.wakers();
         self.settle(state);
+        wake(woken);
         // `settle` has written the outcomes into the slots.
         self.hand_on(&mut lock(&self.state));
     }
@@ -507,9 +539,10 @@ impl ViewSession {
     }
 
     /// The first operation, in order of lane and number, that waits for members that have not
-    /// called it.
+    /// called it; else the first receive that has not chosen its sender.
     pub fn waiting_for(&self) -> Option<(OpId, Vec<Rank>)> {
-        lock(&self.state).ledger.waiting_for()
+        let state = lock(&self.state);
+        state.ledger.waiting_for().or_else(|| state.choices.waiting_for())
     }
 
     /// The number of operations that are begun and undecided.
@@ -526,7 +559,7 @@ impl ViewSession {
         match result {
             Ok(Finished { output, digest }) => {
                 if !output.blocks.iter().all(|block| call.dtype.is_valid(block.bytes())) {
-                    return self.fail(op, EngineFault::Bits(call.dtype));
+                    return self.spoil(op, EngineFault::Bits(call.dtype));
                 }
                 // If the ranks hold different results, there is no common digest to compare.
                 let digest = if call.kind.has_common_result() { digest } else { 0 };
@@ -552,8 +585,12 @@ impl ViewSession {
                         let part = PartResult { output, dtype: call.dtype, weights: None };
                         slot.parts.insert(index, (part, digest));
                     }
+                    // Only the lengths of an uneven call are waited for.
+                    let waker = state.undecided(step).filter(|slot| slot.is_uneven);
+                    let waker = waker.and_then(|slot| slot.waker.take());
                     state.note_step(step);
-                    return self.settle(state);
+                    self.settle(state);
+                    return wake(waker);
                 }
                 if let Some(slot) = state.slots.get_mut(&op) {
                     slot.output = Some(output);
@@ -566,6 +603,17 @@ impl ViewSession {
             Err(EngineFault::Closed | EngineFault::Cancelled) => {}
             Err(fault) => self.fail(op, fault),
         }
+    }
+
+    /// The result cannot count. That need not be the fault of a peer, if that calls something else.
+    fn spoil(&self, op: OpId, fault: EngineFault) {
+        let whole = op.whole();
+        let mut state = lock(&self.state);
+        if let Some(slot) = state.slots.get_mut(&whole) {
+            slot.fault = Some(fault);
+        }
+        state.ledger.spoiled(whole, AbortReason::of(fault));
+        self.settle(state);
     }
 
     fn fail(&self, op: OpId, fault: EngineFault) {
@@ -632,7 +680,7 @@ impl ViewSession {
             self.op_sender.flush();
         }
         ended.into_iter().for_each(|(measured, outcome)| unharmed(|| measured.end(outcome)));
-        wakers.into_iter().for_each(|waker| unharmed(|| waker.wake()));
+        wake(wakers);
         for effect in later {
             match effect {
                 LedgerEffect::Credit(op, rank) => self.backend.credit(op, rank),
@@ -648,4 +696,9 @@ impl ViewSession {
         let resolved = state.ledger.report_resolved(audience);
         state.message(body, resolved)
     }
+}
+
+/// Wakes tasks of the program, whose wakers may panic. To be called without the lock.
+fn wake(wakers: impl IntoIterator<Item = Waker>) {
+    wakers.into_iter().for_each(|waker| unharmed(|| waker.wake()));
 }

@@ -289,6 +289,7 @@ pub fn engine(bytes: &[u8]) {
         call,
         plan: Arc::new(view.plan.clone()),
         sync_root: None,
+        lengths: None,
         model: None,
         done,
     });

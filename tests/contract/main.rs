@@ -1,6 +1,7 @@
 //! The contract of a group of nodes as one suite, on every engine: with nodes in one process, and
 //! again over TCP and multicast DNS on a loopback interface of its own.
 
+mod any;
 mod ask;
 mod best_effort;
 mod cancel;
@@ -23,6 +24,7 @@ mod parts;
 mod reductions;
 mod steps;
 mod syncs;
+mod uneven;
 mod weights;
 
 use anyhow::{Context as _, Result, ensure};
@@ -142,6 +144,18 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("messages that do not fit each other", among(&[3], messages::differ)),
         ("messages to nobody, and too many", among(&[2], messages::refused)),
         ("a dropped message", among(&[3], messages::dropped)),
+        ("a receive from any takes all messages", among(&[2, 3, 5], any::takes_all)),
+        ("a receive from any chooses by the tag", among(&[3, 4], any::by_tag)),
+        ("a receive from any that is given up takes nothing", among(&[2, 3], any::given_up)),
+        ("a receive from any that does not fit", among(&[2, 3], any::differ)),
+        ("a receive from ranks that make no sense", among(&[1, 2, 3], any::refused)),
+        ("a receive from any ends with its View", story(any::over_views)),
+        ("uneven calls are the reference", among(&[1, 2, 3, 5], uneven::are_the_reference)),
+        ("uneven calls that differ are a mismatch", among(&[3], uneven::differ)),
+        ("lengths that do not fit are refused", among(&[3], uneven::refused)),
+        ("an uneven call that is given up", among(&[2, 3], uneven::given_up)),
+        ("an uneven call that was dropped too late", among(&[1], uneven::lost)),
+        ("an uneven call goes on without a lost member", story(uneven::without_one)),
         ("a step counts as one", among(&[1, 2, 3, 5], steps::count_as_one)),
         ("a step of every kind of call", among(&[2, 3], steps::of_every_kind)),
         ("steps that differ are a mismatch", among(&[3], steps::differ)),

@@ -65,6 +65,17 @@ impl Place<'_> {
                 let parts = (0..size).flat_map(|from| self.given(what, from, 0, mine.clone()));
                 Expected::Result(hash(&parts.collect::<Vec<u8>>()))
             }
+            Kind::AllGatherUneven => {
+                let whole = |from| self.given(what, from, 0, 0..what.part(from, 0));
+                Expected::Result(hash(&(0..size).flat_map(whole).collect::<Vec<u8>>()))
+            }
+            Kind::AllToAllUneven => {
+                let part = |from| {
+                    let start = (0..rank).map(|to| what.part(from, to)).sum();
+                    self.given(what, from, 0, start..start + what.part(from, rank))
+                };
+                Expected::Result(hash(&(0..size).flat_map(part).collect::<Vec<u8>>()))
+            }
             Kind::Step => {
                 let parts = what.parts.iter().enumerate();
                 let all = parts.flat_map(|(part, len)| self.reduced(what, part, 0..*len));

@@ -22,6 +22,10 @@ pub enum Kind {
     Scatter,
     /// A part from each rank to each rank.
     AllToAll,
+    /// The buffers of all ranks, of any lengths, to all ranks.
+    AllGatherUneven,
+    /// A part of any length from each rank to each rank.
+    AllToAllUneven,
     /// A wait for all ranks.
     Barrier,
     /// Several calls under one vote.
@@ -183,6 +187,22 @@ impl What {
             coded: Coded::Plain,
             best_effort: false,
             parts: Vec::new(),
+        }
+    }
+
+    /// The length of the part from one rank to another, of an uneven call: at most `len`. What a
+    /// rank gathers is its part for rank 0.
+    pub fn part(&self, from: usize, to: usize) -> usize {
+        self.len * ((3 * from + 5 * to + self.len) % 5) / 4
+    }
+
+    /// Elements of a rank's buffer among `size` ranks.
+    pub fn own_len(&self, rank: usize, size: usize) -> usize {
+        match self.kind {
+            Kind::AllToAll => self.len * size,
+            Kind::AllGatherUneven => self.part(rank, 0),
+            Kind::AllToAllUneven => (0..size).map(|to| self.part(rank, to)).sum(),
+            _ => self.len,
         }
     }
 

@@ -7,10 +7,12 @@ use super::message::{Receiving, Sending};
 use super::owned::AllReduceOwned;
 use super::parts::{AllToAll, Gather, Scatter};
 use super::pending_op::PendingOp;
+use super::receiving_any::{AnyOp, ReceivingAny};
 use super::reduce::{Reduce, ReduceScatter};
 use super::step::{Commit, reducing_by};
 use super::sync::StateSync;
 use super::sync_op::SyncOp;
+use super::uneven::{AllGatherUneven, AllToAllUneven, UnevenOp};
 use super::weighted_mean::WeightedMean;
 use crate::memory::{Element, Float};
 use crate::protocol::{CallMode, ReduceOp};
@@ -128,6 +130,8 @@ macro_rules! reductions {
 }
 
 calls! {
+    AllGatherUneven<'_, T>
+    AllToAllUneven<'_, T>
     StateSync<'_>
     Commit<'_>
 }
@@ -154,6 +158,7 @@ votes! {
     Barrier<>
     Sending<'_, T>
     Receiving<'_, T>
+    ReceivingAny<'_, T>
 }
 
 reductions! {
@@ -177,6 +182,18 @@ impl MayGiveUp for PendingOp {
 impl MayGiveUp for Bundle {
     fn give_up_after(&mut self, after: Duration) {
         self.deadline(after);
+    }
+}
+
+impl MayGiveUp for AnyOp {
+    fn give_up_after(&mut self, after: Duration) {
+        AnyOp::give_up_after(self, after);
+    }
+}
+
+impl<T: Element> MayGiveUp for UnevenOp<'_, T> {
+    fn give_up_after(&mut self, after: Duration) {
+        self.pending.give_up_after(after);
     }
 }
 

@@ -49,6 +49,11 @@ impl PendingOp {
         PendingOp::with(session, call, session.call(lane, call))
     }
 
+    /// A call that has taken its number.
+    pub(super) fn taken(session: &Arc<ViewSession>, call: Call, op: OpId) -> PendingOp {
+        PendingOp::with(session, call, Ok(op))
+    }
+
     /// Continues an operation whose first future was dropped.
     pub(super) fn resumed(session: &Arc<ViewSession>, call: Call, op: OpId) -> PendingOp {
         let mut pending = PendingOp::with(session, call, Ok(op));
@@ -112,15 +117,7 @@ impl PendingOp {
     pub(super) fn op(&mut self) -> Result<OpId> {
         self.op.map_err(|refused| {
             self.stage = Stage::Over;
-            match refused {
-                Refused::By(CallRefusal::Frozen) => Error::ViewChanged,
-                Refused::Left => Error::Closed,
-                Refused::By(CallRefusal::NeedsSync) => Error::NeedsSync,
-                Refused::By(CallRefusal::TooManyInFlight) => Error::TooManyInFlight,
-                Refused::Lost(op) => Error::LostResult { op },
-                Refused::Senseless(rejection) => Error::Rejected(rejection),
-                Refused::NoMemory(lack) => Error::Engine(lack.into()),
-            }
+            error_of(refused)
         })
     }
 
@@ -290,14 +287,19 @@ impl PendingOp {
         self.session.end_step(op, self.call, parts);
     }
 
+    /// Begins an uneven call, with the lengths of this member's parts.
+    pub(super) fn begin_uneven(&mut self, op: OpId, row: &[u64]) {
+        self.stage = Stage::Begun;
+        self.arm(op);
+        self.session.begin_uneven(op, self.call, row);
+    }
+
     pub(super) fn over(&mut self, decided: Decided) -> Result<Staging> {
         self.stage = Stage::Over;
         self.settle(Fate::of(decided.outcome), &decided.codecs);
         match decided.outcome {
-            // The results of a step are in `Decided::parts`.
-            Outcome::Committed if matches!(self.call.kind, CallKind::Step { .. }) => {
-                Ok(Staging::default())
-            }
+            // The results of a step or an uneven call are in `Decided::parts`.
+            Outcome::Committed if self.call.parts().is_some() => Ok(Staging::default()),
             // A member commits only a result that it holds. If that were violated, an unchanged
             // buffer must not pass as a result.
             Outcome::Committed => decided.output.ok_or(Error::Indeterminate),
@@ -348,6 +350,19 @@ impl PendingOp {
     fn peer(&self, rank: Rank) -> Peer {
         let unknown = || Peer { rank, name: Name::from_lossy("?"), node: NodeId([0; 32]) };
         peer_at(self.session.view(), rank).unwrap_or_else(unknown)
+    }
+}
+
+/// The error of a call that took no number.
+pub(super) fn error_of(refused: Refused) -> Error {
+    match refused {
+        Refused::By(CallRefusal::Frozen) => Error::ViewChanged,
+        Refused::Left => Error::Closed,
+        Refused::By(CallRefusal::NeedsSync) => Error::NeedsSync,
+        Refused::By(CallRefusal::TooManyInFlight) => Error::TooManyInFlight,
+        Refused::Lost(op) => Error::LostResult { op },
+        Refused::Senseless(rejection) => Error::Rejected(rejection),
+        Refused::NoMemory(lack) => Error::Engine(lack.into()),
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) struct Entry {
     pub(super) agreed: bool,
     /// The digest of the result that the engine holds.
     pub(super) held: Option<u128>,
+    /// Why the engine's result cannot count.
+    pub(super) spoiled: Option<AbortReason>,
     /// The engine has begun the transfer of a sync, whose state has this many bytes.
     pub(super) ready: Option<u64>,
     /// For a sync: the length of the state that other ranks have named with their `Ready`. The
@@ -60,6 +62,7 @@ impl Entry {
             reported: false,
             agreed: false,
             held: None,
+            spoiled: None,
             ready: None,
             lengths: BTreeMap::new(),
             overdue: false,
@@ -123,12 +126,13 @@ impl Entry {
     }
 
     /// Whether the call of `rank` agrees with `mine` and runs under the same plan, so that data may
-    /// flow. A sync is credited only by `Ready`, the end of a step never.
+    /// flow. A sync is credited only by `Ready`; a step and an uneven call never, but their calls.
     pub(super) fn credits(&self, part: Option<u8>, rank: Rank, mine: &Call) -> bool {
         let theirs = self.calls_of(part).and_then(|calls| calls.descriptor(rank));
         theirs.is_some_and(|theirs| {
             theirs.call.agrees(mine) && Some(theirs.plan_revision) == self.revision
-        }) && !matches!(mine.kind, CallKind::Sync { .. } | CallKind::Step { .. })
+        }) && mine.parts().is_none()
+            && !matches!(mine.kind, CallKind::Sync { .. })
     }
 
     pub(super) fn is_sync(&self) -> bool {
@@ -136,7 +140,7 @@ impl Entry {
     }
 
     pub(super) fn is_step(&self) -> bool {
-        !self.parts.is_empty() || self.call.is_some_and(|c| matches!(c.kind, CallKind::Step { .. }))
+        !self.parts.is_empty() || self.call.is_some_and(|call| call.parts().is_some())
     }
 
     /// Whether each member decides it alone, without votes for `Done`.
@@ -145,30 +149,50 @@ impl Entry {
         self.call.or(told).is_some_and(|call| call.mode == CallMode::BestEffort)
     }
 
+    /// The other participants that have not sent a descriptor which this member has sent.
+    pub(super) fn missing(&self, me: Rank) -> Vec<Rank> {
+        let all = self.parts.values().chain([&self.calls]);
+        let mut missing: Vec<Rank> =
+            all.filter(|calls| calls.of(me).is_some()).flat_map(Calls::missing).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        missing
+    }
+
     /// Two ranks whose descriptors contradict each other, the lower one first.
     pub(super) fn mismatch(&self) -> Option<Mismatch> {
+        let uneven = self.uneven_mismatch();
+        if uneven.is_some() {
+            return uneven;
+        }
         let same_name = self.parts.values().chain([&self.calls]).find_map(Calls::mismatch);
         same_name.or_else(|| self.calls.said().find_map(|end| self.unforeseen(end)))
+    }
+
+    /// An uneven call and another rank's call that contradicts it. It is announced before its parts,
+    /// so that the mismatch names the call that the program has made.
+    fn uneven_mismatch(&self) -> Option<Mismatch> {
+        let (rank, call) = self.calls.said().find(|(_, call)| call.is_uneven())?;
+        let other = self.calls.said().find(|(_, theirs)| !theirs.agrees(&call));
+        let mut parts = self.parts.values().flat_map(Calls::said);
+        let other = other.or_else(|| parts.find(|(other, _)| self.calls.of(*other).is_none()))?;
+        Some(between((rank, call), other))
     }
 
     /// A call of a step that another rank has begun, although this rank has ended the step before
     /// it, or has called something that is not a step.
     fn unforeseen(&self, (rank, call): (Rank, Call)) -> Option<Mismatch> {
-        let foreseen = if let CallKind::Step { parts } = call.kind { parts } else { 0 };
+        let foreseen = call.parts().unwrap_or(0);
         let mut beyond = self.parts.range(foreseen..).flat_map(|(_, calls)| calls.said());
         let other = beyond.find(|(other, _)| *other != rank)?;
-        let (lower, higher) =
-            if rank < other.0 { ((rank, call), other) } else { (other, (rank, call)) };
-        Some(Mismatch { lower, higher })
+        Some(between((rank, call), other))
     }
 
     /// Whether all participants have sent the same descriptors for it and, in a step, for all its
     /// calls.
     pub(super) fn is_unanimous(&self) -> bool {
-        let foreseen = match self.calls.said().next().map(|(_, call)| call.kind) {
-            Some(CallKind::Step { parts }) => usize::from(parts),
-            _ => 0,
-        };
+        let parts = self.calls.said().next().and_then(|(_, call)| call.parts());
+        let foreseen = usize::from(parts.unwrap_or(0));
         let complete = self.calls.are_complete() && self.parts.values().all(Calls::are_complete);
         complete && self.parts.len() == foreseen && self.mismatch().is_none()
     }
@@ -278,4 +302,10 @@ impl Entry {
             .filter(|_| self.agreed && self.outcome.is_none() && seeded.has(Defect::KeepsDone));
         kept.map(|digest| Vote::Done { digest }).or(self.votes[me.index()])
     }
+}
+
+/// The mismatch of two calls, the lower rank first.
+fn between(one: (Rank, Call), other: (Rank, Call)) -> Mismatch {
+    let (lower, higher) = if one.0 < other.0 { (one, other) } else { (other, one) };
+    Mismatch { lower, higher }
 }

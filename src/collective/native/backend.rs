@@ -225,9 +225,13 @@ impl LinkUser for Core {
 
 impl Core {
     fn start(&self, job: Job) {
-        let Job { op, call, plan, sync_root, model, done } = job;
+        let Job { op, call, plan, sync_root, lengths, model, done } = job;
         let size = self.outboxes.len();
-        let schedule = Schedule::of(&call, sync_root, &plan, size).map_err(|_| EngineFault::Unfit);
+        let schedule = match lengths {
+            Some(lengths) => Schedule::uneven(&call, &lengths, &plan, size),
+            None => Schedule::of(&call, sync_root, &plan, size),
+        };
+        let schedule = schedule.map_err(|_| EngineFault::Unfit);
         let progress = schedule.and_then(|schedule| {
             OpProgress::new(op, self.me, schedule, &self.pool, model.as_ref())
         });

@@ -3,7 +3,7 @@
 use super::flow::{Flow, Kept, Route, Unfit};
 use crate::compression::in_whole_blocks;
 use crate::protocol::{
-    Algorithm, CallKind, CodecId, Plan, Rank, Tree, ranks, ring_segment, tree_segments,
+    Algorithm, CallKind, CodecId, Lengths, Plan, Rank, Tree, ranks, ring_segment, tree_segments,
 };
 use std::ops::Range;
 
@@ -66,6 +66,30 @@ impl<'a> Ways<'a> {
             // between ranks without a link is rejected before.
             CallKind::Message { from, to, .. } => vec![self.straight(0..count, from, to)],
             CallKind::Barrier | CallKind::Step { .. } => Vec::new(),
+            CallKind::AllGatherUneven | CallKind::AllToAllUneven => return Err(Unfit),
+        })
+    }
+
+    /// The flows of the data of an uneven call.
+    pub(super) fn uneven(&self, kind: CallKind, lengths: &Lengths) -> Result<Vec<Flow>, Unfit> {
+        let mut end = 0;
+        let mut next = |length: usize| {
+            let start = end;
+            end += length;
+            start..end
+        };
+        let size = self.size;
+        Ok(match kind {
+            CallKind::AllGatherUneven => ranks(size)
+                .flat_map(|rank| self.copying(next(lengths.between(rank, Rank(0))), rank))
+                .collect(),
+            CallKind::AllToAllUneven => {
+                let pairs = ranks(size).flat_map(|from| ranks(size).map(move |to| (from, to)));
+                pairs
+                    .map(|(from, to)| self.carrying(next(lengths.between(from, to)), from, to))
+                    .collect()
+            }
+            _ => return Err(Unfit),
         })
     }
 

@@ -227,7 +227,7 @@ pub fn job(
 ) -> Job {
     let report = report.clone();
     let done = Box::new(move |result| drop(report.send((me, op, result))));
-    Job { op, call, plan: Arc::clone(plan), sync_root, model: None, done }
+    Job { op, call, plan: Arc::clone(plan), sync_root, lengths: None, model: None, done }
 }
 
 pub fn call(kind: CallKind, dtype: DType, count: usize) -> Call {

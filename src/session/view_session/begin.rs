@@ -174,7 +174,7 @@ impl ViewSession {
     }
 
     /// Measures an operation that needs no engine now, from this `beginning` until it is decided.
-    fn measured(&self, op: OpId, call: &Call, beginning: impl FnOnce(&mut State)) {
+    pub(super) fn measured(&self, op: OpId, call: &Call, beginning: impl FnOnce(&mut State)) {
         let engine = self.engine_of(&lock(&self.state), op);
         let measured = Measured::begin(&self.meter, &self.view, engine, op, call);
         let _in_its_span = measured.entered();
@@ -256,7 +256,8 @@ impl ViewSession {
         let session = Arc::clone(self);
         let done = Box::new(move |result| session.finished(op, call, result));
         let (plan, sync_root, model) = (start.plan, begun.source(), input.model());
-        self.backend.start(Job { op, call, plan, sync_root, model, done });
+        let lengths = start.lengths;
+        self.backend.start(Job { op, call, plan, sync_root, lengths, model, done });
         let mut enclosed = None;
         if encloses {
             enclosed = self.backend.feed_enclosing(op, input);

@@ -1,13 +1,15 @@
 //! The data behind the session's lock: the ledger, and one slot per pending call.
 
 use super::super::meter::Measured;
+use super::choices::Choices;
 use super::decided::Decided;
 use super::part_result::PartResult;
 use super::plans::{Begun, Plans};
 use crate::collective::{Digest, Lanes, Ledger, SyncSource};
 use crate::memory::{Block, Staging};
 use crate::protocol::{
-    Call, CodecId, Enclosed, EngineFault, Lane, OpBody, OpId, OpMessage, Outcome, Plan, Rank,
+    Call, CodecId, Enclosed, EngineFault, Lane, Lengths, OpBody, OpId, OpMessage, Outcome, Plan,
+    Rank,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,6 +39,8 @@ pub(super) struct State {
     pub(super) must_end: bool,
     /// A call has left its codec to the plan.
     pub(super) asks_for_codecs: bool,
+    /// Receives that have not chosen their sender.
+    pub(super) choices: Choices,
 }
 
 /// One pending call.
@@ -51,6 +55,10 @@ pub(super) struct Slot {
     pub(super) weighted_by: BTreeMap<u8, u8>,
     /// The number of calls of a step, once it is known.
     pub(super) parts_all: Option<u8>,
+    /// It is an uneven call, whose first part exchanges the lengths.
+    pub(super) is_uneven: bool,
+    /// For an uneven call, the lengths of its parts, once they are known.
+    pub(super) lengths: Option<Arc<Lengths>>,
     pub(super) outcome: Option<Outcome>,
     /// For calls that leave the codec to the plan: the codec of this member's contribution.
     pub(super) codecs: BTreeMap<OpId, CodecId>,
@@ -76,6 +84,8 @@ pub(super) struct Start {
     pub(super) codec: CodecId,
     /// Whether its contribution may travel with its descriptor.
     pub(super) may_enclose: bool,
+    /// For the data of an uneven call: the lengths of its parts.
+    pub(super) lengths: Option<Arc<Lengths>>,
 }
 
 /// Durations of reductions, each from the moment when all members have called it and the previous
@@ -101,6 +111,9 @@ impl Served {
     }
 }
 
+/// The part of an uneven call that exchanges the lengths.
+pub(super) const LENGTHS: u8 = 0;
+
 /// Most durations kept: more reductions than complete between two reads of the list.
 const SERVED_MAX: usize = 64;
 
@@ -111,7 +124,7 @@ const ENCLOSED_OPS_MAX: usize = 16;
 impl Slot {
     /// The bytes of the result, of a step those of its calls; `None` where it has none that counts.
     pub(super) fn bytes(&self) -> Option<usize> {
-        let results = || self.parts.iter().filter(|(index, _)| !self.sums_weights(**index));
+        let results = || self.parts.iter().filter(|(index, _)| !self.is_hidden(**index));
         let of_parts = || results().map(|(_, (part, _))| part.len()).sum();
         let bytes = self.output.as_ref().map(Staging::len);
         bytes
@@ -124,6 +137,12 @@ impl Slot {
         self.weighted_by.values().any(|weights| *weights == index)
     }
 
+    /// Whether the program does not get the result of this call of a step: a sum of weights, or the
+    /// lengths of an uneven call.
+    fn is_hidden(&self, index: u8) -> bool {
+        self.sums_weights(index) || self.is_uneven && index == LENGTHS
+    }
+
     /// Takes the results of the calls of a step, each with the sum of its weights.
     fn weighted(&mut self) -> Vec<PartResult> {
         let mut parts = std::mem::take(&mut self.parts);
@@ -133,7 +152,7 @@ impl Slot {
         for (index, sum) in sums.collect::<Vec<_>>() {
             parts.entry(index).and_modify(|(part, _)| part.weights = sum);
         }
-        parts.retain(|index, _| !self.sums_weights(*index));
+        parts.retain(|index, _| !self.is_hidden(*index));
         parts.into_values().map(|(part, _)| part).collect()
     }
 }
@@ -155,7 +174,9 @@ impl State {
             // A call without codec can be compared with its predicted duration.
             slot.reduced_bytes = Call { codec: coding.codec(), ..*call }.reduced_by_all();
         }
-        Some(Start { plan, codec, may_enclose: self.enclosed.len() < ENCLOSED_OPS_MAX })
+        let whole = self.slots.get(&op.whole()).filter(|_| call.kind.has_lengths());
+        let lengths = whole.and_then(|slot| slot.lengths.clone());
+        Some(Start { plan, codec, may_enclose: self.enclosed.len() < ENCLOSED_OPS_MAX, lengths })
     }
 
     /// Measures an operation until it is decided.

@@ -278,7 +278,7 @@ fn boxed<'a, T: Number>(
 
 async fn typed<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
     let (size, len, op) = (scene.members.len(), what.len, reduce_op(what.op));
-    let own_len = if what.kind == Kind::AllToAll { len * size } else { len };
+    let own_len = what.own_len(scene.rank, size);
     let mut own: Vec<T> = scene.given(what, scene.rank, 0, own_len);
     let parts: Option<Vec<T>> = (what.kind == Kind::Scatter && scene.rank == what.root)
         .then(|| scene.given(what, scene.rank, 1, len * size));
@@ -293,6 +293,21 @@ async fn typed<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way
             go_on!(ctx.scatter(what.root, parts.as_deref(), &mut own), what, way).map(|()| None)
         }
         Kind::AllToAll => go_on!(ctx.all_to_all(&own), what, way).map(Some),
+        Kind::AllGatherUneven => {
+            let mut call = ctx.all_gather_uneven(&own);
+            if let Some(limit) = way.limit {
+                call = call.deadline(limit);
+            }
+            drive(call, way.how).await.map(|parts| Some(parts.into_elements()))
+        }
+        Kind::AllToAllUneven => {
+            let lengths: Vec<usize> = (0..size).map(|to| what.part(scene.rank, to)).collect();
+            let mut call = ctx.all_to_all_uneven(&own, &lengths);
+            if let Some(limit) = way.limit {
+                call = call.deadline(limit);
+            }
+            drive(call, way.how).await.map(|parts| Some(parts.into_elements()))
+        }
         Kind::Message if scene.rank == what.root => {
             go_on!(ctx.send(what.to, 3, &own), what, way).map(|()| None)
         }

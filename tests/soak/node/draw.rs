@@ -85,7 +85,7 @@ fn drawn(chance: &mut Chance, role: Role, k: u64, size: usize) -> What {
 }
 
 fn free(chance: &mut Chance, size: usize) -> What {
-    match chance.below(20) {
+    match chance.below(22) {
         0..6 => message(chance, size),
         6..9 => What { best_effort: true, ..all_reduce(chance) },
         9 => What { best_effort: true, ..copying(Kind::Broadcast, chance, size) },
@@ -97,6 +97,8 @@ fn free(chance: &mut Chance, size: usize) -> What {
         15 => rooted(Kind::Reduce, chance, size),
         16 => rooted(Kind::ReduceScatter, chance, size),
         17 => What::of(Kind::Barrier),
+        18 => copying(Kind::AllGatherUneven, chance, size),
+        19 => copying(Kind::AllToAllUneven, chance, size),
         _ => all_reduce(chance),
     }
 }
@@ -176,7 +178,9 @@ pub fn way(seed: u64, name: &str, role: Role, k: u64, what: &What, pace: Pace) -
         (_, Kind::AllReduce | Kind::AllGather | Kind::Step) => 2,
         _ => 0,
     };
-    let forgets = if role == Role::Free && what.kind != Kind::Control { 2 } else { 0 };
+    // The data of an uneven call moves only while its future is polled.
+    let is_kept = matches!(what.kind, Kind::Control | Kind::AllGatherUneven | Kind::AllToAllUneven);
+    let forgets = if role == Role::Free && !is_kept { 2 } else { 0 };
     let roll = chance.below(100);
     let how = if roll < drops {
         How::Drop(chance.below(5), short(&mut chance))

@@ -34,7 +34,7 @@ fn start(backend: &NativeBackend, op: OpId, report: &Sender<Outcome>) {
     let plan = plan(CHUNK_BYTES, Algorithm::Ring { order: vec![ME, PEER] });
     let report = report.clone();
     let done = Box::new(move |outcome| drop(report.send(outcome)));
-    backend.start(Job { op, call, plan, sync_root: None, model: None, done });
+    backend.start(Job { op, call, plan, sync_root: None, lengths: None, model: None, done });
 }
 
 fn feed(backend: &NativeBackend, op: OpId) {
@@ -43,7 +43,7 @@ fn feed(backend: &NativeBackend, op: OpId) {
 
 fn is_sum(output: &Staging) -> bool {
     let mut bytes = vec![0; output.len()];
-    output.copy_to(&mut bytes);
+    output.copy_to(bytes.as_mut_slice());
     bytes == bytes_of(&[2f32; COUNT])
 }
 
