@@ -194,7 +194,7 @@ pub mod calls {
     };
     pub use crate::protocol::{
         Call, CallKind, CallMode, Coarsest, CodecId, EngineFault, FeedbackProblem, GradientProblem,
-        Lane, OpId, Rejection,
+        GroupProblem, Lane, OpId, Rejection,
     };
     pub use crate::report::error::Mismatched;
 }

@@ -10,11 +10,12 @@ use super::cluster::Cluster;
 use crate::memory::{Element, target_of};
 use crate::node::{engine_reason, peer_at};
 use crate::protocol::{
-    Call, CallKind, EngineKind, FoldOrder, Lane, Rank, ReduceOp, Rejection, ViewDigest,
-    ring_segment,
+    Call, CallKind, EngineKind, FoldOrder, GroupProblem, GroupRanks, Lane, Rank, RankSet, ReduceOp,
+    Rejection, ViewDigest, ring_segment,
 };
 use crate::report::{Error, Peer, Result, State, Traffic, ViewPlan};
 use crate::session::{Refused, ViewSession};
+use crate::topology::lacks_a_way;
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,7 +24,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// This node's rank in one View, and the collectives that its members call together.
+/// This node's rank in one View, and the collectives that its members call together: all of them,
+/// or those of a [`group`](Context::group).
 ///
 /// A Context is one *lane*: a sequence of calls. A call gets its number when the method is called,
 /// in program order; every rank must make the same calls in the same order. The returned futures
@@ -69,18 +71,27 @@ impl Context {
 
     /// This node's rank, `0..size`. Constant.
     pub fn rank(&self) -> Rank {
-        self.session.me()
+        // No group is made without its own rank.
+        self.ranks().in_group(self.session.me()).unwrap_or(Rank(0))
     }
 
-    /// The number of members of the View. Constant.
+    /// The number of members of the View, or of the [`group`](Context::group). Constant.
     pub fn size(&self) -> usize {
-        self.session.view().size()
+        self.ranks().len()
     }
 
     /// The members in rank order.
     pub fn members(&self) -> Vec<Peer> {
         let view = self.session.view();
-        view.ranks().filter_map(|rank| peer_at(view, rank)).collect()
+        let member = |(rank, member)| {
+            peer_at(view, member).map(|peer| Peer { rank: Rank::from(rank), ..peer })
+        };
+        self.ranks().iter().enumerate().filter_map(member).collect()
+    }
+
+    /// The ranks of the View that call here.
+    fn ranks(&self) -> GroupRanks {
+        self.lane.group(self.session.view().size())
     }
 
     /// The View's identifier. It grows with every View.
@@ -92,21 +103,29 @@ impl Context {
     /// members that all have Gloo, and where none requires it
     /// ([`EngineOffer::Gloo`](crate::EngineOffer::Gloo)), the plan may move calls to the native
     /// engine when the links prove heterogeneous, and back to Gloo when a later measurement finds
-    /// them alike. [`plan`](Context::plan) describes the current plan.
+    /// them alike. [`plan`](Context::plan) describes the current plan. Calls of a
+    /// [`group`](Context::group) always run on the native engine.
     pub fn engine(&self) -> EngineKind {
-        self.session.engine().kind
+        self.session.plan_in(self.lane).engine()
     }
 
     /// The reason for this engine, in one sentence.
     pub fn engine_reason(&self) -> String {
-        engine_reason(self.session.view(), self.session.engine())
+        let of_view = self.session.engine();
+        if self.lane.is_of_part() && of_view.kind == EngineKind::Gloo {
+            "the view runs on Gloo, whose schedules are for all members; the calls of a group run \
+             on the native engine beside it"
+                .to_owned()
+        } else {
+            engine_reason(self.session.view(), of_view)
+        }
     }
 
     /// How the members exchange data, and why. The plan may change while the Context stays, once
     /// the links have been measured. No call fails because of a change, and each call runs under
     /// the same plan on all members.
     pub fn plan(&self) -> ViewPlan {
-        ViewPlan::new(self.session.plan())
+        ViewPlan::new(self.session.plan_in(self.lane))
     }
 
     /// The order in which an `all_reduce` adds the contributions to a buffer of `len` elements of
@@ -114,18 +133,20 @@ impl Context {
     /// describes calls without a [`Codec`](super::calls::Codec): with one, the addends have been
     /// encoded and decoded, and the order may differ.
     pub fn fold_order<T: Element>(&self, len: usize) -> FoldOrder {
-        self.session.plan().fold_order(self.size(), len, T::DTYPE.bytes())
+        self.session.plan_in(self.lane).fold_order(self.size(), len, T::DTYPE.bytes())
     }
 
     /// As [`fold_order`](Context::fold_order), for a [`reduce`](Context::reduce) to `root`.
     pub fn reduce_order<T: Element>(&self, root: impl Into<Rank>, len: usize) -> FoldOrder {
-        self.session.plan().reduce_order(self.size(), root.into(), len, T::DTYPE.bytes())
+        let plan = self.session.plan_in(self.lane);
+        plan.reduce_order(self.size(), root.into(), len, T::DTYPE.bytes())
     }
 
     /// As [`fold_order`](Context::fold_order), for a [`reduce_scatter`](Context::reduce_scatter) of
     /// buffers of `len` elements; one segment per shard.
     pub fn reduce_scatter_order<T: Element>(&self, len: usize) -> FoldOrder {
-        self.session.plan().reduce_scatter_order(self.size(), len, T::DTYPE.bytes())
+        let plan = self.session.plan_in(self.lane);
+        plan.reduce_scatter_order(self.size(), len, T::DTYPE.bytes())
     }
 
     /// The range of a buffer of `len` elements that [`reduce_scatter`](Context::reduce_scatter)
@@ -157,13 +178,85 @@ impl Context {
             .collect()
     }
 
-    /// Another lane of this View, for another task. Equal tags name the same lane on every rank;
-    /// use each tag once.
+    /// Another lane of this View, or of this [`group`](Context::group), for another task. Equal
+    /// tags name the same lane on every rank; use each tag once.
     pub fn lane(&self, tag: u32) -> Context {
+        self.of_lane(self.lane.with_tag(tag))
+    }
+
+    /// The calls of some ranks of this Context among themselves, a *sub-group*. Made by these ranks
+    /// alone; the others notice nothing of it. Nothing is sent until the first call.
+    ///
+    /// `ranks` are those of this Context, in any order, with the own one. In the new Context the
+    /// ranks are `0..ranks.len()`, in the order of the sorted `ranks`: [`rank`](Context::rank),
+    /// [`size`](Context::size), [`members`](Context::members), roots, shards, fold orders and the
+    /// ranks in errors are those. It has all calls but [`sync`](Context::sync), with the same
+    /// promises to its ranks, and lanes and groups of its own. Groups run beside each other and
+    /// beside the View, also if they share ranks.
+    ///
+    /// Equal ranks and tags name the same group. `tag` is the tag of a [`lane`](Context::lane) of
+    /// that group: two groups of the same ranks, and lanes beside them, need different tags. A
+    /// group of all ranks is the lane of this tag of this Context.
+    ///
+    /// A group lasts as long as its View, and the loss of any member ends that;
+    /// [`renewed`](Context::renewed) gives the Context of the next View, from which groups are made
+    /// anew. Operations of groups are no part of the history that `sync` compares. At most 32 of
+    /// them may be in flight, together with messages. The result of a dropped call is kept for the
+    /// group of the same ranks and tag, also in a later View.
+    ///
+    /// ```no_run
+    /// # async fn example(ctx: potluck::Context, gradient: &mut [f32]) -> potluck::Result<()> {
+    /// // Four ranks as a mesh of two rows and two columns.
+    /// let (row, column) = (ctx.rank().index() / 2, ctx.rank().index() % 2);
+    /// let mut row = ctx.group(&[2 * row, 2 * row + 1], 0)?;
+    /// let mut column = ctx.group(&[column, column + 2], 0)?;
+    /// let shard = row.reduce_scatter(gradient).mean().await?;
+    /// let shard = column.all_reduce_owned(shard).mean().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] with [`Rejection::Group`](crate::calls::Rejection::Group) if `ranks` is
+    /// empty, has a rank twice or one that is none, or lacks the own one, and if the direct links
+    /// among these ranks do not connect them.
+    pub fn group<R: Copy + Into<Rank>>(&self, ranks: &[R], tag: u32) -> Result<Context> {
+        let named: Vec<Rank> = ranks.iter().map(|rank| (*rank).into()).collect();
+        let group = self.part(&named).map_err(|p| Error::Rejected(Rejection::Group(p)))?;
+        Ok(self.of_lane(Lane::of_group(group, tag, self.session.view().size())))
+    }
+
+    /// These ranks of this Context, as ranks of the View.
+    fn part(&self, named: &[Rank]) -> std::result::Result<GroupRanks, GroupProblem> {
+        let mut members = RankSet::EMPTY;
+        for rank in named {
+            let known = self.ranks().in_view(*rank);
+            let no_rank = GroupProblem::NoRank { rank: *rank, size: self.size() };
+            let member = known.ok_or(no_rank)?;
+            if members.contains(member) {
+                return Err(GroupProblem::Twice(*rank));
+            }
+            members = members.with(member);
+        }
+        let group = GroupRanks::of(members);
+        if members.is_empty() {
+            return Err(GroupProblem::Empty);
+        }
+        if !members.contains(self.session.me()) {
+            return Err(GroupProblem::WithoutOwn(self.rank()));
+        }
+        let here =
+            |rank| group.in_view(rank).and_then(|r| self.ranks().in_group(r)).unwrap_or(rank);
+        let apart = lacks_a_way(group, &self.session.view().no_direct_link);
+        let problem = |(a, b)| GroupProblem::NoDirectLink { from: here(a), to: here(b) };
+        apart.map(problem).map_or(Ok(group), Err)
+    }
+
+    fn of_lane(&self, lane: Lane) -> Context {
         Context {
             session: Arc::clone(&self.session),
             cluster: self.cluster.clone(),
-            lane: Lane::tagged(tag),
+            lane,
             _not_shared: PhantomData,
         }
     }
@@ -388,8 +481,8 @@ impl Context {
     /// # Errors
     /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on both ranks if
     /// lengths, element types or tags differ. [`Error::Rejected`] if `to` is this rank or no rank.
-    /// [`Error::TooManyInFlight`] with 32 messages in flight. Between members without a direct
-    /// link, for example in a row of machines joined by cables without a switch,
+    /// [`Error::TooManyInFlight`] with 32 messages and calls of groups in flight. Between members
+    /// without a direct link, for example in a row of machines joined by cables without a switch,
     /// [`Error::Rejected`] at both ends, which names the two: messages are not forwarded,
     /// collectives are.
     pub fn send<'buf, T: Element>(
@@ -493,7 +586,8 @@ impl Context {
     }
 
     /// Brings all members to one state: that of the member that is furthest along the group's
-    /// history.
+    /// history. A state belongs to the whole View, so it is rejected in a
+    /// [`group`](Context::group).
     ///
     /// `version` is the caller's own counter, for example the number of steps done. Among the
     /// members of the winning history the highest `version` wins, then the lowest rank. `state` is
@@ -512,7 +606,7 @@ impl Context {
     ///
     /// # Errors
     /// [Those of every call](Context#errors-of-calls) but [`Error::NeedsSync`]. [`Error::Engine`]
-    /// if there is no memory for the state.
+    /// if there is no memory for the state. [`Error::Rejected`] in a group.
     pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> StateSync<'buf> {
         StateSync::new(&self.session, self.lane, version, state)
     }
@@ -594,12 +688,15 @@ impl Context {
 
     fn message<T: Element>(&self, from: Rank, to: Rank, tag: u32, count: usize) -> PendingOp {
         let call = Call::new(CallKind::Message { from, to, tag }, T::DTYPE, count as u64);
-        let is_apart = self.session.view().lack_direct_link(from, to);
+        let in_view = |rank| self.ranks().in_view(rank).unwrap_or(rank);
+        let ends = (in_view(from), in_view(to));
+        let is_apart = self.session.view().lack_direct_link(ends.0, ends.1);
         let apart = is_apart.then_some(Rejection::NoDirectLink { from, to });
         match call.rejection(self.size()).or(apart) {
-            None => PendingOp::numbered(&self.session, self.lane.messages(from, to), call),
+            None => PendingOp::numbered(&self.session, self.lane.messages(ends.0, ends.1), call),
             Some(rejection) => {
-                PendingOp::refused(&self.session, call, Refused::Senseless(rejection))
+                let refused = Refused::Senseless(rejection);
+                PendingOp::refused(&self.session, self.lane, call, refused)
             }
         }
     }
@@ -613,7 +710,8 @@ impl Context {
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Context(rank {} of {}, view {})", self.rank(), self.size(), self.view())
+        write!(f, "Context(rank {} of {}, view {}", self.rank(), self.size(), self.view())?;
+        if self.lane.is_of_part() { write!(f, ", lane {})", self.lane) } else { f.write_str(")") }
     }
 }
 

@@ -5,12 +5,12 @@
 //! leave the View. After that no vote changes; the next View decides the open operations.
 //!
 //! Rules. Every member votes `Done` or `Abort` on each operation and sends the vote to all
-//! participants: all members, or the two ends of a message. It votes `Done` only after all of them
-//! have called the operation. `Committed` needs `Done` from all, `Aborted` needs `Abort` from all;
-//! until then the call waits. Every member answers an `Abort` with an `Abort`, even if it has voted
-//! `Done` and not committed. If its program has not called the operation yet, it answers as soon as
-//! a caller has told it of the operation. A member lists an operation from its own call until every
-//! participant has reported it decided.
+//! participants: all members, those of a sub-group, or the two ends of a message. It votes `Done`
+//! only after all of them have called the operation. `Committed` needs `Done` from all, `Aborted`
+//! needs `Abort` from all; until then the call waits. Every member answers an `Abort` with an
+//! `Abort`, even if it has voted `Done` and not committed. If its program has not called the
+//! operation yet, it answers as soon as a caller has told it of the operation. A member lists an
+//! operation from its own call until every participant has reported it decided.
 //!
 //! ```text
 //! own vote:  none --> Done --> Abort       Done: result held, all descriptors agree
@@ -41,7 +41,7 @@ mod tests;
 use super::lanes::Lanes;
 use crate::protocol::{
     AbortCause, AbortReason, Call, CallKind, CallMode, Closing, CommittedOp, Defect, Descriptor,
-    DisputedOp, Lane, LaneStates, MESSAGES_IN_FLIGHT_MAX, OpBody, OpId, OpSet, Outcome,
+    DisputedOp, Lane, LaneStates, OF_SOME_IN_FLIGHT_MAX, OpBody, OpId, OpSet, Outcome,
     REVISION_UNKNOWN, Rank, Seeded, View, ViewDigest, Vote,
 };
 pub(crate) use bounds::LedgerBounds;
@@ -105,8 +105,8 @@ pub enum CallRefusal {
     Frozen,
     /// The members do not share one history yet.
     NeedsSync,
-    /// Of the operations that this member has called, 64 are undecided, the call is a message and
-    /// 32 messages are undecided, or 256 are listed.
+    /// Of the operations that this member has called, 64 are undecided, 256 are listed, or the call
+    /// is not one of all members and 32 of these are undecided.
     TooManyInFlight,
 }
 
@@ -184,7 +184,7 @@ impl Ledger {
         self.states.stateful.insert(lane);
     }
 
-    /// The number of operations committed here so far, without messages and best-effort calls.
+    /// The number of operations of all members committed here so far, without best-effort calls.
     pub fn committed(&self) -> u64 {
         self.committed.len()
     }
@@ -209,11 +209,11 @@ impl Ledger {
         // Only own calls count: the calls of others may wait for this very call.
         let own = || self.entries.iter().filter(|(_, e)| e.call.is_some());
         let in_flight = || own().filter(|(_, e)| e.outcome.is_none());
-        let messages = || in_flight().filter(|(op, _)| op.lane.ends().is_some()).count();
-        let too_many_messages = lane.ends().is_some() && messages() >= MESSAGES_IN_FLIGHT_MAX;
+        let of_some = || in_flight().filter(|(op, _)| !op.lane.is_of_all()).count();
+        let too_many_of_some = !lane.is_of_all() && of_some() >= OF_SOME_IN_FLIGHT_MAX;
         if in_flight().count() >= self.bounds.in_flight
             || own().count() >= self.bounds.listed
-            || too_many_messages
+            || too_many_of_some
         {
             return Err(CallRefusal::TooManyInFlight);
         }
@@ -222,10 +222,7 @@ impl Ledger {
         if matches!(call.kind, CallKind::Sync { .. }) {
             self.note_state(lane);
         }
-        if !self.began_synced
-            && lane.ends().is_none()
-            && !matches!(call.kind, CallKind::Sync { .. })
-        {
+        if !self.began_synced && lane.is_of_all() && !matches!(call.kind, CallKind::Sync { .. }) {
             self.worked.set(lane, ());
         }
         let size = self.size;
@@ -473,7 +470,7 @@ impl Ledger {
         }
         let (op, part) =
             descriptor.op.step().map_or((descriptor.op, None), |(op, index)| (op, Some(index)));
-        if !is_honest(&descriptor, part) {
+        if !is_honest(&descriptor, part, self.size) {
             return Err(Misbehaviour);
         }
         self.admit(from, op, true)?;
@@ -711,7 +708,7 @@ impl Ledger {
         let (called, is_sync, alone, held) =
             (entry.call.is_some(), entry.is_sync(), entry.is_best_effort(), entry.held);
         if outcome == Outcome::Committed {
-            if let (None, false, Some(digest)) = (op.lane.ends(), alone, held) {
+            if let (true, false, Some(digest)) = (op.lane.is_of_all(), alone, held) {
                 self.committed.insert(CommittedOp { op, digest });
             }
             self.synced |= is_sync;
@@ -758,17 +755,26 @@ fn is_of_a_caller(from: Rank, vote: Vote) -> bool {
     }
 }
 
-/// Whether an honest member can send this descriptor, for an operation or for one call of a step.
-fn is_honest(descriptor: &Descriptor, part: Option<u8>) -> bool {
-    let call = &descriptor.call;
-    let ends =
-        if let CallKind::Message { from, to, .. } = call.kind { Some((from, to)) } else { None };
+/// Whether an honest member of a View of `size` can send this descriptor, for an operation or for
+/// one call of a step.
+fn is_honest(descriptor: &Descriptor, part: Option<u8>, size: usize) -> bool {
+    let (call, lane) = (&descriptor.call, descriptor.op.lane);
+    if lane.is_of_part() && matches!(call.kind, CallKind::Sync { .. }) {
+        return false;
+    }
+    // A call names ranks of the group, a lane those of the View.
+    let (group, ends) = (lane.group(size), lane.ends());
+    let ends = ends.map(|(from, to)| (group.in_group(from), group.in_group(to)));
+    let called = match call.kind {
+        CallKind::Message { from, to, .. } => Some((Some(from), Some(to))),
+        _ => None,
+    };
     let in_step = call.mode == CallMode::PerStep
         && !matches!(
             call.kind,
             CallKind::Message { .. } | CallKind::Step { .. } | CallKind::Sync { .. }
         );
     let voted = !call.is_uneven() || call.mode == CallMode::PerOp;
-    let alone = call.mode != CallMode::PerStep && voted && ends == descriptor.op.lane.ends();
-    if part.is_some() { in_step && descriptor.op.lane.ends().is_none() } else { alone }
+    let alone = call.mode != CallMode::PerStep && voted && called == ends;
+    if part.is_some() { in_step && ends.is_none() } else { alone }
 }

@@ -129,11 +129,11 @@ impl Decision {
 }
 
 /// Whether a decision omits an operation that a member with this report knows as committed. No
-/// honest proposer makes such a decision: see [`verdict`]. Messages may be omitted.
+/// honest proposer makes such a decision: see [`verdict`]. Those of some members may be omitted.
 pub(super) fn omits_committed(committed: &[CommittedOp], closing: &Closing) -> bool {
     let named: BTreeSet<&CommittedOp> = committed.iter().collect();
     closing.ops.iter().any(|listed| match listed.status {
-        Status::Committed(digest) if listed.op.lane.ends().is_none() => {
+        Status::Committed(digest) if listed.op.lane.is_of_all() => {
             !named.contains(&CommittedOp { op: listed.op, digest })
         }
         _ => false,
@@ -189,7 +189,7 @@ enum Verdict {
 /// | statuses | verdict |
 /// | --- | --- |
 /// | one says `Committed` | known, as that one has it |
-/// | the same, and it is a message that no other participant lists as open | none |
+/// | the same, not all members take part, and no participant lists it as open | none |
 /// | one does not list it | none |
 /// | all hold it, with one digest | committed |
 /// | all hold it, with different digests | disputed |
@@ -201,9 +201,11 @@ enum Verdict {
 /// the same result. If one has voted differently to different members, another one may lack that
 /// result: it ends there as indeterminate.
 ///
-/// Messages that both ends know as committed are left out: a View has no room for all of them.
+/// Messages and calls of sub-groups that all participants know as committed are left out: a View
+/// has no room for all of them.
 fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdict> {
-    let participants = op.lane.participants(MEMBERS_MAX);
+    let all = seeded.has(Defect::AllDecideGroups);
+    let participants = if all { u32::MAX } else { op.lane.participants(MEMBERS_MAX) };
     let takes_part = |w: &&Witness<'_>| w.rank.is_none_or(|rank| participants >> rank.0 & 1 == 1);
     let status = |w: &Witness<'_>| Some(w.closing?.ops.iter().find(|l| l.op == op)?.status);
     let said: Vec<(Option<Rank>, Option<Status>)> =
@@ -211,7 +213,7 @@ fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdic
     let listed: Vec<Status> = said.iter().filter_map(|(_, status)| *status).collect();
     let is_committed = |status: &Status| matches!(status, Status::Committed(_));
     if let Some(digest) = most_held(listed.iter().filter(|s| is_committed(s)), &listed) {
-        let is_omitted = op.lane.ends().is_some() && listed.iter().all(is_committed);
+        let is_omitted = !op.lane.is_of_all() && listed.iter().all(is_committed);
         return Some(Verdict::Known(digest)).filter(|_| !is_omitted);
     }
     if listed.len() < said.len() || seeded.has(Defect::AnyoneCommitted) {
@@ -251,7 +253,7 @@ fn listed(promise: &Promise, op: OpId) -> Option<&Listed> {
 /// | has installed no View | its base |
 /// | was cut off | its own, which no other member shares |
 /// | is left behind by the tip with open operations | its own, which no other member shares |
-/// | lacks a message that was committed in the tip | its own, which no other member shares |
+/// | lacks what some members have committed in the tip | its own, which no other member shares |
 /// | has seen no operation commit in its View | its base |
 /// | else | the View's common history, advanced by what it has seen commit |
 pub(super) fn history_after(
@@ -276,7 +278,7 @@ pub(super) fn history_after(
     }
     let mut total = promise.closing.committed;
     if moved_on {
-        if committed.iter().any(|c| c.op.lane.ends().is_some() && lacks(promise, c)) {
+        if committed.iter().any(|c| !c.op.lane.is_of_all() && lacks(promise, c)) {
             return Some(cut_off(id, prev, promise));
         }
         total.extend(newly_committed(promise, committed, seeded));
@@ -293,8 +295,8 @@ fn newly_committed(
     committed: &[CommittedOp],
     seeded: Seeded,
 ) -> impl Iterator<Item = CommittedOp> {
-    // Messages are not part of a history: only two members see them.
-    let common = committed.iter().filter(|c| c.op.lane.ends().is_none());
+    // What only some members see is not part of a history: messages, and calls of sub-groups.
+    let common = committed.iter().filter(|c| c.op.lane.is_of_all());
     let has_now =
         |c: &CommittedOp| listed(promise, c.op).is_some_and(|l| l.status == Status::Done(c.digest));
     common
@@ -363,7 +365,9 @@ fn winner(effective: &BTreeMap<MemberId, Option<History>>, seeded: Seeded) -> Op
 pub(super) mod tests {
     use super::*;
     use crate::identity::Name;
-    use crate::protocol::{Ballot, Engines, Lane, LaneStates, Sizes, View, member_id, view_of};
+    use crate::protocol::{
+        Ballot, Engines, GroupRanks, Lane, LaneStates, Sizes, View, member_id, view_of,
+    };
 
     const OP: OpId = OpId { lane: Lane::MAIN, number: 0 };
 
@@ -590,6 +594,49 @@ pub(super) mod tests {
         };
         let recovery = read(&all([other, end(&view, 2, Some(Status::NotDone))]));
         assert_eq!(recovery.in_sync, BTreeSet::from([member_id(1)]));
+    }
+
+    /// An operation of the ranks 0, 2 and 3 of four.
+    fn of_group() -> OpId {
+        let group = [0, 2, 3].map(Rank).into_iter().collect();
+        OpId { lane: Lane::of_group(GroupRanks::of(group), 5, 4), number: 0 }
+    }
+
+    /// Merges the promises of these ranks of four about the operation of the group; rank 1 takes no
+    /// part in it.
+    fn of_a_group(said: &[(u8, Option<Status>)]) -> Recovery {
+        let view = view_of(4);
+        let promises = said.iter().map(|(rank, status)| Promise {
+            rank: Some(Rank(*rank)),
+            ..lists(&view, status.map(|status| (of_group(), status)))
+        });
+        read(&said.iter().map(|(rank, _)| member_id(rank + 1)).zip(promises).collect())
+    }
+
+    #[test]
+    fn an_operation_of_a_group_is_decided_by_its_survivors() {
+        let (done, committed) = (Some(Status::Done(7)), Some(Status::Committed(7)));
+        let recovery = of_a_group(&[(0, done), (1, None), (2, done), (3, done)]);
+        assert_eq!(recovery.committed, [CommittedOp { op: of_group(), digest: 7 }]);
+        assert_eq!((recovery.history, recovery.in_sync.len()), (None, 4), "no part of a history");
+        // Rank 3 is gone, with or without rank 1.
+        for others in [&[(1, None)][..], &[]] {
+            let said = [others, &[(0, done), (2, done)]].concat();
+            assert_eq!(of_a_group(&said).committed.len(), 1, "{others:?}");
+        }
+        for lacking in [None, Some(Status::NotDone), Some(Status::Aborted)] {
+            let recovery = of_a_group(&[(0, done), (1, None), (2, lacking)]);
+            assert!(recovery.committed.is_empty(), "{lacking:?}");
+        }
+        let disputed = of_a_group(&[(0, done), (1, None), (2, Some(Status::Done(8))), (3, done)]);
+        assert_eq!(disputed.disputed, [DisputedOp { op: of_group(), odd: Some(Rank(2)) }]);
+        // A member that has committed it decides for the others; if all have, nothing is said.
+        let known = of_a_group(&[(0, committed), (1, None), (2, done)]);
+        assert_eq!((known.committed.len(), known.in_sync.len()), (1, 3));
+        assert!(of_a_group(&[(0, committed), (1, None), (2, committed)]).committed.is_empty());
+        // One that lacks it is out of sync.
+        let lacks = of_a_group(&[(0, committed), (1, None), (2, Some(Status::NotDone))]);
+        assert_eq!(lacks.in_sync, BTreeSet::from([member_id(1), member_id(2)]));
     }
 
     /// A member that has accepted the View as this rank, and has not installed it.

@@ -14,7 +14,7 @@ use crate::protocol::{Enclosed, EngineKind, OpId, Rank, View};
 use crate::report::Traffic;
 use std::sync::Arc;
 
-/// Opens Gloo, and also the native engine if plans of the View may use it.
+/// Opens Gloo, and also the native engine: for plans of the View that use it, and for sub-groups.
 #[derive(Clone, Debug)]
 pub struct GlooOrNative {
     gloo: GlooEngine,
@@ -44,11 +44,8 @@ impl Engine for GlooOrNative {
     }
 
     fn open(&self, view: &Arc<View>, me: Rank, board: Arc<dyn Board>) -> Arc<dyn Backend> {
-        let gloo = self.gloo.backend(view, me, board);
-        if !view.runs(EngineKind::Native) {
-            return Arc::new(gloo);
-        }
-        Arc::new(Pair { gloo, native: self.native.backend(view, me) })
+        let (gloo, native) = (self.gloo.backend(view, me, board), self.native.backend(view, me));
+        Arc::new(Pair { gloo, native })
     }
 }
 

@@ -68,7 +68,7 @@ impl Algorithm {
     }
 
     /// The engine that executes this schedule.
-    pub(super) fn engine(&self) -> EngineKind {
+    pub fn engine(&self) -> EngineKind {
         match self {
             Algorithm::OneShot | Algorithm::Ring { .. } | Algorithm::Trees { .. } => {
                 EngineKind::Native
@@ -80,7 +80,7 @@ impl Algorithm {
     }
 
     /// The pairs that exchange data directly; `None` if the schedule uses all pairs.
-    pub(super) fn edges(&self) -> Option<impl Iterator<Item = (Rank, Rank)> + '_> {
+    pub fn edges(&self) -> Option<impl Iterator<Item = (Rank, Rank)> + '_> {
         let (around, trees) = match self {
             Algorithm::Ring { order } => (&order[..], &[][..]),
             Algorithm::Trees { trees } => (&[][..], &trees[..]),

@@ -34,6 +34,11 @@ impl AutoCodecs {
         place.map_or(Coding::NONE, |place| self.taken[place])
     }
 
+    /// The same choices, each changed by `change`.
+    pub fn map(&self, change: impl Fn(Coding) -> Coding) -> AutoCodecs {
+        AutoCodecs::new(|coarsest| change(self.up_to(coarsest)))
+    }
+
     /// Whether all choices are valid for this schedule among `size` ranks.
     pub(super) fn fits(&self, algorithm: &Algorithm, size: usize) -> bool {
         self.taken.iter().all(|coding| coding.fits(algorithm, size))

@@ -60,6 +60,8 @@ pub(crate) enum Defect {
     AgreesBeside,
     /// A member does not say that its group has begun, so the next View begins anew.
     ForgetsBeginning,
+    /// An operation of a sub-group is committed by a View only if all its members hold the result.
+    AllDecideGroups,
     /// A node whose disk does not answer waits with its calls for as long as that takes, also when
     /// the others have gone on. Not one of `ALL`, like the following ones: they break rules that
     /// the model leaves out.
@@ -131,7 +133,7 @@ impl Defect {
 #[cfg(test)]
 impl Defect {
     /// Those that the model has to find.
-    pub(crate) const ALL: [Defect; 25] = [
+    pub(crate) const ALL: [Defect; 26] = [
         Defect::PromiseNotDurable,
         Defect::EarlyInstall,
         Defect::NoTieBreak,
@@ -157,5 +159,6 @@ impl Defect {
         Defect::BeginsBeside,
         Defect::AgreesBeside,
         Defect::ForgetsBeginning,
+        Defect::AllDecideGroups,
     ];
 }

@@ -1,5 +1,6 @@
 //! The failures of an engine.
 
+use super::group_ranks::GroupRanks;
 use super::rank::Rank;
 use crate::memory::{DType, OutOfMemory};
 use derive_more::Display;
@@ -56,6 +57,19 @@ pub enum EngineFault {
 }
 
 impl EngineFault {
+    /// The same fault with the ranks of a group in place of those of its View.
+    pub(crate) fn in_group(self, group: GroupRanks) -> EngineFault {
+        let inside = |rank| group.in_group(rank).unwrap_or(rank);
+        match self {
+            EngineFault::LinkLost(rank) => EngineFault::LinkLost(inside(rank)),
+            EngineFault::Protocol(rank) => EngineFault::Protocol(inside(rank)),
+            EngineFault::DigestMismatch { odd } => {
+                EngineFault::DigestMismatch { odd: odd.map(inside) }
+            }
+            other => other,
+        }
+    }
+
     /// Whether the engine on this member is to blame, and not a peer, a link or the caller.
     pub(crate) fn is_the_engines(self) -> bool {
         matches!(self, EngineFault::Stalled | EngineFault::Gloo)

@@ -1,6 +1,8 @@
 //! The identifier of an operation: a lane and a number in it.
 
+use super::group_ranks::GroupRanks;
 use super::rank::{MEMBERS_MAX, Rank};
+use super::rank_set::RankSet;
 use crate::wire::layout::layout;
 use std::fmt;
 
@@ -20,14 +22,17 @@ layout!(OpId { lane, number });
 
 /// A sequence of operations in program order. Concurrent tasks use different lanes.
 ///
-/// Each lane of a caller has lanes below it: one for the messages of each ordered pair of ranks,
-/// numbered by these two alone, and one for the calls of its steps, with 64 numbers for each step.
+/// A lane belongs to a group of ranks, which number its operations: all of the View, or those of a
+/// sub-group. Each lane of a caller has lanes below it: one for the messages of each ordered pair
+/// of ranks, numbered by these two alone, and one for the calls of its steps, with 64 numbers for
+/// each step. All ranks in it are those of the View.
 ///
 /// ```text
-///  bit    63       62      61     60-48   47-44    43-40       39-0
-///      +--------+-------+-------+-------+-------+---------+---------------+
-///      |messages| steps |choices|   0   |to rank|from rank| 0 main, tag+1 |
-///      +--------+-------+-------+-------+-------+---------+---------------+
+///  bit    63       62      61    60-57  56-53    52-49     48-33         32-0
+///      +--------+-------+-------+-----+-------+---------+---------+---------------+
+///      |messages| steps |choices|  0  |to rank|from rank|  ranks  | 0 main, tag+1 |
+///      +--------+-------+-------+-----+-------+---------+---------+---------------+
+///                                                        0: all
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub(crate) u64);
@@ -49,10 +54,13 @@ impl Lane {
     /// operation either.
     pub(crate) const MOVES: Lane = Lane(u64::MAX - 1);
 
-    const BASE: u64 = (1 << 40) - 1;
     const RANK_BITS: u32 = 4;
-    const FROM_AT: u32 = 40;
+    const RANKS_AT: u32 = 33;
+    const FROM_AT: u32 = Lane::RANKS_AT + MEMBERS_MAX as u32;
     const TO_AT: u32 = Lane::FROM_AT + Lane::RANK_BITS;
+    const TAG: u64 = (1 << Lane::RANKS_AT) - 1;
+    const CALLER: u64 = (1 << Lane::FROM_AT) - 1;
+    const ENDS: u64 = (1 << (Lane::TO_AT + Lane::RANK_BITS)) - 1 - Lane::CALLER;
     const CHOICES: u64 = 1 << 61;
     const STEPS: u64 = 1 << 62;
     const MESSAGES: u64 = 1 << 63;
@@ -62,12 +70,26 @@ impl Lane {
         Lane(u64::from(tag) + 1)
     }
 
+    /// The lane of this tag of the same group.
+    pub(crate) fn with_tag(self, tag: u32) -> Lane {
+        let group = self.0 & Lane::CALLER & !Lane::TAG;
+        Lane(group | Lane::tagged(tag).0)
+    }
+
+    /// The lane of this tag of the group of these ranks of a View of `size` members. A group of all
+    /// ranks is the View itself.
+    pub(crate) fn of_group(group: GroupRanks, tag: u32, size: usize) -> Lane {
+        let ranks = if group.set().is_part_of(size) { group.set().bits() } else { 0 };
+        let group = u64::from(ranks) << Lane::RANKS_AT;
+        Lane(group | Lane::tagged(tag).0)
+    }
+
     /// The lane below this one for messages from one rank to another; both are below
     /// [`MEMBERS_MAX`].
     pub(crate) fn messages(self, from: Rank, to: Rank) -> Lane {
         let of = |rank: Rank| u64::from(rank.0) % MEMBERS_MAX as u64;
         Lane(
-            self.0 & Lane::BASE
+            self.0 & Lane::CALLER
                 | Lane::MESSAGES
                 | of(from) << Lane::FROM_AT
                 | of(to) << Lane::TO_AT,
@@ -80,23 +102,45 @@ impl Lane {
         (self.0 & Lane::MESSAGES != 0).then(|| (at(Lane::FROM_AT), at(Lane::TO_AT)))
     }
 
-    /// The participants of its operations as bits: the two ends, or all ranks below `size`.
+    /// The ranks of its sub-group; empty if it belongs to the whole View.
+    fn part(self) -> RankSet {
+        RankSet::of_bits((self.0 >> Lane::RANKS_AT) as u16)
+    }
+
+    /// The ranks of the group that it belongs to, in a View of `size` members.
+    pub(crate) fn group(self, size: usize) -> GroupRanks {
+        if self.is_of_part() { GroupRanks::of(self.part()) } else { GroupRanks::all(size) }
+    }
+
+    /// Whether it belongs to a sub-group.
+    pub(crate) fn is_of_part(self) -> bool {
+        !self.part().is_empty()
+    }
+
+    /// Whether all members take part in its operations, so that these are part of the history.
+    pub(crate) fn is_of_all(self) -> bool {
+        !self.is_of_part() && self.ends().is_none()
+    }
+
+    /// The participants of its operations as bits: the two ends, or the ranks of its group in a
+    /// View of `size` members.
     pub(crate) fn participants(self, size: usize) -> Bits {
         match self.ends() {
             Some((from, to)) => 1 << from.0 | 1 << to.0,
+            None if self.is_of_part() => Bits::from(self.part().bits()),
             None => (1 << size) - 1,
         }
     }
 
     /// The caller's lane above it.
     pub(crate) fn caller(self) -> Lane {
-        Lane(self.0 & Lane::BASE)
+        Lane(self.0 & Lane::CALLER)
     }
 
     /// The lane below this one for the names of this member's receives that have not chosen their
     /// sender. No other member hears of it.
     pub(crate) fn choices(self) -> Lane {
-        Lane(self.0 & Lane::BASE | Lane::CHOICES)
+        Lane(self.0 & Lane::CALLER | Lane::CHOICES)
     }
 
     pub(crate) fn is_of_choices(self) -> bool {
@@ -107,9 +151,17 @@ impl Lane {
         self.0 & Lane::STEPS != 0
     }
 
-    /// Whether its ends, if any, are two ranks of a View of `size`.
+    /// Whether an honest member of a View of `size` may use it: it has one form, the ranks of its
+    /// group are some of the View, and its ends, if any, are two of its group.
     pub(crate) fn fits(self, size: usize) -> bool {
-        self.ends().is_none_or(|(from, to)| from != to && from.index() < size && to.index() < size)
+        let known = Lane::CALLER | Lane::ENDS | Lane::STEPS | Lane::MESSAGES;
+        let is_group = !self.is_of_part() || self.part().is_part_of(size);
+        let group = self.group(size).set();
+        let are_ends = match self.ends() {
+            Some((from, to)) => from != to && group.contains(from) && group.contains(to),
+            None => self.0 & Lane::ENDS == 0,
+        };
+        self.0 & !known == 0 && is_group && are_ends
     }
 }
 
@@ -141,7 +193,11 @@ impl OpId {
 
 impl fmt::Display for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0 & Lane::BASE)?;
+        write!(f, "{}", self.0 & Lane::TAG)?;
+        if self.is_of_part() {
+            let ranks: Vec<String> = self.part().iter().map(|rank| rank.to_string()).collect();
+            write!(f, "[{}]", ranks.join(","))?;
+        }
         if self.is_of_choices() && self.ends().is_none() {
             f.write_str(":any")?;
         }
@@ -198,6 +254,50 @@ mod tests {
         assert!(!Lane::MAIN.messages(Rank(1), Rank(1)).fits(2));
     }
 
+    fn group(ranks: &[u8]) -> GroupRanks {
+        GroupRanks::of(ranks.iter().copied().map(Rank).collect())
+    }
+
+    #[test]
+    fn a_lane_of_a_group_is_that_of_its_ranks_alone() {
+        let whole = Lane::tagged(u32::MAX);
+        let some = Lane::of_group(group(&[1, 3]), u32::MAX, 4);
+        assert_eq!((some.group(4), some.participants(4)), (group(&[1, 3]), 0b1010));
+        assert!(some.is_of_part() && !some.is_of_all() && whole.is_of_all());
+        assert!(some != whole && some != Lane::of_group(group(&[1, 2]), u32::MAX, 4));
+        assert_eq!((some.caller(), some.with_tag(7)), (some, Lane::of_group(group(&[1, 3]), 7, 4)));
+        let message = some.messages(Rank(3), Rank(1));
+        assert_eq!(message.ends(), Some((Rank(3), Rank(1))));
+        assert_eq!((message.caller(), message.group(4)), (some, group(&[1, 3])));
+        assert!(!message.is_of_all() && !whole.messages(Rank(3), Rank(1)).is_of_all());
+        let call = OpId { lane: some, number: 3 };
+        assert!(
+            call.parts()
+                .all(|part| part.lane.fits(4) && part.step().is_some_and(|(step, _)| step == call))
+        );
+        assert!(call.part(5).lane.participants(4) == 0b1010);
+    }
+
+    #[test]
+    fn a_group_of_all_is_the_view() {
+        assert_eq!(Lane::of_group(GroupRanks::all(3), 4, 3), Lane::tagged(4));
+        assert!(Lane::of_group(GroupRanks::all(3), 4, 4).is_of_part());
+    }
+
+    #[test]
+    fn a_group_of_others_than_members_fits_no_view() {
+        let some = Lane::of_group(group(&[1, 3]), 0, 4);
+        assert!(some.fits(4) && some.fits(16) && !some.fits(3));
+        assert!(!Lane::of_group(group(&[0, 1]), 0, 4).fits(2), "all ranks have no mask");
+        assert!(some.messages(Rank(1), Rank(3)).fits(4));
+        for (from, to) in [(1, 2), (0, 3), (1, 1)] {
+            assert!(!some.messages(Rank(from), Rank(to)).fits(4), "{from} to {to}");
+        }
+        for bits in [1 << 57, 1 << 61, 1 << Lane::FROM_AT] {
+            assert!(!Lane(bits).fits(4), "{bits:x} has another form");
+        }
+    }
+
     #[test]
     fn the_calls_of_a_step_tell_which_step() {
         assert!(STEP.parts().enumerate().all(|(i, part)| part.step() == Some((STEP, i as u8))));
@@ -212,5 +312,8 @@ mod tests {
         assert_eq!(STEP.part(5).to_string(), "8.3/5");
         let message = OpId { lane: Lane::MAIN.messages(Rank(1), Rank(2)), number: 7 };
         assert_eq!(message.to_string(), "0:1>2.7");
+        let some = Lane::of_group(group(&[0, 2]), 7, 3);
+        assert_eq!(OpId { lane: some, number: 7 }.to_string(), "8[0,2].7");
+        assert_eq!(some.messages(Rank(2), Rank(0)).to_string(), "8[0,2]:2>0");
     }
 }

@@ -5,7 +5,7 @@ use crate::wire::layout::layout;
 use std::fmt;
 
 /// A set of ranks of a View, as a bit mask.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RankSet(u16);
 
 layout!(RankSet(bits));
@@ -14,9 +14,25 @@ impl RankSet {
     /// The empty set.
     pub const EMPTY: RankSet = RankSet(0);
 
+    /// The set with these bits; bit `r` stands for rank `r`.
+    pub fn of_bits(bits: u16) -> RankSet {
+        RankSet(bits)
+    }
+
+    /// Its bits; bit `r` stands for rank `r`.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
     /// Whether the set contains a rank.
     pub fn contains(self, rank: Rank) -> bool {
         self.0 & bit(rank) != 0
+    }
+
+    /// The same set with this rank; a rank that cannot exist changes nothing.
+    #[must_use]
+    pub fn with(self, rank: Rank) -> RankSet {
+        RankSet(self.0 | bit(rank))
     }
 
     /// Number of ranks.

@@ -58,6 +58,12 @@ pub enum Rejection {
         /// The receiver.
         to: Rank,
     },
+    /// The ranks of a [group](crate::Context::group) are not those of one.
+    #[display("{_0}")]
+    Group(GroupProblem),
+    /// A sync of a [group](crate::Context::group): a state belongs to the whole View.
+    #[display("a group has no state of its own; sync in a lane of the whole view")]
+    SyncOfGroup,
     /// A step of more than 64 calls.
     #[display("a step has at most 64 calls; commit it, and begin another")]
     StepTooLong,
@@ -128,6 +134,44 @@ pub enum Rejection {
     Layout {
         /// The first such member.
         rank: Rank,
+    },
+}
+
+/// Why these ranks are no group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[non_exhaustive]
+pub enum GroupProblem {
+    /// There are no ranks.
+    #[display("a group has at least one rank")]
+    Empty,
+    /// One of them is no rank of the Context.
+    #[display(
+        "rank {rank} is in no group: the {size} members have the ranks 0 to {}",
+            size.saturating_sub(1)
+    )]
+    NoRank {
+        /// The rank; 255 also stands for any larger number.
+        rank: Rank,
+        /// Members of the Context.
+        size: usize,
+    },
+    /// A rank is named twice.
+    #[display("rank {_0} is twice in the group")]
+    Twice(Rank),
+    /// The rank that makes the group is not in it.
+    #[display("rank {_0} makes a group without itself; a group is made by its own ranks alone")]
+    WithoutOwn(Rank),
+    /// The direct links do not connect these two within the group: other members do not pass data
+    /// of a group on.
+    #[display(
+        "no direct links of the group lead from rank {from} to rank {to}, and other members do \
+             not pass its data on; add a rank between them to the group"
+    )]
+    NoDirectLink {
+        /// One rank.
+        from: Rank,
+        /// The other one.
+        to: Rank,
     },
 }
 

@@ -28,8 +28,9 @@ use sha2::{Digest, Sha256};
 /// `TooManyInFlight`.
 pub const OPS_IN_FLIGHT_MAX: usize = if cfg!(potluck_tight) { 4 } else { 64 };
 
-/// Most of these that may be messages (`send`, `recv`).
-pub const MESSAGES_IN_FLIGHT_MAX: usize = if cfg!(potluck_tight) { 2 } else { 32 };
+/// Most of these that may be operations of some members only: messages (`send`, `recv`), and calls
+/// of sub-groups.
+pub const OF_SOME_IN_FLIGHT_MAX: usize = if cfg!(potluck_tight) { 2 } else { 32 };
 
 /// Most called operations that a member keeps on its list: those in flight, and those decided here
 /// that some other member has not reported as decided. A call beyond it is refused with
@@ -38,9 +39,9 @@ pub const MESSAGES_IN_FLIGHT_MAX: usize = if cfg!(potluck_tight) { 2 } else { 32
 pub const OPS_LISTED_MAX: usize = if cfg!(potluck_tight) { 4 } else { 256 };
 
 /// Most operations of its parent that a View names, as committed or as disputed: those that all
-/// members list, messages in flight at one end, and such messages that an adopted successor has
-/// committed.
-pub const OPS_DECIDED_MAX: usize = OPS_LISTED_MAX + 2 * MEMBERS_MAX * MESSAGES_IN_FLIGHT_MAX;
+/// members list, those of some members in flight at one of them, and such ones that an adopted
+/// successor has committed.
+pub const OPS_DECIDED_MAX: usize = OPS_LISTED_MAX + 2 * MEMBERS_MAX * OF_SOME_IN_FLIGHT_MAX;
 
 /// One member of a View.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

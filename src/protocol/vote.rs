@@ -147,7 +147,7 @@ layout!(Listed { op, is_sync, status });
 pub struct Closing {
     /// The listed operations.
     pub ops: Vec<Listed>,
-    /// The operations committed here, without messages and best-effort calls.
+    /// The operations of all members committed here, without best-effort calls.
     pub committed: OpSet,
     /// The states of its lanes.
     pub lanes: LaneStates,

@@ -59,8 +59,12 @@ pub enum Error {
     /// match; a rejected message takes none.
     #[display("the call cannot be carried out: {_0}")]
     Rejected(Rejection),
-    /// 64 operations are in flight, or 32 messages. Nothing was sent; await some of them first.
-    #[display("64 operations are under way, or 32 messages; wait for some of them first")]
+    /// 64 operations are in flight, or 32 messages and calls of groups. Nothing was sent; await
+    /// some of them first.
+    #[display(
+        "64 operations are under way, or 32 messages and calls of groups; wait for some of them \
+             first"
+    )]
     TooManyInFlight,
     /// Too few members came within the given time. Nothing changed; wait longer, or read
     /// `cluster.status()`.
@@ -96,7 +100,7 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peer {
-    /// Its rank in the View.
+    /// Its rank in the View, or in the [`group`](crate::Context::group) whose Context reports it.
     pub rank: Rank,
     /// Its display name.
     pub name: Name,
@@ -122,7 +126,8 @@ pub enum Cause {
     /// next View found that not every member held the result.
     #[display("because {} while it ran", what_was_lost(lost))]
     MemberLost {
-        /// Members of the View that are not in its successor, with their ranks in the old View.
+        /// Members of the View that are not in its successor, with their ranks in the old View,
+        /// also in a call of a [`group`](crate::Context::group), to which they need not belong.
         /// Empty if all of them are in the successor; then links between them had broken.
         lost: Vec<Peer>,
     },

@@ -382,7 +382,8 @@ impl History {
         if let (End::Ok, true, Some(common)) = (end, ending.is_sync, common) {
             applied.before = common;
         }
-        if end == End::Ok {
+        // What only some members see is no part of a state that is synced.
+        if end == End::Ok && op.1.lane.is_of_all() {
             applied.here.insert(op.1);
         }
     }

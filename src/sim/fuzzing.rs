@@ -4,7 +4,7 @@
 //! A decoded value must encode to the same bytes. No input may panic, hang, or allocate more memory
 //! than the decoder's bounds allow.
 
-use crate::collective::{Engine, Input, Job, NativeEngine, Schedule, Threads, ViewBoard};
+use crate::collective::{Engine, Input, Job, Ledger, NativeEngine, Schedule, Threads, ViewBoard};
 use crate::discovery::Advert;
 use crate::election::Durable;
 use crate::gloo_ffi::{EAGER_OP_BYTES, Endpoint, Owned, PIECE, SLOTS_MAX};
@@ -114,10 +114,15 @@ pub fn relay_frames(bytes: &[u8]) {
     assert!(switch.is_empty());
 }
 
-/// A message about operations, and the schedule of its call.
+/// A message about operations, the schedule of its call, and the ledger that hears it.
 pub fn op_message(bytes: &[u8]) {
     round_trip::<OpMessage>(bytes);
     let Some(descriptor) = round_trip::<Descriptor>(bytes) else { return };
+    let mut ledger = Ledger::new(&view_of(3), Rank(1));
+    if ledger.on_descriptor(Rank(2), descriptor).is_ok() {
+        let group = descriptor.op.lane.group(3);
+        assert!([1, 2].iter().all(|rank| group.in_group(Rank(*rank)).is_some()));
+    }
     for size in [1, 2, 16] {
         let plan = Plan::mesh(size);
         if let Ok(schedule) =

@@ -30,9 +30,9 @@ mod turn;
 mod walk;
 
 use super::claims::{Claim, EndKind, History};
-use crate::collective::LedgerBounds;
+use crate::collective::{Ledger, LedgerBounds};
 use crate::election::Durable;
-use crate::protocol::{Defect, Lane, Message, OpId, Seeded, Sizes};
+use crate::protocol::{Defect, GroupRanks, Lane, MEMBERS_MAX, Message, OpId, Rank, Seeded, Sizes};
 use action::{Action, letter};
 use memo::Memo;
 use shared::Shared;
@@ -49,6 +49,8 @@ struct Group {
     calls: Calls,
     /// The lanes in which programs call.
     lanes: u32,
+    /// The ranks 0 and 2 call among themselves, too.
+    has_sub_group: bool,
     slow_disks: bool,
     /// The limits of all ledgers.
     bounds: LedgerBounds,
@@ -95,6 +97,7 @@ impl Group {
             budget,
             calls: Calls::AtInstall,
             lanes: 1,
+            has_sub_group: false,
             slow_disks: false,
             bounds: LedgerBounds::default(),
             opening: Vec::new(),
@@ -161,7 +164,22 @@ impl Group {
 
     /// The lanes in which programs call.
     fn lanes(&self) -> impl Iterator<Item = Lane> + use<> {
-        [Lane::MAIN].into_iter().chain((0..).map(Lane::tagged)).take(self.lanes as usize)
+        let of_all = [Lane::MAIN].into_iter().chain((0..).map(Lane::tagged));
+        let ranks = GroupRanks::of([0, 2].map(Rank).into_iter().collect());
+        let of_some = self.has_sub_group.then_some(Lane::of_group(ranks, 0, MEMBERS_MAX));
+        of_all.take(self.lanes as usize).chain(of_some)
+    }
+
+    /// The lanes in which the program of a member calls now.
+    fn lanes_of(&self, node: &Node, ledger: &Ledger) -> impl Iterator<Item = Lane> + use<> {
+        let place = node.view.as_ref().and_then(|view| Some((view.rank_of(node.me)?, view.size())));
+        let is_synced = ledger.is_synced();
+        self.lanes().filter(move |lane| {
+            let takes_part = |(rank, size): (Rank, usize)| {
+                lane.fits(size) && lane.participants(size) >> rank.0 & 1 == 1
+            };
+            place.is_some_and(takes_part) && (is_synced || lane.is_of_all())
+        })
     }
 
     fn after(&self, state: &State, action: &Action) -> State {
@@ -252,7 +270,7 @@ impl Group {
             && ledger.in_flight() < most
             && !ledger.is_full()
         {
-            actions.extend(self.lanes().map(|lane| Action::Call(n, lane)));
+            actions.extend(self.lanes_of(node, ledger).map(|lane| Action::Call(n, lane)));
         }
         if state.budget.aborts > 0 {
             actions.extend(ledger.unvoted().map(|(op, _)| Action::Abort(n, op)));

@@ -51,6 +51,17 @@ fn plan_of_two() -> Plan {
     Plan { revision: 0, reason: reason.to_owned(), classes }
 }
 
+/// The classes for members of which nothing is known but that all pairs have a direct link.
+pub(super) fn classes_by_rank(size: usize) -> Vec<PlanClass> {
+    let order: Vec<Rank> = ranks(size).collect();
+    let small = match size {
+        0 | 1 => return exchange_classes(),
+        2 => class(SMALL_OF_TWO_BYTES_MAX, 64, Algorithm::OneShot),
+        _ => class(SMALL_BYTES_MAX, 16, Algorithm::OneShot),
+    };
+    std::iter::once(small).chain(ring_classes(&order)).collect()
+}
+
 /// The plan for members that run on Gloo, whose algorithms follow rank order.
 pub fn gloo_plan(size: usize) -> Plan {
     // `chunk_bytes` is the segment size of Gloo's ring; the other algorithms ignore it. Threads

@@ -11,6 +11,7 @@ mod elastic;
 mod feedback;
 mod finite;
 mod gradients;
+mod groups;
 mod matrix;
 mod members;
 mod messages;
@@ -95,6 +96,14 @@ where
     })
 }
 
+/// The story of a program of three ranks, in a group of three of five.
+fn within<F>(program: impl Fn(Cluster, Context) -> F + Copy + Send + Sync + 'static) -> Story
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    story(move |on| groups::run(on, program))
+}
+
 fn stories(network: Network) -> Vec<(&'static str, Story)> {
     let in_process = [
         ("every call is the reference bit for bit, among 5", story(|on| matrix::of(on, 5))),
@@ -107,6 +116,25 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("a sync that follows a dropped one brings the state", story(syncs::again_after_a_drop)),
         ("states that are made where needed, after a drop", story(syncs::with_after_a_drop)),
         ("calls are dropped at a moment of chance", story(cancel::at_random)),
+        (
+            "every call is the reference bit for bit, in groups among 4",
+            story(|on| matrix::of_groups(on, 4, &[&[0, 2], &[1, 3], &[1, 2, 3]])),
+        ),
+        ("many calls at once, in a group", within(order::fewer_at_once)),
+        ("lanes in different order, in a group", within(order::lanes)),
+        ("messages that do not fit each other, in a group", within(messages::differ)),
+        ("a dropped message, in a group", within(messages::dropped)),
+        ("a step of every kind of call, in a group", within(steps::of_every_kind)),
+        ("steps that differ are a mismatch, in a group", within(steps::differ)),
+        ("a step that is given up, in a group", within(steps::given_up)),
+        ("best effort is given up too, in a group", within(best_effort::given_up)),
+        ("a sum that overflows is given up, in a group", within(finite::overflowing)),
+        ("a deadline of every kind of call, in a group", within(deadlines::of_every_kind)),
+        ("the same deadline on all ranks, in a group", within(deadlines::the_same_everywhere)),
+        ("what is rounded away is owed, in a group", within(feedback::small_numbers_arrive)),
+        ("weighted means that travel encoded, in a group", within(weights::encoded)),
+        ("parts that do not fit are refused, in a group", within(parts::parts_that_do_not_fit)),
+        ("a root that is no rank is refused, in a group", within(reductions::no_root)),
     ];
     let mut stories = vec![
         ("every call is the reference bit for bit, among 3", story(|on| matrix::of(on, 3))),
@@ -135,6 +163,23 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("gradients of a step that is begun again", story(gradients::begun_again)),
         ("gradients that do not fit are refused", among(&[2], gradients::refused)),
         ("gradients go from View to View", story(gradients::over_views)),
+        (
+            "every call is the reference bit for bit, in groups among 5",
+            story(|on| matrix::of_groups(on, 5, &[&[0, 3], &[1, 2, 4]])),
+        ),
+        ("whoever of a group calls something else is named", story(mismatches::in_a_group)),
+        ("groups in groups, of one and of all", among(&[5], groups::nest)),
+        ("ranks that are no group", among(&[3], groups::refused)),
+        ("the engine of a group", story(groups::engine)),
+        ("groups in a View that is not in sync", story(groups::out_of_sync)),
+        ("one of four leaves, and both groups go on", story(groups::left)),
+        ("groups that share ranks", story(groups::overlap)),
+        ("a deadline in a group of two of three", among(&[3], groups::late)),
+        ("a message reaches the other one alone, in a group", within(messages::reach_one)),
+        ("a step counts as one, in a group", within(steps::count_as_one)),
+        ("best effort gives the right sums, in a group", within(best_effort::sums)),
+        ("a dropped call is aborted for all, in a group", within(outcomes::dropped)),
+        ("copies reach everybody, in a group", within(copies::copies)),
         ("many calls at once", among(&[3], order::many_at_once)),
         ("lanes in different order", among(&[3], order::lanes)),
         ("a dropped call is aborted for all", among(&[3], outcomes::dropped)),

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Context, ReduceOp, bf16, f16};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tokio::task::JoinSet;
 
 /// The whole matrix for `n` members.
 pub async fn of(on: On, n: usize) -> Result<()> {
@@ -31,6 +32,36 @@ pub async fn of(on: On, n: usize) -> Result<()> {
         row.of::<u64>().await?;
     }
     println!("measured: {} cells of the matrix among {n} on {}", row.cells, on.engine);
+    Ok(())
+}
+
+/// A part of the matrix in sub-groups of `n` members that run at the same time, and in the View
+/// beside them.
+pub async fn of_groups(on: On, n: usize, groups: &[&[usize]]) -> Result<()> {
+    let nodes = group(on, "matrix-groups", n).await?;
+    let mut rows = Vec::new();
+    for (tag, ranks) in groups.iter().enumerate() {
+        let member = |rank: &usize| {
+            let (cluster, context) = &nodes[*rank];
+            Ok((cluster.clone(), context.group(ranks, tag as u32)?))
+        };
+        rows.push(Row { nodes: ranks.iter().map(member).collect::<Result<_>>()?, cells: 0 });
+    }
+    rows.push(Row { nodes, cells: 0 });
+    let mut tasks = JoinSet::new();
+    for mut row in rows {
+        tasks.spawn(async move {
+            row.of::<f32>().await?;
+            row.of::<u8>().await.map(|()| row)
+        });
+    }
+    // A member that has ended leaves, so all rows are kept until the last one ends.
+    let mut ended = Vec::new();
+    while let Some(row) = tasks.join_next().await {
+        ended.push(row??);
+    }
+    let cells: usize = ended.iter().map(|row| row.cells).sum();
+    println!("measured: {cells} cells of the matrix in groups among {n} on {}", on.engine);
     Ok(())
 }
 

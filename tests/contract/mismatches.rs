@@ -129,6 +129,37 @@ pub async fn every_kind(on: On) -> Result<()> {
     Ok(())
 }
 
+/// Some rows in a group of three of five, named by ranks of the group and by the names of members.
+pub async fn in_a_group(on: On) -> Result<()> {
+    let nodes = group(on, "odd-one-of-a-group", 5).await?;
+    let ranks = [1, 2, 4];
+    let told = everywhere(nodes, move |cluster, mut context| async move {
+        let mut told = Vec::new();
+        if ranks.contains(&context.rank().index()) {
+            let mut inside = context.group(&ranks, 0)?;
+            let (all, members) = (context.members(), inside.members());
+            let named = |rank: usize| all[ranks[rank]].node == members[rank].node;
+            ensure!((0..3).all(|rank| members[rank].rank == rank && named(rank)), "{members:?}");
+            for (_, usual, odd) in table().into_iter().step_by(7) {
+                for odd_rank in 0..3 {
+                    let error = meet(&mut inside, odd_rank, [usual, odd]).await?;
+                    let Error::Mismatch(calls) = &error else { bail!("{error}") };
+                    let peer = &calls.other.0;
+                    ensure!(*peer == members[peer.rank.index()], "{error}");
+                    told.push(error.to_string());
+                }
+            }
+        }
+        // A member that has ended leaves.
+        context.barrier().await?;
+        drop(cluster);
+        Ok(told)
+    });
+    let told = told.await?;
+    ensure!(told[1].len() > 30 && told[1] == told[2] && told[1] == told[4], "{told:?}");
+    Ok(())
+}
+
 /// One mismatch, then the next call of the same View.
 async fn meet(context: &mut Context, odd_rank: usize, [usual, odd]: [Line; 2]) -> Result<Error> {
     let (rank, size) = (context.rank().index(), context.size());

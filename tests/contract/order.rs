@@ -4,9 +4,18 @@ use super::on::{On, group};
 use anyhow::{Context as _, Result, ensure};
 use potluck::{Cluster, Context, Error};
 
-pub async fn many_at_once(_cluster: Cluster, mut context: Context) -> Result<()> {
+pub async fn many_at_once(_cluster: Cluster, context: Context) -> Result<()> {
+    at_once(context, 32).await
+}
+
+/// As many as may be in flight in a group.
+pub async fn fewer_at_once(_cluster: Cluster, context: Context) -> Result<()> {
+    at_once(context, 30).await
+}
+
+async fn at_once(mut context: Context, calls: usize) -> Result<()> {
     for _ in 0..20 {
-        let mut buffers: Vec<Vec<f32>> = (0..32).map(|i| vec![i as f32; 1 + 37 * i]).collect();
+        let mut buffers: Vec<Vec<f32>> = (0..calls).map(|i| vec![i as f32; 1 + 37 * i]).collect();
         let calls: Vec<_> = buffers.iter_mut().map(|b| context.all_reduce(b)).collect();
         for call in calls.into_iter().rev() {
             call.await?;

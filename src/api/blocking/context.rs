@@ -1,6 +1,7 @@
 //! The collectives on one View, for programs without async.
 
 use super::wait::Wait;
+use crate::protocol::Rank;
 use crate::report::Result;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -35,6 +36,15 @@ impl Context {
     /// use each tag once.
     pub fn lane(&self, tag: u32) -> Context {
         self.context.lane(tag).into()
+    }
+
+    /// The calls of some ranks of this Context among themselves, like
+    /// [`potluck::Context::group`](super::super::context::Context::group).
+    ///
+    /// # Errors
+    /// [`Error::Rejected`](crate::Error::Rejected), as there.
+    pub fn group<R: Copy + Into<Rank>>(&self, ranks: &[R], tag: u32) -> Result<Context> {
+        Ok(self.context.group(ranks, tag)?.into())
     }
 }
 

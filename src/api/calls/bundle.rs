@@ -43,11 +43,11 @@ impl Bundle {
     }
 
     pub(crate) fn me(&self) -> Rank {
-        self.pending.session.me()
+        self.pending.me()
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.pending.session.view().size()
+        self.pending.size()
     }
 
     /// The pool of its engine.

@@ -7,8 +7,8 @@ use crate::identity::{Name, NodeId};
 use crate::memory::{DType, Element, OutOfMemory, Staging, elements_of, target_of};
 use crate::node::peer_at;
 use crate::protocol::{
-    AbortCause, AbortReason, Call, CallKind, CodecId, EngineFault, Lane, OpId, Outcome, Rank,
-    Rejection, ring_segment,
+    AbortCause, AbortReason, Call, CallKind, CodecId, EngineFault, GroupRanks, Lane, OpId, Outcome,
+    Rank, Rejection, ring_segment,
 };
 use crate::report::{Cause, Error, Mismatched, Peer, Result};
 use crate::session::{Decided, Fate, Refused, ViewSession};
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 /// operation.
 pub(crate) struct PendingOp {
     pub(super) session: Arc<ViewSession>,
+    /// The ranks among which it is called; the ranks of the call are those of this group.
+    group: GroupRanks,
     pub(super) call: Call,
     op: std::result::Result<OpId, Refused>,
     pub(super) deadline: Option<Duration>,
@@ -46,7 +48,7 @@ pub(super) enum Stage {
 
 impl PendingOp {
     pub(crate) fn numbered(session: &Arc<ViewSession>, lane: Lane, call: Call) -> PendingOp {
-        PendingOp::with(session, call, session.call(lane, call))
+        PendingOp::with((session, lane), call, session.call(lane, call))
     }
 
     /// A call that has taken its number.
@@ -56,23 +58,29 @@ impl PendingOp {
 
     /// Continues an operation whose first future was dropped.
     pub(super) fn resumed(session: &Arc<ViewSession>, call: Call, op: OpId) -> PendingOp {
-        let mut pending = PendingOp::with(session, call, Ok(op));
+        let mut pending = PendingOp::with((session, op.lane), call, Ok(op));
         pending.stage = Stage::Begun;
         pending
     }
 
-    /// A call that is refused before it takes a number.
-    pub(crate) fn refused(session: &Arc<ViewSession>, call: Call, refused: Refused) -> PendingOp {
-        PendingOp::with(session, call, Err(refused))
+    /// A call in this lane that is refused before it takes a number.
+    pub(crate) fn refused(
+        session: &Arc<ViewSession>,
+        lane: Lane,
+        call: Call,
+        refused: Refused,
+    ) -> PendingOp {
+        PendingOp::with((session, lane), call, Err(refused))
     }
 
     fn with(
-        session: &Arc<ViewSession>,
+        (session, lane): (&Arc<ViewSession>, Lane),
         call: Call,
         op: std::result::Result<OpId, Refused>,
     ) -> PendingOp {
         PendingOp {
             session: Arc::clone(session),
+            group: lane.group(session.view().size()),
             call,
             op,
             deadline: None,
@@ -106,6 +114,17 @@ impl PendingOp {
     pub(crate) fn rejected(mut self, rejection: Option<Rejection>) -> PendingOp {
         self.rejected = rejection;
         self
+    }
+
+    /// This member's rank in the group of the call.
+    pub(super) fn me(&self) -> Rank {
+        // A Context has no group without its own rank.
+        self.group.in_group(self.session.me()).unwrap_or(Rank(0))
+    }
+
+    /// The number of ranks in the group of the call.
+    pub(super) fn size(&self) -> usize {
+        self.group.len()
     }
 
     /// The operation's number, if it has one.
@@ -172,7 +191,7 @@ impl PendingOp {
     /// The number of elements of this rank's result; of a length that no machine has, some other
     /// one of that kind.
     fn result_len(&self) -> usize {
-        let (me, size) = (self.session.me(), self.session.view().size());
+        let (me, size) = (self.me(), self.size());
         let count = usize::try_from(self.call.count).unwrap_or(usize::MAX);
         match self.call.kind {
             CallKind::AllGather => count.saturating_mul(size),
@@ -213,7 +232,7 @@ impl PendingOp {
 
     /// Aborts an invalid call for all members.
     pub(super) fn check(&mut self, op: OpId) -> Result<()> {
-        let rejection = self.rejected.or_else(|| self.call.rejection(self.session.view().size()));
+        let rejection = self.rejected.or_else(|| self.call.rejection(self.size()));
         rejection.map_or(Ok(()), |rejection| Err(self.reject(op, rejection)))
     }
 
@@ -306,6 +325,7 @@ impl PendingOp {
             Outcome::Aborted(cause) => Err(self.aborted(cause, &decided)),
             Outcome::Indeterminate => Err(Error::Indeterminate),
             Outcome::DigestMismatch { odd } => {
+                let odd = odd.and_then(|odd| self.group.in_group(odd));
                 Err(Error::Engine(EngineFault::DigestMismatch { odd }))
             }
         }
@@ -331,10 +351,13 @@ impl PendingOp {
                 Cause::Engine { on: self.peer(cause.by), fault }
             }
             AbortReason::Engine => {
-                Cause::Engine { on: self.peer(cause.by), fault: decided.fault.filter(|_| here) }
+                let fault = decided.fault.filter(|_| here);
+                let fault = fault.map(|fault| fault.in_group(self.group));
+                Cause::Engine { on: self.peer(cause.by), fault }
             }
             AbortReason::ViewChange => Cause::MemberLost {
-                lost: self.session.lost_members().into_iter().map(|rank| self.peer(rank)).collect(),
+                // They may be none of the group.
+                lost: self.session.lost_members().into_iter().map(|r| self.member(r)).collect(),
             },
         };
         Error::Aborted { cause }
@@ -347,7 +370,14 @@ impl PendingOp {
             .is_some_and(|(began, deadline)| 2 * began.elapsed() >= deadline)
     }
 
+    /// A member of the group, by its rank in the View, with its rank in the group.
     fn peer(&self, rank: Rank) -> Peer {
+        let member = self.member(rank);
+        Peer { rank: self.group.in_group(rank).unwrap_or(rank), ..member }
+    }
+
+    /// A member of the View, with its rank there.
+    fn member(&self, rank: Rank) -> Peer {
         let unknown = || Peer { rank, name: Name::from_lossy("?"), node: NodeId([0; 32]) };
         peer_at(self.session.view(), rank).unwrap_or_else(unknown)
     }

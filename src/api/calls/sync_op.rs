@@ -3,7 +3,7 @@
 use super::pending_op::{PendingOp, Stage};
 use crate::collective::{Input, digest_of};
 use crate::memory::{DType, OutOfMemory, Pool, Staging};
-use crate::protocol::{Call, CallKind, Defect, Lane, Outcome};
+use crate::protocol::{Call, CallKind, Defect, Lane, Outcome, Rejection};
 use crate::report::{Error, Result};
 use crate::session::{Decided, Refused, SyncDue, SyncStep, ViewSession};
 use std::sync::Arc;
@@ -60,12 +60,12 @@ impl SyncOp {
         version: u64,
         state: &mut dyn SyncState,
     ) -> SyncOp {
-        let lack = take_kept(session, lane, state);
+        let of_part = lane.is_of_part().then_some(Refused::Senseless(Rejection::SyncOfGroup));
+        let refused = of_part.or_else(|| take_kept(session, lane, state).map(Refused::NoMemory));
         let call = Call::new(CallKind::Sync { version }, DType::U8, state.len() as u64);
         let numbered = || (Some(PendingOp::numbered(session, lane, call)), Progress::Called);
-        let (op, progress) = if let Some(lack) = lack {
-            let refused = PendingOp::refused(session, call, Refused::NoMemory(lack));
-            (Some(refused), Progress::Called)
+        let (op, progress) = if let Some(refused) = refused {
+            (Some(PendingOp::refused(session, lane, call, refused)), Progress::Called)
         } else {
             match session.sync_due(lane) {
                 SyncDue::Dropped(op) => {

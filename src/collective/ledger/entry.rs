@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The record of one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
-    /// The ranks whose votes count, as a bit set: all, or the two ends of a message.
+    /// The ranks whose votes count, as a bit set: see [`Lane`](crate::protocol::Lane).
     pub(super) participants: u32,
     /// This member's own call, from the moment it took the number.
     pub(super) call: Option<Call>,

@@ -17,8 +17,9 @@ pub(super) struct Revisions {
     first: u32,
     /// The revision of every call before the first one in `since`.
     pub(super) oldest: u32,
-    /// Later revisions, ascending, each with its first call in each lane. Earlier ones stay because
-    /// a member that is behind still makes calls that others have begun under them.
+    /// Later revisions, ascending, each with its first call in each lane of this member. Earlier
+    /// ones stay because a member that is behind still makes calls that others have begun under
+    /// them.
     pub(super) since: Vec<(u32, Vec<OpId>)>,
     /// The highest revision proposed so far.
     pub(super) seen: u32,

@@ -1,6 +1,7 @@
 //! The ledger's rules, tested with a few members whose messages the test delivers.
 
 mod group;
+mod groups;
 mod others;
 
 use super::*;

@@ -227,13 +227,14 @@ impl Core {
     fn start(&self, job: Job) {
         let Job { op, call, plan, sync_root, lengths, model, done } = job;
         let size = self.outboxes.len();
+        let group = op.lane.group(size);
         let schedule = match lengths {
-            Some(lengths) => Schedule::uneven(&call, &lengths, &plan, size),
-            None => Schedule::of(&call, sync_root, &plan, size),
+            Some(lengths) => Schedule::uneven(&call, &lengths, &plan, group.len()),
+            None => Schedule::of(&call, sync_root, &plan, group.len()),
         };
         let schedule = schedule.map_err(|_| EngineFault::Unfit);
         let progress = schedule.and_then(|schedule| {
-            OpProgress::new(op, self.me, schedule, &self.pool, model.as_ref())
+            OpProgress::new(op, (group, self.me), schedule, &self.pool, model.as_ref())
         });
         // Release the caller's memory as soon as it is no longer read.
         drop(model);

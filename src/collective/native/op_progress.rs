@@ -27,6 +27,11 @@
 //! is sent: in the worst case, an `all_to_all`, at most half the number of members times the
 //! buffer.
 //!
+//! # Ranks
+//!
+//! The schedule has ranks of the operation's group, all others see ranks of the View: frames are
+//! translated where they come and where they leave.
+//!
 //! Any of this memory may be lacking: then the step ends with [`EngineFault::Memory`], after which
 //! the operation's progress must be [cleared](OpProgress::clear).
 
@@ -44,7 +49,7 @@ use crate::memory::{
 };
 use crate::os::{AtomicUsize, Mutex, lock};
 use crate::protocol::{
-    Defect, ENCLOSED_BYTES_MAX, Enclosed, EngineFault, OpId, Rank, Seeded, ranks,
+    Defect, ENCLOSED_BYTES_MAX, Enclosed, EngineFault, GroupRanks, OpId, Rank, Seeded, ranks,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,6 +66,8 @@ use std::sync::atomic::Ordering;
 /// ```
 pub struct OpProgress {
     op: OpId,
+    group: GroupRanks,
+    /// This rank in the group.
     me: Rank,
     schedule: Schedule,
     roles: Vec<FlowRole>,
@@ -73,7 +80,7 @@ pub struct OpProgress {
     result: Mutex<Option<Arc<ResultBuffer>>>,
     /// Kept chunks that have not landed, plus unsent frames of flows that are not kept.
     missing: AtomicUsize,
-    /// By rank: frames still to be received from it or sent to it.
+    /// By rank of the group: frames still to be received from it or sent to it.
     open: Vec<AtomicUsize>,
     /// Only for a result that is the same on all ranks.
     digest: Option<Mutex<Digest>>,
@@ -83,7 +90,7 @@ pub struct OpProgress {
 
 /// A frame to send.
 pub struct OutgoingFrame {
-    /// The receiver.
+    /// The receiver, as a rank of the View.
     pub to: Rank,
     /// The header.
     pub header: DataHeader,
@@ -160,18 +167,20 @@ impl ReceiveSlot {
 }
 
 impl OpProgress {
-    /// Creates the progress of operation `op` on rank `me`. Working memory comes from `pool`. The
-    /// result's memory is [like](Pool::like) `model` if that has the right length.
+    /// Creates the progress of operation `op` on rank `me` of the View. The schedule is that of the
+    /// operation's group. Working memory comes from `pool`. The result's memory is
+    /// [like](Pool::like) `model` if that has the right length.
     ///
     /// # Errors
-    /// [`EngineFault::Memory`].
+    /// [`EngineFault::Memory`]; [`EngineFault::Unfit`] if this rank is not in the group.
     pub fn new(
         op: OpId,
-        me: Rank,
+        (group, me): (GroupRanks, Rank),
         schedule: Schedule,
         pool: &Pool,
         model: Option<&Block>,
     ) -> Result<OpProgress, EngineFault> {
+        let me = group.in_group(me).ok_or(EngineFault::Unfit)?;
         let roles: Vec<FlowRole> =
             (0..schedule.flows.len()).map(|flow| schedule.role(flow, me)).collect();
         let (mut firsts, mut places) = (vec![0], vec![0]);
@@ -195,6 +204,7 @@ impl OpProgress {
         let result = result_buffer(&schedule, &roles, pool, model)?;
         Ok(OpProgress {
             op,
+            group,
             me,
             roles,
             firsts,
@@ -225,14 +235,19 @@ impl OpProgress {
         self.missing.load(Ordering::Acquire) == 0
     }
 
-    /// Whether frames are still expected from `peer` or still to be sent to it.
+    /// Whether frames are still expected from this rank of the View or still to be sent to it.
     pub fn needs(&self, peer: Rank) -> bool {
-        self.open.get(peer.index()).is_some_and(|open| open.load(Ordering::Acquire) > 0)
+        self.open_with(peer).is_some_and(|open| open.load(Ordering::Acquire) > 0)
+    }
+
+    /// The count of open frames with a rank of the View.
+    fn open_with(&self, peer: Rank) -> Option<&AtomicUsize> {
+        self.open.get(self.group.in_group(peer)?.index())
     }
 
     /// Counts a frame as sent.
     pub fn sent(&self, outgoing: &OutgoingFrame) -> Progress {
-        self.open[outgoing.to.index()].fetch_sub(1, Ordering::AcqRel);
+        self.open_with(outgoing.to).iter().for_each(|open| _ = open.fetch_sub(1, Ordering::AcqRel));
         if self.roles[outgoing.header.flow as usize].keeps { Progress::Going } else { self.step() }
     }
 
@@ -336,12 +351,12 @@ impl OpProgress {
         })
     }
 
-    /// The receive slot for a frame from a peer, if its payload belongs straight into the result.
-    /// The caller must either [land](OpProgress::land_frame) the frame or end the link to that
-    /// peer. `None` does not mean that the frame is invalid: [`receive`](OpProgress::receive)
-    /// decides that.
+    /// The receive slot for a frame from a rank of the View, if its payload belongs straight into
+    /// the result. The caller must either [land](OpProgress::land_frame) the frame or end the link
+    /// to that peer. `None` does not mean that the frame is invalid:
+    /// [`receive`](OpProgress::receive) decides that.
     pub fn place(&self, from: Rank, header: &DataHeader) -> Option<ReceiveSlot> {
-        let at = self.locate(header)?;
+        let (from, at) = (self.group.in_group(from)?, self.locate(header)?);
         let (role, elements) =
             (&self.roles[at.flow], self.schedule.elements(at.flow, at.chunk).len());
         let len = header.len as usize;
@@ -388,8 +403,8 @@ impl OpProgress {
         }
     }
 
-    /// Takes a frame from a peer that has no receive slot. Adds the frames that can now be sent to
-    /// `out`.
+    /// Takes a frame from a rank of the View that has no receive slot. Adds the frames that can now
+    /// be sent to `out`.
     ///
     /// # Errors
     /// [`Untaken::Violation`] if the schedule expects no such frame from this peer now; nothing has
@@ -402,6 +417,7 @@ impl OpProgress {
         block: Block,
         out: &mut Vec<OutgoingFrame>,
     ) -> Result<Progress, Untaken> {
+        let from = self.group.in_group(from).ok_or(Untaken::Violation)?;
         let at = self.locate(header).ok_or(Untaken::Violation)?;
         let elements = self.schedule.elements(at.flow, at.chunk).len();
         let codec = self.codec_of(&at, from, header.phase).ok_or(Untaken::Violation)?;
@@ -668,7 +684,8 @@ impl OpProgress {
         let len = payload.bytes().len() as u32;
         let header =
             DataHeader { op: self.op, flow: at.flow as u32, chunk: at.chunk as u32, phase, len };
-        out.extend(to.iter().map(|to| OutgoingFrame { to: *to, header, payload: payload.clone() }));
+        let in_view = to.iter().filter_map(|to| self.group.in_view(*to));
+        out.extend(in_view.map(|to| OutgoingFrame { to, header, payload: payload.clone() }));
     }
 }
 

@@ -8,8 +8,8 @@ use crate::collective::{Input, Job, Misbehaviour};
 use crate::memory::Block;
 use crate::os::lock;
 use crate::protocol::{
-    AbortReason, Call, CallKind, CodecId, ENCLOSED_BYTES_MAX, EngineChoice, EngineKind, OpId, Plan,
-    PlanStep, Rank, Switch,
+    AbortReason, Call, CallKind, CodecId, ENCLOSED_BYTES_MAX, EngineChoice, EngineKind, Lane, OpId,
+    Plan, PlanStep, Rank, Switch,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,13 @@ impl ViewSession {
     pub fn plan(&self) -> Arc<Plan> {
         let state = lock(&self.state);
         state.plans.of(state.ledger.revision())
+    }
+
+    /// Like [`plan`](ViewSession::plan), for calls in this lane: the plan of the lane's group.
+    pub fn plan_in(&self, lane: Lane) -> Arc<Plan> {
+        let mut state = lock(&self.state);
+        let revision = state.ledger.revision();
+        state.plans.in_lane(revision, lane, &self.view)
     }
 
     /// The engine for calls under the current plan, and the reason for its choice.
@@ -64,7 +71,7 @@ impl ViewSession {
             state.ledger.switch(revision, to.map(|to| &to.first[..]))?;
             let State { ledger, plans, .. } = &mut *state;
             plans.known.extend(to.map(|to| (revision, Arc::new(to.plan.clone()))));
-            plans.known.retain(|revision, _| ledger.uses(*revision));
+            plans.keep(|revision| ledger.uses(revision));
             let known = state.no_longer_held();
             drop(state);
             self.carry_out_held(known);
@@ -125,7 +132,8 @@ impl ViewSession {
         }
         let mut state = lock(&self.state);
         state.ledger.amend(op, call);
-        let (engine, start) = (self.engine_of(&state, op), state.start_of(self.me, op, &call));
+        let engine = self.engine_of(&mut state, op);
+        let start = state.start_of((&self.view, self.me), op, &call);
         drop(state);
         let measured = Measured::begin(&self.meter, &self.view, engine, op, &call);
         let _in_its_span = measured.entered();
@@ -175,7 +183,7 @@ impl ViewSession {
 
     /// Measures an operation that needs no engine now, from this `beginning` until it is decided.
     pub(super) fn measured(&self, op: OpId, call: &Call, beginning: impl FnOnce(&mut State)) {
-        let engine = self.engine_of(&lock(&self.state), op);
+        let engine = self.engine_of(&mut lock(&self.state), op);
         let measured = Measured::begin(&self.meter, &self.view, engine, op, call);
         let _in_its_span = measured.entered();
         let mut state = lock(&self.state);
@@ -185,15 +193,15 @@ impl ViewSession {
     }
 
     /// The engine of a call; if its plan is not known yet, the current plan's.
-    fn engine_of(&self, state: &State, op: OpId) -> EngineKind {
+    fn engine_of(&self, state: &mut State, op: OpId) -> EngineKind {
         let revision = state.ledger.revision_of(op).unwrap_or(state.ledger.revision());
-        self.view.engine_under(&state.plans.of(revision)).kind
+        self.view.engine_under(&state.plans.in_lane(revision, op.lane, &self.view)).kind
     }
 
     /// Begins a call that is part of a measured one, or goes on.
     fn carry_out(self: &Arc<ViewSession>, begun: Begun, input: &Input<'_>) -> Option<CodecId> {
         let (op, call) = begun.call();
-        let start = lock(&self.state).start_of(self.me, op, &call);
+        let start = lock(&self.state).start_of((&self.view, self.me), op, &call);
         self.run_or_hold(start, begun, None, input)
     }
 
@@ -227,7 +235,7 @@ impl ViewSession {
         let kept = input.kept(&self.pool);
         let mut state = lock(&self.state);
         measured.into_iter().for_each(|measured| state.measure(op, measured));
-        let start = state.start_of(self.me, op, &call);
+        let start = state.start_of((&self.view, self.me), op, &call);
         match kept {
             _ if start.is_some() => {}
             Ok(kept) if !state.ledger.is_frozen() => state.plans.held.push((begun, kept)),

@@ -6,7 +6,8 @@
 //! and the control plane must not do it.
 
 use crate::memory::Block;
-use crate::protocol::{Call, OpId, Plan, Rank};
+use crate::protocol::{Call, Lane, OpId, Plan, Rank, View};
+use crate::topology::plan_of_group;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,6 +15,9 @@ use std::sync::Arc;
 pub(super) struct Plans {
     /// By revision.
     pub(super) known: BTreeMap<u32, Arc<Plan>>,
+    /// Those of sub-groups, derived from these, by revision and by a lane of the group. At most
+    /// [`GROUPS_MAX`].
+    of_groups: BTreeMap<(u32, Lane), Arc<Plan>>,
     pub(super) held: Vec<(Begun, Option<Block>)>,
 }
 
@@ -40,10 +44,14 @@ impl Begun {
     }
 }
 
+/// Most plans of sub-groups that are kept. More are derived again.
+const GROUPS_MAX: usize = 64;
+
 impl Plans {
     pub(super) fn new(first: &Plan) -> Plans {
         Plans {
             known: BTreeMap::from([(first.revision, Arc::new(first.clone()))]),
+            of_groups: BTreeMap::new(),
             held: Vec::new(),
         }
     }
@@ -56,6 +64,32 @@ impl Plans {
             .or(self.known.values().next())
             .cloned()
             .expect("the plan of the View is always used")
+    }
+
+    /// Like [`of`](Plans::of), for a call in this lane of the View: the plan of the lane's group.
+    pub(super) fn in_lane(&mut self, revision: u32, lane: Lane, view: &View) -> Arc<Plan> {
+        let whole = self.of(revision);
+        if !lane.is_of_part() {
+            return whole;
+        }
+        let key = (revision, lane.caller().with_tag(0));
+        if let Some(plan) = self.of_groups.get(&key) {
+            return Arc::clone(plan);
+        }
+        let narrowed = plan_of_group(&whole, lane.group(view.size()), &view.no_direct_link);
+        // No Context has a group that its direct links do not connect.
+        let plan = narrowed.map_or(whole, Arc::new);
+        if self.of_groups.len() >= GROUPS_MAX {
+            self.of_groups.clear();
+        }
+        self.of_groups.insert(key, Arc::clone(&plan));
+        plan
+    }
+
+    /// Forgets all plans but those of these revisions.
+    pub(super) fn keep(&mut self, is_used: impl Fn(u32) -> bool) {
+        self.known.retain(|revision, _| is_used(*revision));
+        self.of_groups.retain(|(revision, _), _| is_used(*revision));
     }
 
     /// The number of held calls.

@@ -6,9 +6,10 @@ use crate::collective::{Input, reference};
 use crate::memory::bytes_of;
 use crate::os::lock;
 use crate::protocol::{
-    AbortCause, AbortReason, Algorithm, Call, CallKind, CallMode, Lane, OpId, Outcome, Plan,
-    PlanStep, Rank, ReduceOp, Switch, Tree, TreeShare, view_of,
+    AbortCause, AbortReason, Algorithm, Call, CallKind, CallMode, GroupRanks, Lane, OpId, Outcome,
+    Plan, PlanStep, Rank, ReduceOp, Switch, Tree, TreeShare, view_of,
 };
+use crate::topology::plan_of_group;
 use std::sync::Arc;
 
 const SIZE: usize = 3;
@@ -157,6 +158,63 @@ fn what_somebody_has_begun_before_is_not_waited_for() {
     );
     // The next plan never gets a starting point.
     group.assert_results(&[late; SIZE], &expected(&Plan::mesh(SIZE)));
+}
+
+/// Calls of the ranks 0 and 2 before, during and after the agreement, in which rank 1 takes part.
+#[test]
+fn the_calls_of_a_group_run_under_one_plan_each_on_all_its_ranks() {
+    let mut group = Group::of(view_of(SIZE as u8));
+    let ranks = GroupRanks::of([0, 2].map(Rank).into_iter().collect());
+    let lane = Lane::of_group(ranks, 3, SIZE);
+    let call_all = |group: &Group| -> Vec<OpId> {
+        [0, 2]
+            .map(|i: usize| group.members[i].call(lane, sum(CallMode::PerOp)).expect("a number"))
+            .into()
+    };
+    let begin_all = |group: &Group, ops: &[OpId]| {
+        for (i, op) in [0, 2].into_iter().zip(ops) {
+            let input = &inputs()[i];
+            group.members[i].begin(*op, sum(CallMode::PerOp), &Input::Borrowed(bytes_of(input)));
+        }
+    };
+    let expected = |plan: &Plan| {
+        let plan = plan_of_group(plan, ranks, &[]).expect("a mesh");
+        let inputs = [0, 2].map(|i: usize| inputs()[i].clone());
+        reference(&plan.fold_order(2, LEN, 4), ReduceOp::Sum, &inputs)
+    };
+    // Of rank 2, only one call is made before the hold; of rank 0 two are.
+    let before = call_all(&group);
+    let ahead = group.members[0].call(lane, sum(CallMode::PerOp)).expect("a number");
+    let first = vec![OpId { lane, number: 2 }];
+    let held = group.hold_all();
+    let next = |step: &PlanStep| match step {
+        PlanStep::Held { next: Some(next), .. } => next.clone(),
+        other => panic!("{other:?}"),
+    };
+    let of_behind = vec![OpId { lane, number: 1 }];
+    assert_eq!(held.iter().map(next).collect::<Vec<_>>(), [first.clone(), vec![], of_behind]);
+    let behind = group.members[2].call(lane, sum(CallMode::PerOp)).expect("a number");
+    let after = call_all(&group);
+    for ops in [&before, &vec![ahead, behind], &after] {
+        begin_all(&group, ops);
+    }
+    let switch = Switch { plan: chain(), first };
+    for member in &group.members {
+        assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }));
+    }
+    for (ops, plan) in
+        [(before, Plan::mesh(SIZE)), (vec![ahead, behind], Plan::mesh(SIZE)), (after, chain())]
+    {
+        for (i, op) in [0, 2].into_iter().zip(ops) {
+            group.assert_result(i, op, &expected(&plan));
+        }
+    }
+    for i in [0, 2] {
+        assert_eq!(
+            *group.members[i].plan_in(lane),
+            plan_of_group(&chain(), ranks, &[]).expect("a mesh")
+        );
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::collective::{Digest, Lanes, Ledger, SyncSource};
 use crate::memory::{Block, Staging};
 use crate::protocol::{
     Call, CodecId, Enclosed, EngineFault, Lane, Lengths, OpBody, OpId, OpMessage, Outcome, Plan,
-    Rank,
+    Rank, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -158,20 +158,25 @@ impl Slot {
 }
 
 impl State {
-    /// How a call starts; `None` while its plan is unknown. If the call leaves its codec to the
-    /// plan, notes the plan's choice.
-    pub(super) fn start_of(&mut self, me: Rank, op: OpId, call: &Call) -> Option<Start> {
-        let plan = self.plans.of(self.ledger.revision_of(op)?);
+    /// How a call starts on this rank of the View; `None` while its plan is unknown. If the call
+    /// leaves its codec to the plan, notes the plan's choice.
+    pub(super) fn start_of(
+        &mut self,
+        (view, me): (&View, Rank),
+        op: OpId,
+        call: &Call,
+    ) -> Option<Start> {
+        let plan = self.plans.in_lane(self.ledger.revision_of(op)?, op.lane, view);
         let coding = plan.coding(call);
-        let codec = coding.of(me);
+        let codec = coding.of(op.lane.group(view.size()).in_group(me)?);
         if let CodecId::Auto(_) = call.codec {
             self.asks_for_codecs = true;
             if let Some(slot) = self.slots.get_mut(&op.whole()) {
                 slot.codecs.insert(op, codec);
             }
         }
-        if let Some(slot) = self.slots.get_mut(&op) {
-            // A call without codec can be compared with its predicted duration.
+        if let Some(slot) = self.slots.get_mut(&op).filter(|_| op.lane.is_of_all()) {
+            // A call of all members without codec can be compared with its predicted duration.
             slot.reduced_bytes = Call { codec: coding.codec(), ..*call }.reduced_by_all();
         }
         let whole = self.slots.get(&op.whole()).filter(|_| call.kind.has_lengths());

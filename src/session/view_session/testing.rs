@@ -90,7 +90,9 @@ impl Group {
     pub(crate) fn carry(&mut self) {
         for (from, said) in self.members[0].view().ranks().zip(&mut self.said) {
             while let Ok(message) = said.try_recv() {
-                for to in self.members.iter().filter(|to| to.me() != from) {
+                let audience = message.body.audience(self.members.len());
+                let hears = |to: &&Arc<ViewSession>| audience >> to.me().0 & 1 == 1;
+                for to in self.members.iter().filter(hears).filter(|to| to.me() != from) {
                     to.on_message(from, &message).expect("an honest member");
                 }
             }

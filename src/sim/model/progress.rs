@@ -51,7 +51,13 @@ impl State {
         if !self.runs(view) {
             return false;
         }
-        let by_all = |op: OpId| self.members(view).all(|other| other.has_called(op));
+        let by_all = |op: OpId| {
+            let callers = op.lane.participants(view.size());
+            let takes_part = |other: &&Node| {
+                view.rank_of(other.me).is_some_and(|rank| callers >> rank.0 & 1 == 1)
+            };
+            self.members(view).filter(takes_part).all(|other| other.has_called(op))
+        };
         let is_blocked = ledger.is_full() && ledger.undecided().next().is_none();
         is_blocked || ledger.undecided().any(by_all)
     }

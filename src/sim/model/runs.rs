@@ -57,6 +57,11 @@ fn bounded(group: Group, (in_flight, listed): (usize, usize)) -> Group {
     Group { bounds: LedgerBounds { in_flight, listed, uncalled: UNCALLED }, ..group }
 }
 
+/// Calls of the ranks 0 and 2 only.
+fn of_two(group: Group) -> Group {
+    Group { has_sub_group: true, ..group }
+}
+
 fn planned(group: Group) -> Group {
     Group { has_plans: true, ..group }
 }
@@ -129,6 +134,7 @@ impl Group {
         let is_small = self.bounds != LedgerBounds::default();
         let parts = [
             (self.lanes > 1, format!("{} lanes", self.lanes)),
+            (self.has_sub_group, "a sub-group".to_owned()),
             (calls > 0, format!("{calls} calls")),
             (losses > 0, format!("{losses} links made anew")),
             (plans > 0, format!("{plans} plans")),
@@ -182,6 +188,7 @@ fn small_groups_keep_the_claims() {
     let mut groups: Vec<Group> =
         two.into_iter().chain([group(Partition::Continue, (1, 0, 0))]).collect();
     groups.push(calling(2, 2, Budget { calls: 2, losses: 1, aborts: 1, ..Budget::default() }));
+    groups.push(of_two(calling(3, 0, Budget { calls: 2, aborts: 1, ..Budget::default() })));
     groups.push(outside(0));
     groups.push(beginning([4, 2, 16], 2));
     groups.push(beginning([2, 2, 2], 2));
@@ -200,6 +207,10 @@ fn all_histories_of_rich_groups_keep_the_claims() {
         calling(2, 2, Budget { crashes: 1, ..view_change }),
         calling(3, 2, none),
         calling(3, 2, Budget { aborts: 1, ..none }),
+        // A sub-group, alone and beside all.
+        of_two(calling(3, 0, Budget { calls: 2, ..view_change })),
+        of_two(calling(3, 0, Budget { calls: 3, losses: 1, aborts: 1, ..none })),
+        of_two(calling(3, 1, Budget { calls: 3, ..none })),
         // A link loses messages and is made anew.
         calling(2, 1, Budget { calls: 3, losses: 2, aborts: 1, ..view_change }),
         calling(3, 1, Budget { calls: 3, losses: 1, ..none }),
@@ -322,6 +333,7 @@ fn smallest_extended_group(defect: Defect) -> Option<Group> {
         }
         Defect::BeginsBeside | Defect::AgreesBeside => outside(0),
         Defect::ForgetsBeginning => beginning([4, 2, 16], 2),
+        Defect::AllDecideGroups => of_two(calling(3, 0, Budget { calls: 2, proposals: 1, ..none })),
         _ => return None,
     };
     Some(group)
@@ -364,7 +376,7 @@ const WALKS: [(Defect, Partition, u64); 14] = [
 ];
 
 /// Defects that walks rarely reach, or that show in small groups; exhaustive search finds them.
-const EXPLORED: [Defect; 11] = [
+const EXPLORED: [Defect; 12] = [
     Defect::NoAdoption,
     Defect::KeepsDone,
     Defect::WithholdsVotes,
@@ -376,6 +388,7 @@ const EXPLORED: [Defect; 11] = [
     Defect::BeginsBeside,
     Defect::AgreesBeside,
     Defect::ForgetsBeginning,
+    Defect::AllDecideGroups,
 ];
 
 /// That these walks do not find the defect, and the first seed that does.

@@ -84,8 +84,8 @@ pub(super) fn walk(
 pub(super) enum WalkKind {
     /// Calls in one lane, and single messages are lost.
     Basic,
-    /// Calls in several lanes, small limits, changes of the plan, nodes that tell each other of
-    /// their Views; messages are lost with their links, which are made anew.
+    /// Calls in several lanes, also of a sub-group, small limits, changes of the plan, nodes that
+    /// tell each other of their Views; messages are lost with their links, which are made anew.
     Extended,
 }
 
@@ -93,9 +93,12 @@ fn extended(group: Group, rng: &mut Rng) -> Group {
     let lanes = 1 + rng.below(3) as u32;
     let bounds = LedgerBounds { in_flight: 2, listed: 2, uncalled: super::runs::UNCALLED };
     let has_plans = rng.below(2) == 0;
+    let has_sub_group = rng.below(2) == 0;
+    let by_programs = lanes > 1 || has_sub_group;
     Group {
-        calls: if lanes > 1 { Calls::ByPrograms(4) } else { group.calls },
+        calls: if by_programs { Calls::ByPrograms(4) } else { group.calls },
         lanes,
+        has_sub_group,
         bounds: if rng.below(2) == 0 { bounds } else { LedgerBounds::default() },
         has_plans,
         keeps_together: group.partition == Partition::Continue && rng.below(2) == 0,
