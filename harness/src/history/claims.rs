@@ -188,6 +188,9 @@ impl<'a> Search<'a> {
         let Some(members) = self.members.get(at.1.as_str()).copied() else {
             return self.broken("call", format!("{}: nobody knows the View's members", name(at)));
         };
+        // That all have called the same is a claim of its own.
+        let members =
+            &calls.first().map_or_else(Vec::new, |(_, call)| call.what.among(members))[..];
         let flags: Vec<u8> = calls.iter().map(|(_, call)| call.flag).collect();
         let place = Place { seed: self.seed, view: &at.1, lane: at.0, k: at.2, members };
         // A result that is the same for all ranks is computed once.
@@ -195,7 +198,8 @@ impl<'a> Search<'a> {
         let mut hashes = BTreeSet::new();
         for (life, call) in calls {
             let Some(rank) = members.iter().position(|member| *member == life.node) else {
-                self.broken("call", format!("{}: {} is no member", name(at), life.node));
+                let text = format!("{}: {} is none of {members:?}", name(at), life.node);
+                self.broken("call", text);
                 continue;
             };
             let by = if is_common(call.what.kind) { 0 } else { rank };

@@ -198,6 +198,32 @@ fn a_dropped_call_whose_result_was_kept_counts_as_its_result() {
     assert_eq!(logs.broken(), ["value"]);
 }
 
+/// The ranks 0 and 2 call in a sub-group.
+#[test]
+fn the_result_of_a_group_is_that_of_its_ranks() {
+    let what = What { ranks: vec![0, 2], ..sum() };
+    let group = what.among(&members());
+    assert_eq!(group, ["p1", "p3"]);
+    let at = place(FIRST, 2, &group);
+    let Expected::Buffer(result) = at.expected(&what, 0, &[]) else { panic!("not a buffer") };
+    let mut logs = Logs::clean();
+    for (rank, node) in [0, 2].into_iter().enumerate() {
+        let before = hash(&at.given(&what, rank, 0, 0..what.len));
+        logs.nodes[node].push(called(12, 2, &what, before));
+        logs.nodes[node].push(returned(12, "ok", result));
+    }
+    assert_eq!(logs.broken(), [""; 0]);
+    let mut wrong = logs.clone();
+    wrong.change(2, "return", 12, "after", 5.into());
+    assert_eq!(wrong.broken(), ["value"]);
+    let mut other = logs.clone();
+    other.change(2, "call", 12, "what", json!(What { ranks: vec![1, 2], ..sum() }));
+    assert!(other.broken().contains(&"call"), "another group: {:?}", other.broken());
+    logs.nodes[1].push(called(12, 2, &what, 5));
+    logs.nodes[1].push(returned(12, "aborted", 5));
+    assert!(logs.broken().contains(&"call"), "rank 1 is not in it: {:?}", logs.broken());
+}
+
 #[test]
 fn what_a_killed_process_has_open_is_no_violation() {
     let mut logs = Logs::clean();

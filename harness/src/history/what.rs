@@ -172,6 +172,10 @@ pub struct What {
     pub best_effort: bool,
     /// The lengths of the calls of a step, each of which is a reduction by `op`.
     pub parts: Vec<usize>,
+    /// The ranks of the View that call it as a sub-group, ascending; all if there are none. The
+    /// ranks above are those of the group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<usize>,
 }
 
 impl What {
@@ -187,6 +191,7 @@ impl What {
             coded: Coded::Plain,
             best_effort: false,
             parts: Vec::new(),
+            ranks: Vec::new(),
         }
     }
 
@@ -206,10 +211,18 @@ impl What {
         }
     }
 
-    /// Whether a committed call of this kind counts in the history that a sync compares. Messages
-    /// and calls by best effort do not.
+    /// Those of the members of a View, given in rank order, among which it is called.
+    pub fn among(&self, members: &[String]) -> Vec<String> {
+        if self.ranks.is_empty() {
+            return members.to_vec();
+        }
+        self.ranks.iter().filter_map(|rank| members.get(*rank).cloned()).collect()
+    }
+
+    /// Whether a committed call of this kind counts in the history that a sync compares. Messages,
+    /// calls of sub-groups and calls by best effort do not.
     pub fn is_voted_by_all(&self) -> bool {
-        !self.best_effort && self.kind != Kind::Message
+        !self.best_effort && self.kind != Kind::Message && self.ranks.is_empty()
     }
 
     /// Whether a result may differ from the exact one.

@@ -15,7 +15,8 @@ pub enum Role {
     Main,
     /// The same, mostly steps.
     Steps,
-    /// Results are looked at and forgotten: messages, best effort, and futures that are leaked.
+    /// Results are looked at and forgotten: messages, best effort, calls of sub-groups, and futures
+    /// that are leaked.
     Free,
 }
 
@@ -80,13 +81,25 @@ fn drawn(chance: &mut Chance, role: Role, k: u64, size: usize) -> What {
             let dtype = [DType::F32, DType::I32][chance.below(2)];
             What { dtype, parts, op: op(dtype, chance), ..What::of(Kind::Step) }
         }
+        Role::Free if size > 1 && chance.below(4) == 0 => {
+            let ranks = some(chance, size);
+            What { ranks: ranks.clone(), ..free(chance, ranks.len()) }
+        }
         Role::Free => free(chance, size),
     }
 }
 
+/// At least one of the ranks of a View, and not all.
+fn some(chance: &mut Chance, size: usize) -> Vec<usize> {
+    let always = chance.below(size);
+    let never = (always + 1 + chance.below(size - 1)) % size;
+    let mut is_in = |rank| rank == always || rank != never && chance.below(2) == 0;
+    (0..size).filter(|rank| is_in(*rank)).collect()
+}
+
 fn free(chance: &mut Chance, size: usize) -> What {
     match chance.below(22) {
-        0..6 => message(chance, size),
+        0..6 if size > 1 => message(chance, size),
         6..9 => What { best_effort: true, ..all_reduce(chance) },
         9 => What { best_effort: true, ..copying(Kind::Broadcast, chance, size) },
         10 => What { best_effort: true, ..copying(Kind::AllGather, chance, size) },

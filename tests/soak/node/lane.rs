@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use potluck::Context;
+use potluck::calls::{GroupProblem, Rejection};
+use potluck::{Context, Error};
 use potluck_harness::Chance;
 use potluck_harness::history::inputs::hash;
 use potluck_harness::history::record::REFUSALS;
@@ -42,7 +43,25 @@ struct At {
     members: Vec<String>,
 }
 
+/// The tag of all sub-groups.
+const GROUPS: u32 = 7;
+
 impl At {
+    /// The same among the ranks of a call, if this rank is one of them and they reach each other.
+    fn inside(&self, what: &What) -> Option<At> {
+        if !what.ranks.contains(&self.ctx.rank().index()) {
+            return None;
+        }
+        match self.ctx.group(&what.ranks, GROUPS) {
+            Ok(ctx) => {
+                Some(At { ctx, view: self.view.clone(), members: what.among(&self.members) })
+            }
+            // All of them hear so, and none calls.
+            Err(Error::Rejected(Rejection::Group(GroupProblem::NoDirectLink { .. }))) => None,
+            Err(error) => panic!("{:?} are no group: {error}", what.ranks),
+        }
+    }
+
     /// The Context, and the place of its next call.
     fn scene<'a>(&'a mut self, node: &'a Node, lane: u32, k: u64) -> (&'a mut Context, Scene<'a>) {
         let scene = Scene {
@@ -137,7 +156,7 @@ impl Lane {
             match code {
                 "ok" => return true,
                 "view-changed" | "closed" => return false,
-                "lost-result" => self.take_lost(at).await,
+                "lost-result" => self.take_lost(at, &[]).await,
                 // Part of the load: the pause before a program tries again.
                 _ => sleep(Duration::from_millis(2)).await,
             }
@@ -219,19 +238,29 @@ impl Lane {
     /// `again`: it was refused before.
     async fn make_one(&mut self, at: &mut At, k: u64, again: bool) -> Next {
         let what = self.what(at, k);
-        let way = self
-            .way(at, k, &what)
-            .polled_if(k < 3 || self.dropped.is_some() || cfg!(potluck_tight));
+        let way = self.way(at, k, &what).polled_if(
+            k < 3 || self.dropped.is_some() || !what.ranks.is_empty() || cfg!(potluck_tight),
+        );
         if !again {
             // Part of the load: the program computes.
             sleep(way.think).await;
         }
+        if what.ranks.is_empty() {
+            return self.call(at, k, what, &way).await;
+        }
+        match at.inside(&what) {
+            Some(mut inside) => self.call(&mut inside, k, what, &way).await,
+            None => Next::Call,
+        }
+    }
+
+    async fn call(&mut self, at: &mut At, k: u64, what: What, way: &Way) -> Next {
         let rank = at.ctx.rank().index();
         if what.kind == Kind::Message && ![what.root, what.to].contains(&rank) {
             return Next::Call;
         }
         let (ctx, scene) = at.scene(&self.node, self.tag(), k);
-        let made = make(ctx, &scene, &what, &way).await;
+        let made = make(ctx, &scene, &what, way).await;
         self.after(at, k, what, &made).await
     }
 
@@ -283,7 +312,8 @@ impl Lane {
     }
 
     async fn after(&mut self, at: &mut At, k: u64, what: What, made: &Made) -> Next {
-        if made.code != "dropped" && !REFUSALS.contains(&made.code) {
+        let was_here = self.dropped.as_ref().is_some_and(|call| call.what.ranks == what.ranks);
+        if was_here && made.code != "dropped" && !REFUSALS.contains(&made.code) {
             // It would have been refused if the result of a dropped call could still come.
             self.dropped = None;
         }
@@ -307,7 +337,7 @@ impl Lane {
                 return Next::Again;
             }
             "lost-result" => {
-                self.take_lost(at).await;
+                self.take_lost(at, &what.ranks).await;
                 return Next::Again;
             }
             "dropped" => {
@@ -331,17 +361,22 @@ impl Lane {
         }));
     }
 
-    /// Takes the result of a dropped call, if it is decided.
-    async fn take_lost(&mut self, at: &mut At) {
-        let is_known = self.dropped.as_ref().is_some_and(|dropped| is_common(&dropped.what));
+    /// Takes the result of a dropped call of these ranks, if it is decided.
+    async fn take_lost(&mut self, at: &mut At, ranks: &[usize]) {
+        // Of several groups only the last dropped call is remembered.
+        let dropped = self.dropped.take_if(|dropped| dropped.what.ranks == ranks);
+        let is_known = dropped.as_ref().is_some_and(|dropped| is_common(&dropped.what));
         let taken = if is_known {
             at.ctx.take_result::<u8>().map(|bytes| hash(&bytes))
         } else {
             at.ctx.discard_result().then_some(0)
         };
         // The pause before a program asks for the result again.
-        let Some(result) = taken else { return sleep(Duration::from_millis(2)).await };
-        let Some(dropped) = self.dropped.take() else { return };
+        let Some(result) = taken else {
+            self.dropped = dropped.or(self.dropped.take());
+            return sleep(Duration::from_millis(2)).await;
+        };
+        let Some(dropped) = dropped else { return };
         if is_known {
             self.node.log.tell(json!({"e": "kept", "id": dropped.id, "result": result}));
         }
