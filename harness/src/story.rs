@@ -39,7 +39,20 @@ impl Group {
     /// All nodes call `order`; returns when the node at `watched` has received this share of the
     /// expected bytes.
     pub fn on_the_way(&mut self, watched: usize, order: &Value, share: f64) -> Result<()> {
-        self.each(|index| with_if(index == watched, order, "report_at", share))?;
+        self.on_the_way_of(self.peers.len(), watched, order, share)
+    }
+
+    /// Like [`on_the_way`](Group::on_the_way), for a call of the first `callers` nodes.
+    pub fn on_the_way_of(
+        &mut self,
+        callers: usize,
+        watched: usize,
+        order: &Value,
+        share: f64,
+    ) -> Result<()> {
+        for (index, peer) in self.peers.iter_mut().enumerate().take(callers) {
+            peer.order(&with_if(index == watched, order, "report_at", share))?;
+        }
         self.peers[watched].event("progress", PATIENCE)?;
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! The cells: every fault in every phase, for every group size and both engines; and a selection of
-//! thirty-eight.
+//! forty-four.
 
 use crate::fault::{self, Fault};
 use crate::phase::{self, Phase};
@@ -8,7 +8,7 @@ use crate::phase::{self, Phase};
 pub struct Cell {
     pub fault: Fault,
     pub phase: Phase,
-    /// The number of members, including the victim.
+    /// The number of members that call, including the victim.
     pub members: usize,
     pub engine: &'static str,
 }
@@ -51,22 +51,32 @@ pub fn all() -> Vec<Cell> {
     cells
 }
 
-/// Thirty-eight cells. Each fault of a host occurs in three phases, in all sizes and on both
-/// engines; each phase occurs in all sizes and on both engines. Each fault of a part occurs once.
+/// Forty-four cells. Each fault of a host occurs in three phases of a call of all members, in all
+/// sizes and on both engines; each phase occurs in all sizes and on both engines. Each fault of a
+/// part occurs once.
 pub fn few() -> Vec<Cell> {
     let rounds = (0..3).flat_map(|round| (0..fault::HOSTS.len()).map(move |at| (round, at)));
     let of_a_host = |(round, at): (usize, usize)| Cell {
         fault: fault::HOSTS[at],
-        phase: phase::ALL[(at + 2 * round) % phase::ALL.len()],
+        phase: phase::OF_ALL[(at + 2 * round) % phase::OF_ALL.len()],
         members: SIZES[(at + round) % SIZES.len()],
         engine: ENGINES[(at / 5 + at + round) % ENGINES.len()],
     };
     let of_a_part = |at: usize| Cell {
         fault: fault::PARTS[at],
-        phase: phase::ALL[(at + 1) % phase::ALL.len()],
+        phase: phase::OF_ALL[(at + 1) % phase::OF_ALL.len()],
         members: SIZES[at % SIZES.len()],
         engine: ENGINES[at % ENGINES.len()],
     };
     let parts = (0..fault::PARTS.len()).map(of_a_part);
-    rounds.map(of_a_host).chain(parts).collect()
+    let of_a_group = |(at, fault): (usize, Fault)| Cell {
+        fault,
+        phase: Phase::SubGroup,
+        members: SIZES[at % SIZES.len()],
+        engine: ENGINES[at % ENGINES.len()],
+    };
+    let faults =
+        [Fault::Kill, Fault::Stop(5), Fault::Cut, Fault::Leave, Fault::Restart, Fault::Reset];
+    let groups = faults.into_iter().enumerate().map(of_a_group);
+    rounds.map(of_a_host).chain(parts).chain(groups).collect()
 }

@@ -105,9 +105,10 @@ impl Course<'_> {
         ensure!(contexts[0]["engine"] == self.cell.engine, "not on that engine: {}", contexts[0]);
         self.group.remember()?;
         let ready = self.cell.fault.ready(self.group, self.victim, chance)?;
-        let order = self.order();
+        let order = self.order(&contexts);
         let called_ms = now_ms();
-        let held = self.cell.phase.struck_by(ready, self.group, self.victim, &order, chance)?;
+        let call = (&order, self.callers());
+        let held = self.cell.phase.struck_by(ready, self.group, self.victim, call, chance)?;
         self.held = Some(held);
         let (struck, struck_ms) = (Instant::now(), now_ms());
         self.lag = Some(Lag::begin());
@@ -138,8 +139,25 @@ impl Course<'_> {
         Ok(answer)
     }
 
-    fn order(&self) -> Value {
+    /// How many members make the call: the first ones.
+    fn callers(&self) -> usize {
+        match self.cell.phase {
+            Phase::SubGroup => self.cell.members,
+            _ => self.group.peers.len(),
+        }
+    }
+
+    /// Whether a single member is left without the victim.
+    fn is_of_two(&self) -> bool {
+        self.group.peers.len() == 2
+    }
+
+    fn order(&self, contexts: &[Value]) -> Value {
         let mut order = json!({"do": "all_reduce", "len": LEN, "seed": 5});
+        if self.cell.phase == Phase::SubGroup {
+            let ranks = contexts.iter().take(self.callers()).map(|context| context["rank"].clone());
+            order["group"] = ranks.collect();
+        }
         if self.cell.fault.has_deadline() {
             order["deadline_ms"] = (DEADLINE_MS as u64).into();
         }
@@ -163,7 +181,7 @@ impl Course<'_> {
         if self.cell.fault == Fault::Restart {
             self.group.peers[victim].event("joined", PATIENCE)?;
             self.group.synced(victim).context("with the one that started again")?;
-        } else if self.cell.members > 2 {
+        } else if !self.is_of_two() {
             return self.others_go_on().map(|()| answer);
         } else {
             self.group.waits_alone(1 - victim)?;
@@ -263,9 +281,11 @@ impl Course<'_> {
 
     /// The answers of all but the victim: within the bound, and with one outcome.
     fn others_answer(&mut self, since_ms: f64) -> Result<(Vec<Value>, Answer)> {
-        let victim = self.victim;
-        let others =
-            self.group.events(|index| index != victim, "done", PATIENCE).context("the others")?;
+        let (victim, callers) = (self.victim, self.callers());
+        let others = self
+            .group
+            .events(|index| index != victim && index < callers, "done", PATIENCE)
+            .context("the others")?;
         let after_ms = answered_after(&others, since_ms);
         self.in_time(after_ms, self.bound_ms())
             .with_context(|| format!("the others: {others:?}"))?;
@@ -290,7 +310,7 @@ impl Course<'_> {
     /// While the View loses and regains members one by one, even members that never lost each other
     /// may be separated for a moment. Of two, the one whose disk is well may make no View alone.
     fn may_be_left_out(&self) -> bool {
-        let alone = self.cell.members == 2 && self.cell.fault.is_of_the_disk();
+        let alone = self.is_of_two() && self.cell.fault.is_of_the_disk();
         alone || matches!(self.cell.fault, Fault::NewAddress | Fault::Loss)
     }
 
@@ -339,7 +359,7 @@ impl Course<'_> {
     /// The next operation without the victim.
     fn others_go_on(&mut self) -> Result<()> {
         let victim = self.victim;
-        if self.cell.members == 2 {
+        if self.is_of_two() {
             return self.group.waits_alone(1 - victim);
         }
         self.group.go_on(|index| index != victim).context("the others' next operation")
@@ -351,8 +371,7 @@ impl Course<'_> {
 
     fn nobody_is_blamed(&mut self) -> Result<()> {
         let victim = self.victim;
-        let stays_away =
-            self.cell.members > 2 && matches!(self.cell.fault, Fault::Kill | Fault::Leave);
+        let stays_away = !self.is_of_two() && matches!(self.cell.fault, Fault::Kill | Fault::Leave);
         for peer in self.group.chosen(|index| !stays_away || index != victim) {
             let status = peer.status()?;
             ensure!(status["counters"]["misbehaviours"] == 0, "{status}");

@@ -3,7 +3,7 @@
 //! phase of an operation.
 //!
 //! Every fault x phase x size x engine is a *cell* ([`cells`]); [`course`] runs one cell and checks
-//! its conditions. Without arguments of its own this is a suite of thirty-eight cells; `faults
+//! its conditions. Without arguments of its own this is a suite of forty-four cells; `faults
 //! matrix ...` runs all or selected cells and prints a table (`make faults`).
 
 mod cells;

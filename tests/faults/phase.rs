@@ -26,10 +26,19 @@ pub enum Phase {
     BeforeDone,
     /// Another member has just been killed in the middle of the call; the moment is random.
     ViewChange,
+    /// Between 10 % and 90 % of the bytes of a call have arrived, which the members make as a
+    /// sub-group: another member of the View takes no part in it.
+    SubGroup,
 }
 
-pub const ALL: [Phase; 5] =
+/// The phases of a call of all members.
+pub const OF_ALL: [Phase; 5] =
     [Phase::Idle, Phase::ReduceScatter, Phase::AllGather, Phase::BeforeDone, Phase::ViewChange];
+
+pub const ALL: [Phase; 6] = {
+    let [idle, scatter, gather, done, change] = OF_ALL;
+    [idle, scatter, gather, done, change, Phase::SubGroup]
+};
 
 /// The share of bytes at which the other member is killed, and the maximum time until the fault in
 /// milliseconds: the duration of a View change here.
@@ -45,22 +54,24 @@ impl Phase {
             Phase::AllGather => "all-gather",
             Phase::BeforeDone => "before-done",
             Phase::ViewChange => "view-change",
+            Phase::SubGroup => "sub-group",
         }
     }
 
-    /// How many extra members the group has, which are killed in this phase: the last ones.
+    /// How many extra members the group has: the last ones. One is killed in a change of the View,
+    /// and one is outside of a sub-group.
     pub fn extra(self) -> usize {
-        usize::from(self == Phase::ViewChange)
+        usize::from(matches!(self, Phase::ViewChange | Phase::SubGroup))
     }
 
-    /// All members call `order` if the phase is part of a call; the fault is injected when the
-    /// group is in the phase.
+    /// The first `callers` members call `order` if the phase is part of a call; the fault is
+    /// injected when the group is in the phase.
     pub fn struck_by(
         self,
         mut fault: Ready,
         group: &mut Group,
         victim: usize,
-        order: &Value,
+        (order, callers): (&Value, usize),
         chance: &mut Chance,
     ) -> Result<Held> {
         let share = match self {
@@ -71,9 +82,10 @@ impl Phase {
             Phase::BeforeDone if fault.is_slow() => Some(0.92 + 0.06 * chance.unit()),
             Phase::BeforeDone => Some(0.95 + 0.05 * chance.unit()),
             Phase::ViewChange => Some(CHANGE_AT),
+            Phase::SubGroup => Some(0.1 + 0.8 * chance.unit()),
         };
         if let Some(share) = share {
-            group.on_the_way(victim, order, share).context("before the fault")?;
+            group.on_the_way_of(callers, victim, order, share).context("before the fault")?;
         }
         // Part of the fault: the time between the loss of a member and the fault, so that the fault
         // falls into any moment of the change of the View.

@@ -39,6 +39,9 @@ pub struct Reduction {
     pub owned: bool,
     /// Leave this many bytes of address space to the call.
     pub room: Option<u64>,
+    /// Only for `all_reduce`: call it in the sub-group of these ranks.
+    #[serde(default)]
+    pub group: Vec<usize>,
 }
 
 /// A collective without reduction. `len` is the length of one rank's part.

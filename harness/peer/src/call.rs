@@ -33,6 +33,7 @@ pub struct Calls<'a> {
 impl Calls<'_> {
     pub async fn make(self, order: Order) {
         match order {
+            Order::AllReduce(r) if !r.group.is_empty() => self.in_group(r).await,
             Order::AllReduce(r) if r.owned => {
                 by_dtype!(r.dtype, T => self.all_reduce_owned::<T>(&r).await);
             }
@@ -58,6 +59,15 @@ impl Calls<'_> {
                 self.sync(version, bytes, seed, room).await;
             }
             other => refuse("order", &format!("not a call: {other:?}")),
+        }
+    }
+
+    async fn in_group(self, mut r: Reduction) {
+        match self.context.group(&std::mem::take(&mut r.group), 0) {
+            Ok(mut context) => {
+                Box::pin(Calls { context: &mut context }.make(Order::AllReduce(r))).await;
+            }
+            Err(error) => refuse("group", &error.to_string()),
         }
     }
 
