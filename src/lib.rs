@@ -39,6 +39,7 @@
 //! | begin with, go on with, have at most so many members | [`Builder::members`] |
 //! | observe the group | [`Status`], [`Event`], [`report::Topology`], [`report::Metrics`] |
 //! | see how data moves | [`plan::ViewPlan`], [`plan::FoldOrder`] |
+//! | see every group of the cluster | [`Observer`], [`report::document`] |
 //! | look at the network without joining | [`scan`], [`report::Scan`] |
 //! | see the nodes of this machine | [`local_nodes`], [`report::document`] |
 //! | manage keys and trust | [`keys::Keys`], [`keys::ClusterKey`], [`keys::Trust`], [`NodeId`] |
@@ -170,7 +171,7 @@ extern crate self as potluck;
 pub use api::blocking;
 pub use api::{
     Admission, Builder, Cluster, Codec, Config, Context, EngineOffer, EventStream, GradientSync,
-    Network, SharedState, StatusStream, Step, gloo_version, local_nodes, scan,
+    Network, Observer, SharedState, StatusStream, Step, gloo_version, local_nodes, scan,
 };
 /// The 16-bit floats of the crate `half`, which are elements.
 pub use half::{bf16, f16};

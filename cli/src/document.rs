@@ -6,6 +6,7 @@ use potluck::keys::StoredKey;
 use potluck::report::document::{MemberDocument, StatusDocument};
 use potluck::report::{Membership, Neighbour};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// A node of which announcements were received.
@@ -56,18 +57,37 @@ pub fn status_text(status: &StatusDocument) -> String {
     text
 }
 
-/// The status as one line of text.
-pub fn status_line(status: &StatusDocument) -> String {
-    let Some(view) = &status.view else { return status.state_text.clone() };
-    let members: Vec<String> =
-        view.members.iter().map(|m| format!("\"{}\" {}", m.name, short(&m.node))).collect();
-    format!(
-        "{}: view {} of {}: {}",
-        status.state_text,
-        view.id,
-        view.members.len(),
-        members.join(", ")
-    )
+/// The state of an observer, and a line for each group, for each node without one, and for the other
+/// observers.
+pub fn cluster_text(observer: &StatusDocument) -> String {
+    let mut lines = vec![observer.state_text.clone()];
+    let (observers, nodes): (Vec<&StatusDocument>, Vec<&StatusDocument>) =
+        observer.observed.iter().partition(|node| node.state == "observing");
+    let mut views = BTreeSet::new();
+    for node in nodes {
+        match &node.view {
+            Some(view) if !views.insert(&view.id) => {}
+            Some(view) => {
+                let members: Vec<String> =
+                    view.members.iter().map(|m| named(&m.name, &m.node)).collect();
+                let (job, state, members) = (&node.job, &node.state_text, members.join(", "));
+                lines.push(format!("job {job}, view {}: {members}: {state}", view.id));
+            }
+            None => {
+                let name = named(&node.name, &node.node);
+                lines.push(format!("job {}: {name}: {}", node.job, node.state_text));
+            }
+        }
+    }
+    if !observers.is_empty() {
+        let names: Vec<String> = observers.iter().map(|o| named(&o.name, &o.node)).collect();
+        lines.push(format!("observers: {}", names.join(", ")));
+    }
+    lines.join("\n  ")
+}
+
+fn named(name: &str, node: &str) -> String {
+    format!("\"{name}\" {}", short(node))
 }
 
 fn way_to(status: &StatusDocument, node: &str) -> String {

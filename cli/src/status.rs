@@ -9,20 +9,22 @@ use anyhow::{Context, Result};
 use clap::Args;
 use potluck::keys::Keys;
 use potluck::report::document::{GraphDocument, InterfaceDocument, StatusDocument};
-use potluck::report::{LocalNodes, Scan};
-use potluck::{Config, local_nodes, scan};
+use potluck::report::{LocalNodes, Membership, Scan};
+use potluck::{Config, Observer, local_nodes, scan};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Show the nodes that run on this machine; when none runs, who is on the network
+/// Show the nodes of this machine and what `potluck up` observes; when none runs, ask the others
 ///
-/// Every program that has joined a group answers, and every `potluck up`. JSON with a node: {ok,
-/// running: true, node, name, process, namespace, job, open, port, state, state_text, view, peers,
+/// Every program that has joined a group answers, and every `potluck up`, which knows the whole
+/// cluster. If none runs on this machine, it observes the cluster itself for at most 2 s. JSON with a
+/// node: {ok, running: whether one runs on this machine, node, name, process, namespace, job, open, port, state, state_text, view, peers,
 /// interfaces, reasons, other_jobs, alone, duplicates, quarantined, topology, counters, gloo, here}.
-/// It is of one node, of the largest group; `here` lists all: {job, process, name, node, state}.
-/// Without a node: {ok, running: false, namespace, neighbours, interfaces, gloo} and exit code 3.
+/// It is of one node, of the largest group; `here` lists all of this machine and `cluster` all that
+/// are known: {job, process, name, node, state}. Without a node: {ok, running: false, namespace,
+/// neighbours, interfaces, gloo} and exit code 3.
 /// `topology` is what the pictures show: {view, me, engine, plan, plan_revision, slowest, members,
 /// links, forecasts}, null while there is no group.
 #[derive(Args, Debug)]
@@ -48,8 +50,7 @@ pub struct Ask {
 impl Ask {
     /// Runs the command.
     pub async fn run(self, output: &Output) -> Result<Exit> {
-        let mut config = self.place.config(&self.which);
-        config.job.clone_from(&self.job);
+        let config = self.place.config(&self.which);
         let keys = Keys::of(&config)?;
         if self.dot && output.is_json() {
             return Err(Stop::usage(
@@ -63,49 +64,58 @@ impl Ask {
                 socket.display()
             ));
         }
-        if !nodes.is_empty() {
-            return self.show(&nodes, output);
+        let known = self.with_observed(&nodes);
+        if !known.is_empty() {
+            return self.show(&self.of_job(nodes), &known, output);
         }
         let (flag, namespace) = (self.which.flag(), keys.namespace());
         let of_job = self.job.as_ref().map(|job| format!(" of job {job}")).unwrap_or_default();
-        if self.wants_picture() {
-            let sentence = format!(
-                "no node{of_job} of namespace {namespace} runs on this machine, so there is \
-                 nothing to draw: start your program, or potluck up{flag}"
-            );
-            return Err(Stop::with(Exit::NoPeers, "not-running", sentence));
-        }
         output.say(&format!(
             "No node{of_job} of namespace {namespace} runs on this machine; looking around for 2 s \
              ..."
         ));
-        self.look_around(config, namespace, output).await
+        let seen = scan(config.clone(), LOOK).await?;
+        let others = self.of_job(observe(config, &seen).await);
+        if !others.is_empty() {
+            return self.show(&[], &others, output);
+        }
+        if self.wants_picture() {
+            let sentence = format!(
+                "no node{of_job} of namespace {namespace} runs on this machine or is observed, so \
+                 there is nothing to draw: start your program{flag}"
+            );
+            return Err(Stop::with(Exit::NoPeers, "not-running", sentence));
+        }
+        show_neighbours(&seen, namespace, output)
     }
 
-    async fn look_around(&self, config: Config, namespace: &str, output: &Output) -> Result<Exit> {
-        let seen = scan(config, LOOK).await?;
-        let neighbours: Vec<NeighbourDocument> =
-            seen.neighbours.iter().map(NeighbourDocument::from).collect();
-        let interfaces: Vec<InterfaceDocument> =
-            seen.interfaces.iter().map(InterfaceDocument::from).collect();
-        let document = json!({
-            "ok": true,
-            "running": false,
-            "namespace": namespace,
-            "neighbours": neighbours,
-            "interfaces": interfaces,
-            "gloo": potluck::gloo_version(),
-        });
-        output.result(&document, || text(&seen, &neighbours))?;
-        Ok(Exit::NoPeers)
+    /// These nodes of this machine, and those that the observers among them observe.
+    fn with_observed(&self, here: &[StatusDocument]) -> Vec<StatusDocument> {
+        let mut all = here.to_vec();
+        for node in here.iter().flat_map(|node| &node.observed) {
+            if all.iter().all(|known| known.node != node.node) {
+                all.push(node.clone());
+            }
+        }
+        self.of_job(all)
+    }
+
+    fn of_job(&self, mut nodes: Vec<StatusDocument>) -> Vec<StatusDocument> {
+        nodes.retain(|node| self.job.as_ref().is_none_or(|job| *job == node.job));
+        nodes
     }
 
     fn wants_picture(&self) -> bool {
         self.graph || self.dot || self.svg.is_some()
     }
 
-    /// Shows these nodes, which are at least one.
-    fn show(&self, nodes: &[StatusDocument], output: &Output) -> Result<Exit> {
+    /// Shows the nodes, which are at least one; `here` are those of this machine.
+    fn show(
+        &self,
+        here: &[StatusDocument],
+        nodes: &[StatusDocument],
+        output: &Output,
+    ) -> Result<Exit> {
         let graphs = graphs_of(nodes);
         let one = || match graphs[..] {
             [graph] => Ok(graph),
@@ -115,7 +125,7 @@ impl Ask {
                 Err(Stop::with(Exit::NoPeers, "no-group", sentence))
             }
             _ => Err(Stop::usage(format!(
-                "several groups have members on this machine; choose a job by --job: {}",
+                "there are several groups; choose a job by --job: {}",
                 jobs_of(nodes)
             ))),
         };
@@ -124,7 +134,7 @@ impl Ask {
                 .with_context(|| format!("cannot write {}", file.display()))?;
             output.say(&format!("Wrote {}", file.display()));
         }
-        let document = document_of(nodes)?;
+        let document = document_of(here, nodes)?;
         match (self.dot, self.graph) {
             (true, _) => {
                 let graph = one()?;
@@ -159,18 +169,56 @@ fn jobs_of(nodes: &[StatusDocument]) -> String {
     jobs.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// The document of the node in the largest group, with a list of all.
-fn document_of(nodes: &[StatusDocument]) -> Result<Value> {
+/// The document of the node in the largest group, with lists of the nodes here and of all.
+fn document_of(here: &[StatusDocument], nodes: &[StatusDocument]) -> Result<Value> {
     let size = |node: &&StatusDocument| node.view.as_ref().map_or(0, |view| view.members.len());
     // The first of several: `max_by_key` would give the last.
     let first = nodes.iter().rev().max_by_key(size).context("at least one")?;
-    let here = nodes.iter().map(|node| {
-        let StatusDocument { job, process, name, node, state, .. } = node;
-        json!({ "job": job, "process": process, "name": name, "node": node, "state": state })
-    });
+    let list = |nodes: &[StatusDocument]| -> Value {
+        let entries = nodes.iter().map(|node| {
+            let StatusDocument { job, process, name, node, state, .. } = node;
+            json!({ "job": job, "process": process, "name": name, "node": node, "state": state })
+        });
+        entries.collect()
+    };
     let mut document = serde_json::to_value(first)?;
-    document["here"] = here.collect();
+    document["running"] = json!(!here.is_empty());
+    document["here"] = list(here);
+    document["cluster"] = list(nodes);
     Ok(document)
+}
+
+/// What the nodes of this cluster say that a scan has found, within two seconds.
+async fn observe(config: Config, seen: &Scan) -> Vec<StatusDocument> {
+    let ours = seen.neighbours.iter().filter(|n| n.membership == Membership::Ours).count();
+    if ours == 0 {
+        return Vec::new();
+    }
+    // What hinders it has hindered the scan, or is a wrong key, which the scan tells too.
+    let Ok(mut observer) = Observer::start(config).await else { return Vec::new() };
+    let all_answer = async { while observer.nodes().len() < ours && observer.changed().await {} };
+    // Those that have not answered in time are not shown.
+    let _ = tokio::time::timeout(LOOK, all_answer).await;
+    let nodes = observer.nodes();
+    observer.leave().await;
+    nodes
+}
+
+fn show_neighbours(seen: &Scan, namespace: &str, output: &Output) -> Result<Exit> {
+    let neighbours: Vec<NeighbourDocument> =
+        seen.neighbours.iter().map(NeighbourDocument::from).collect();
+    let interfaces: Vec<InterfaceDocument> =
+        seen.interfaces.iter().map(InterfaceDocument::from).collect();
+    let document = json!({
+        "ok": true,
+        "running": false,
+        "namespace": namespace,
+        "neighbours": neighbours,
+        "interfaces": interfaces,
+        "gloo": potluck::gloo_version(),
+    });
+    output.result(&document, || text(seen, &neighbours))?;
+    Ok(Exit::NoPeers)
 }
 
 fn text(seen: &Scan, neighbours: &[NeighbourDocument]) -> String {

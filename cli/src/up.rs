@@ -1,7 +1,7 @@
-//! `potluck up`: runs a node in the foreground, to test whether machines find each other.
+//! `potluck up`: observes the cluster in the foreground, and shows whether machines find each other.
 
 use crate::args::{Where, Which};
-use crate::document::{hex, status_line};
+use crate::document::{cluster_text, hex};
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
 use crate::status::LOOK;
@@ -10,22 +10,22 @@ use clap::{Args, ValueEnum};
 use potluck::keys::{Keys, Trust};
 use potluck::report::document::StatusDocument;
 use potluck::report::{Membership, State};
-use potluck::{Cluster, Config, Event, EventStream, Status, StatusStream, scan};
+use potluck::{Config, Event, EventStream, Observer, Status, scan};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-/// Make the cluster key on the first machine; on every machine, try whether they find each other
+/// Make the cluster key on the first machine; on every machine, show who of the cluster is there
 ///
-/// Runs a node in the foreground and prints every change of the group until Ctrl-C. Its job is
-/// `potluck`, so it forms a group with every other `potluck up` of the cluster, and with no program:
-/// programs are nodes of their own jobs, and do not notice it.
+/// Observes the cluster in the foreground, and prints every change until Ctrl-C: the jobs, their
+/// members, what they wait for, and other observers. It is a member of no group, and no program
+/// notices it.
 ///
 /// Without a cluster key it first looks whether a cluster is on the network. If so, it makes no key
 /// and says how to enter that one. JSON, one document per line: {event: "key-made", file}, {event:
-/// "status", ...} as of `potluck status` for each change, {event: "alone", reasons}, {event:
-/// "left"}.
+/// "status", ...} as of `potluck status` for each change, with a status of each node in `observed`,
+/// {event: "alone", reasons}, {event: "left"}.
 #[derive(Args, Debug)]
 pub struct Up {
     #[command(flatten)]
@@ -35,9 +35,6 @@ pub struct Up {
     /// Make a new cluster key even when another cluster is on this network
     #[arg(long)]
     new: bool,
-    /// Members that make a group, 1 to 16 [default: POTLUCK_MEMBERS, else 2]
-    #[arg(long, value_name = "N")]
-    min: Option<usize>,
     /// A peer to dial besides those that are found, as host or host:port; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     peer: Vec<String>,
@@ -74,25 +71,22 @@ impl Up {
         let mut config = self.config();
         let keys = Keys::of(&config)?;
         config.trust = self.trust(&keys)?;
-        let cluster = Cluster::join_with(config).await?;
-        let newcomers = cluster.events();
+        let mut observer = Observer::start(config).await?;
+        let newcomers = observer.events();
         let exit = tokio::select! {
-            ended = watch(&cluster, output) => ended?,
+            ended = watch(&mut observer, output) => ended?,
             () = tell_newcomers(newcomers, output) => Exit::Failed,
             exit = signalled(&mut interrupt, &mut terminate) => exit,
         };
-        cluster.leave().await;
+        observer.leave().await;
         output.result(&json!({ "event": "left" }), || "left".to_owned())?;
         Ok(exit)
     }
 
     fn config(&self) -> Config {
         let mut config = self.place.config(&self.which);
-        config.min_members = self.min;
         config.peers.clone_from(&self.peer);
         config.name.clone_from(&self.name);
-        // This node has no state, so no member should wait for it to sync.
-        config.stateless = true;
         config
     }
 
@@ -197,48 +191,41 @@ async fn signalled(interrupt: &mut Signal, terminate: &mut Signal) -> Exit {
     }
 }
 
-/// Prints each change of the status until the node ends by itself.
-async fn watch(cluster: &Cluster, output: &Output) -> Result<Exit> {
-    let mut changes = cluster.watch();
+/// Prints each change of the cluster until the observer ends by itself.
+async fn watch(observer: &mut Observer, output: &Output) -> Result<Exit> {
     let (mut shown, mut was_alone) = (None, false);
     // When to print the reasons for being alone; `None` if not alone, or once printed.
     let mut alone_at = None;
-    while let Some(step) = step(&mut changes, alone_at).await {
-        let Step::Changed(status) = step else {
+    while let Some(step) = step(observer, alone_at).await {
+        let status = observer.status();
+        if let Step::StillAlone = step {
             alone_at = None;
-            show_alone(&cluster.status(), output)?;
+            show_alone(&status, output)?;
             continue;
-        };
-        // The state as text, which omits figures that change while the state lasts.
-        let key = (
-            status.state.to_string(),
-            status.view.as_ref().map(|view| view.id),
-            status.others.clone(),
-            status.duplicates.clone(),
-        );
+        }
+        let nodes = observer.nodes();
+        let key = key_of(&status, &nodes);
         if shown.as_ref() == Some(&key) {
             continue;
         }
-        let alone = is_alone(&status.state);
-        match alone {
-            true if !std::mem::replace(&mut was_alone, alone) => {
-                alone_at = Some(Instant::now() + ALONE);
-            }
-            true => {}
-            false => (alone_at, was_alone) = (None, false),
+        let is_alone = status.state == State::Observing { nodes: 0 };
+        if is_alone && !was_alone {
+            alone_at = Some(Instant::now() + ALONE);
+        } else if !is_alone {
+            alone_at = None;
         }
-        shown = Some(key);
-        show(&status, output)?;
+        (was_alone, shown) = (is_alone, Some(key));
+        show(&status, nodes, output)?;
     }
     Ok(Exit::Failed)
 }
 
 enum Step {
-    Changed(Box<Status>),
+    Changed,
     StillAlone,
 }
 
-async fn step(changes: &mut StatusStream, alone_at: Option<Instant>) -> Option<Step> {
+async fn step(observer: &mut Observer, alone_at: Option<Instant>) -> Option<Step> {
     let still_alone = async {
         match alone_at {
             Some(at) => sleep_until(at).await,
@@ -246,23 +233,31 @@ async fn step(changes: &mut StatusStream, alone_at: Option<Instant>) -> Option<S
         }
     };
     tokio::select! {
-        status = changes.next() => Some(Step::Changed(Box::new(status?))),
+        is_alive = observer.changed() => is_alive.then_some(Step::Changed),
         () = still_alone => Some(Step::StillAlone),
     }
 }
 
-fn is_alone(state: &State) -> bool {
-    matches!(state, State::Alone { .. } | State::NotEnoughPeers { .. })
+/// What of the status and the nodes is shown when it changes: not the figures, which change all the
+/// time.
+fn key_of(status: &Status, nodes: &[StatusDocument]) -> Vec<String> {
+    let own = status.others.iter().cloned().chain(status.duplicates.iter().map(|node| hex(*node)));
+    let of_node = |node: &StatusDocument| {
+        let view = node.view.as_ref().map(|view| (&view.id, view.members.len(), view.in_sync));
+        format!("{} {} {} {view:?}", node.node, node.job, node.state)
+    };
+    own.chain(nodes.iter().map(of_node)).collect()
 }
 
-fn show(status: &Status, output: &Output) -> Result<()> {
-    let document = StatusDocument::from(status);
+fn show(status: &Status, nodes: Vec<StatusDocument>, output: &Output) -> Result<()> {
+    let mut document = StatusDocument::from(status);
+    document.observed = nodes;
     output.result(&event("status", serde_json::to_value(&document)?), || {
-        let mut line = status_line(&document);
+        let mut text = cluster_text(&document);
         for other in &status.others {
-            line.push_str(&format!("\n  {other}"));
+            text.push_str(&format!("\n  {other}"));
         }
-        line
+        text
     })
 }
 

@@ -18,6 +18,7 @@ mod joining;
 mod keys;
 mod local_nodes;
 mod machine_interfaces;
+mod observer;
 mod scan;
 mod shared_state;
 mod size_settings;
@@ -37,8 +38,9 @@ pub use invitation::{Invitation, InvitationEvent};
 pub use joining::{KeyBefore, OtherKey, Paired, join_by_code};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use local_nodes::local_nodes;
+pub use observer::Observer;
 pub use scan::scan;
 pub use shared_state::SharedState;
 pub use start::gloo_version;
 #[cfg(test)]
-pub(crate) use start::open;
+pub(crate) use start::{Part, open};

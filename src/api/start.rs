@@ -33,15 +33,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use zeroize::Zeroizing;
 
+/// The part that a node takes in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It is a member of the group of its job.
+    Member,
+    /// It is told the status of the others.
+    Observer,
+}
+
 /// Opens the resources of a node. Runs on the control loop's thread, inside its runtime.
-pub(crate) async fn open(config: Config) -> Result<(NodeConfig, Doors)> {
+pub(crate) async fn open(config: Config, part: Part) -> Result<(NodeConfig, Doors)> {
     match config.network {
-        Network::Process => open_in_process(&config).await,
-        Network::Lan | Network::Loopback => open_on_network(&config).await,
+        Network::Process => open_in_process(&config, part).await,
+        Network::Lan | Network::Loopback => open_on_network(&config, part).await,
     }
 }
 
-async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
+async fn open_on_network(config: &Config, part: Part) -> Result<(NodeConfig, Doors)> {
     let home = home_of(config)?;
     let admissions = MachineAdmissions::of(config, home.clone())?;
     let namespace = &admissions.admission().namespace;
@@ -77,7 +86,9 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     });
     let identity = Arc::new(Identity::from_seed(&held.identity().seed()));
     let (offered, engines) = engines(config)?;
-    let local = local(config, identity, boot, listener.port(), namespace, offered)?;
+    let hello = hello(config, part, MemberId { node: identity.id(), boot }, offered)?;
+    let hello = Hello { port: listener.port(), ..hello };
+    let local = Local::new(identity, hello, random()?, namespace.psks());
     let admission = admissions.admission().clone();
     let node = node_config(config, local, admission, boot, durable, interface_set, known)?;
     let store = Box::new(Held { disk, _identity: held });
@@ -88,7 +99,7 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
 }
 
 /// All in memory: the nodes of one namespace in one process share a simulated network.
-async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
+async fn open_in_process(config: &Config, part: Part) -> Result<(NodeConfig, Doors)> {
     static WORLDS: Mutex<BTreeMap<String, (MemoryWorld, Medium)>> = Mutex::new(BTreeMap::new());
     static HOSTS: AtomicU32 = AtomicU32::new(1);
     let name = namespace_of(config)?;
@@ -109,7 +120,9 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     let boot = new_boot()?;
     let identity = Arc::new(Identity::from_seed(&*random()?));
     let (offered, engines) = engines(config)?;
-    let local = local(config, identity, boot, listener.port(), &namespace, offered)?;
+    let hello = hello(config, part, MemberId { node: identity.id(), boot }, offered)?;
+    let hello = Hello { port: listener.port(), ..hello };
+    let local = Local::new(identity, hello, random()?, namespace.psks());
     let mut node = node_config(
         config,
         local,
@@ -138,7 +151,8 @@ fn node_config(
 ) -> Result<NodeConfig> {
     let partition = config.partition()?;
     let sizes = config.sizes()?;
-    let alone = if sizes.members() == 1 { Alone::Forms } else { Alone::Waits };
+    let forms_alone = sizes.members() == 1 && !local.hello.observer;
+    let alone = if forms_alone { Alone::Forms } else { Alone::Waits };
     Ok(NodeConfig {
         local: Arc::new(local),
         admission,
@@ -210,31 +224,25 @@ fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
     }
 }
 
-fn local(
-    config: &Config,
-    identity: Arc<Identity>,
-    boot: Boot,
-    port: u16,
-    namespace: &Namespace,
-    engines: Engines,
-) -> Result<Local> {
+/// The hello of a node that does not listen yet.
+fn hello(config: &Config, part: Part, id: MemberId, engines: Engines) -> Result<Hello> {
     let partition = config.partition()?;
     partition
-        .check_roster(identity.id())
+        .check_roster(id.node)
         .map_err(|problem| Error::Config(ConfigProblem::BadRoster(problem)))?;
-    let hello = Hello {
-        id: MemberId { node: identity.id(), boot },
+    Ok(Hello {
+        id,
         name: name_of(config),
         job: job_of(config)?,
-        port,
+        port: 0,
         stateless: config.stateless,
+        observer: part == Part::Observer,
         engines,
         partition: partition.digest(),
         wire: Wire::Untrusted,
         suite: quick_suite(),
         endpoints: None,
-    };
-    Ok(Local::new(identity, hello, random()?, namespace.psks()))
+    })
 }
 
 pub(crate) fn home_of(config: &Config) -> Result<Home> {
@@ -367,7 +375,7 @@ mod tests {
 
     async fn refused(partition: Partition) -> Error {
         let config = Config { partition: Some(partition), ..Config::local() };
-        match open(config).await {
+        match open(config, Part::Member).await {
             Err(error) => error,
             Ok(_) => panic!("it was taken"),
         }

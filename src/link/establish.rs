@@ -154,6 +154,7 @@ fn terms_of(
     match preamble {
         Preamble::Control => Ok((Purpose::Control, None)),
         Preamble::Relink => Ok((Purpose::Relink, None)),
+        Preamble::Observe => Ok((Purpose::Observe, None)),
         // An invitation has a port of its own.
         Preamble::Pairing(_) => Err(Refusal::NotPotluck),
         Preamble::Data(ask) => {

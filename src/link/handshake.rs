@@ -211,6 +211,11 @@ impl End<'_> {
             Err(Refusal::DuplicateIdentity)
         } else if let Err(refusal) = self.local.admits(peer.id.node) {
             Err(refusal)
+        } else if self.terms.purpose == Purpose::Observe {
+            // Whatever the two ends run: no group comes of it.
+            Ok(())
+        } else if peer.observer || self.local.hello.observer {
+            Err(Refusal::Observer)
         } else if peer.job != self.local.hello.job {
             let Hello { id, name, job, .. } = peer.clone();
             Err(Refusal::OtherJob(Box::new(JobMember { id, name, job })))
@@ -274,6 +279,7 @@ pub(crate) mod testing {
             job: JobName::of_program(Path::new("train")),
             port: 1000 + u16::from(n),
             stateless: false,
+            observer: false,
             engines: Engines::NATIVE,
             partition: [0; 8],
             wire: Wire::Untrusted,
@@ -419,6 +425,32 @@ mod tests {
             let seen = refusals(run((&a, terms), (&b, terms), |_, _| ()));
             assert_eq!(seen, (shown(&b), shown(&a)));
         }
+    }
+
+    #[test]
+    fn an_observer_has_no_link_but_to_observe() {
+        let (mut a, mut b) = (local(1, 1, 7), local(2, 2, 7));
+        a.hello.observer = true;
+        let observes = Terms { purpose: Purpose::Observe, ..control() };
+        for (dialler, to) in [(&a, &b), (&b, &a)] {
+            for terms in [control(), Terms { purpose: Purpose::Relink, ..control() }] {
+                let seen = refusals(run((dialler, terms), (to, terms), |_, _| ()));
+                assert_eq!(seen, (Some(Refusal::Observer), Some(Refusal::Observer)));
+            }
+            let seen = refusals(run((dialler, observes), (to, observes), |_, _| ()));
+            assert_eq!(seen, (None, None));
+        }
+        // Neither job nor partition rule matter.
+        b.hello.job = JobName::parse("other").expect("a name");
+        b.hello.partition = [1; 8];
+        assert_eq!(refusals(run((&a, observes), (&b, observes), |_, _| ())), (None, None));
+        b.set_denied([a.hello.id.node].into());
+        let (at_a, at_b) = refusals(run((&a, observes), (&b, observes), |_, _| ()));
+        assert_eq!((at_a, at_b), (None, Some(Refusal::Denied)));
+        // With the identity of the node that it dials it is a copy.
+        let copy = local(2, 9, 7);
+        let seen = refusals(run((&copy, observes), (&b, observes), |_, _| ()));
+        assert_eq!(seen, (Some(Refusal::DuplicateIdentity), Some(Refusal::DuplicateIdentity)));
     }
 
     #[test]

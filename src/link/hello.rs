@@ -26,6 +26,8 @@ pub struct Hello {
     pub port: u16,
     /// Whether the member has no state to synchronize.
     pub stateless: bool,
+    /// Whether the node only observes the others: it is a member of no group.
+    pub observer: bool,
     /// The engines it can run.
     pub engines: Engines,
     /// The member's rule for a network partition, as `Partition::digest`.
@@ -125,7 +127,8 @@ impl Encode for Hello {
         self.job.encode(out);
         self.port.encode(out);
         let trusted = self.wire == Wire::Trusted;
-        Flags.put([self.stateless, trusted, self.suite == Suite::Aes256Gcm], out);
+        let aes = self.suite == Suite::Aes256Gcm;
+        Flags.put([self.stateless, trusted, aes, self.observer], out);
         self.engines.encode(out);
         self.partition.encode(out);
         self.endpoints.encode(out);
@@ -136,11 +139,23 @@ impl Decode for Hello {
     fn decode(r: &mut Reader<'_>) -> Result<Hello, Malformed> {
         let (id, name, job) = (MemberId::decode(r)?, Name::decode(r)?, JobName::decode(r)?);
         let port = r.u16()?;
-        let [stateless, trusted, aes] = Flags.read(r)?;
+        let [stateless, trusted, aes, observer] = Flags.read(r)?;
         let wire = if trusted { Wire::Trusted } else { Wire::Untrusted };
         let suite = if aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
         let (engines, partition, endpoints) = (Engines::decode(r)?, r.array()?, Option::decode(r)?);
-        Ok(Hello { id, name, job, port, stateless, engines, partition, wire, suite, endpoints })
+        Ok(Hello {
+            id,
+            name,
+            job,
+            port,
+            stateless,
+            observer,
+            engines,
+            partition,
+            wire,
+            suite,
+            endpoints,
+        })
     }
 }
 
@@ -161,6 +176,7 @@ mod tests {
             job: JobName::of_program(Path::new("train")),
             port: 47_474,
             stateless: true,
+            observer: false,
             engines: Engines::NATIVE,
             partition: [7; 8],
             wire: Wire::Trusted,
@@ -188,6 +204,7 @@ mod tests {
         });
         assert_codec(&Hello { suite: Suite::ChaCha20Poly1305, ..hello_of(&identity, "y") });
         assert_codec(&Hello { endpoints: None, ..hello_of(&identity, "z") });
+        assert_codec(&Hello { observer: true, ..hello_of(&identity, "o") });
     }
 
     #[test]

@@ -30,7 +30,7 @@ mod testing;
 mod token_bucket;
 mod transport;
 
-pub use control::{ControlReceiver, ControlSender, into_control};
+pub use control::{CONTROL_BYTES_MAX, ControlReceiver, ControlSender, into_control};
 pub use data::into_data_link;
 pub use endpoints::PathProof;
 pub use establish::{DataTerms, initiate, reach, respond};

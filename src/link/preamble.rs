@@ -22,6 +22,8 @@ pub enum Purpose {
     /// A control link that replaces the present one of the same two members, because that one no
     /// longer works or another path is better.
     Relink,
+    /// The initiator observes the responder: it asks for the status of that node.
+    Observe,
     /// A data link between the members at `src`, which dials, and `dst`; used in both directions.
     Data {
         /// The View that both are members of.
@@ -49,6 +51,8 @@ pub enum Preamble {
     Control,
     /// A control link that replaces another one.
     Relink,
+    /// A question for the status.
+    Observe,
     /// A data link.
     Data(DataAsk),
     /// Another path for a data link.
@@ -94,6 +98,7 @@ impl Preamble {
         match r.u8()? {
             CONTROL if r.array::<10>()? == [0; 10] => Ok(Preamble::Control),
             RELINK if r.array::<10>()? == [0; 10] => Ok(Preamble::Relink),
+            OBSERVE if r.array::<10>()? == [0; 10] => Ok(Preamble::Observe),
             purpose @ (DATA | PATH) => {
                 let (src, dst) = (Rank::decode(r)?, Rank::decode(r)?);
                 let ask = DataAsk { hint: r.array()?, src, dst };
@@ -131,6 +136,7 @@ impl Purpose {
         match self {
             Purpose::Control => out[5] = CONTROL,
             Purpose::Relink => out[5] = RELINK,
+            Purpose::Observe => out[5] = OBSERVE,
             Purpose::Data { view, src, dst } | Purpose::Path { view, src, dst } => {
                 let purpose = if matches!(self, Purpose::Data { .. }) { DATA } else { PATH };
                 (out[5], out[6], out[7]) = (purpose, src.0, dst.0);
@@ -161,6 +167,7 @@ const PATH: u8 = 0x12;
 const RELINK: u8 = 0x13;
 /// No handshake of Noise follows.
 const PAIRING: u8 = 0x14;
+const OBSERVE: u8 = 0x15;
 
 #[cfg(test)]
 mod tests {
@@ -174,6 +181,7 @@ mod tests {
     fn every_purpose_is_read_back() {
         assert_eq!(Preamble::parse(&Purpose::Control.preamble()), Ok(Preamble::Control));
         assert_eq!(Preamble::parse(&Purpose::Relink.preamble()), Ok(Preamble::Relink));
+        assert_eq!(Preamble::parse(&Purpose::Observe.preamble()), Ok(Preamble::Observe));
         let ask = DataAsk { hint: [0xd1; 8], src: Rank(2), dst: Rank(5) };
         assert_eq!(Preamble::parse(&data().preamble()), Ok(Preamble::Data(ask)));
         let path = Purpose::Path { view: ViewDigest([0xd1; 32]), src: Rank(2), dst: Rank(5) };
@@ -196,7 +204,7 @@ mod tests {
         newer[4] = 9;
         assert_eq!(Preamble::parse(&newer), Err(Refusal::OtherVersion { theirs: 9 }));
         assert_eq!(Preamble::parse(b"GET / HTTP/1.1\r\n"), Err(Refusal::NotPotluck));
-        for (at, byte) in [(0, b'P'), (5, 0x20), (5, 0x15), (6, 1), (15, 1)] {
+        for (at, byte) in [(0, b'P'), (5, 0x20), (5, 0x16), (6, 1), (15, 1)] {
             let mut bytes = Purpose::Control.preamble();
             bytes[at] = byte;
             assert_eq!(Preamble::parse(&bytes), Err(Refusal::NotPotluck), "byte {at}");

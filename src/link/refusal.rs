@@ -51,6 +51,9 @@ pub enum Refusal {
     /// The peer is of this cluster and runs another job: it has a group of its own.
     #[display("the peer runs the job `{}`; give both programs the same job to make them one group", _0.job)]
     OtherJob(Box<JobMember>),
+    /// One of the two ends only observes, so it is a member of no group and has no control link.
+    #[display("an observer is a member of no group")]
+    Observer,
     /// The peer has another rule for a network partition: another roster, or none.
     #[display(
         "the peer has another rule for a cut network; set the same partition with the same \

@@ -69,6 +69,11 @@ impl AccessControl {
         }
     }
 
+    /// The keys and the hello of this node.
+    pub(super) fn local(&self) -> Arc<Local> {
+        Arc::clone(&self.local)
+    }
+
     pub(super) fn namespace(&self) -> &Namespace {
         &self.admission.namespace
     }
@@ -82,8 +87,12 @@ impl AccessControl {
 
     /// How the tags of other nodes are read, until the keys change.
     pub(super) fn relation(&self) -> impl Fn(Boot, Tags) -> Relation + Send + 'static {
-        let (namespace, job) = (self.namespace().clone(), self.local.hello.job.clone());
-        move |boot, tags| Relation::of(&namespace, &job, boot, tags)
+        let (namespace, hello) = (self.namespace().clone(), self.local.hello.clone());
+        move |boot, tags| match Relation::of(&namespace, &hello.job, boot, tags) {
+            // An observer dials the nodes of all jobs.
+            Relation::OtherJob if hello.observer => Relation::SameJob,
+            relation => relation,
+        }
     }
 
     /// Whether this node's advert has changed since the last call of this method.

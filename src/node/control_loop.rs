@@ -8,6 +8,7 @@ use super::notices::Waits;
 use super::own_thread::own_thread;
 use super::published::Published;
 use crate::relay::Tunnels;
+use crate::report::document::StatusDocument;
 use crate::report::{ConfigProblem, Error, Result, Status};
 use crate::session::{Meter, ViewSession};
 use crate::trace;
@@ -33,6 +34,8 @@ pub struct Handles {
     pub views: watch::Receiver<Option<Arc<ViewSession>>>,
     /// The newest status.
     pub status: watch::Receiver<Status>,
+    /// What the nodes have said that this node observes, if it is an observer: by job, name, key.
+    pub observed: watch::Receiver<Vec<StatusDocument>>,
     /// Counters of the operations.
     pub meter: Arc<Meter>,
     /// Counts the futures that wait for a View.
@@ -56,17 +59,26 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
     let (command_tx, command_rx) = mpsc::channel(8);
     let (view_tx, view_rx) = watch::channel(None);
     let (status_tx, status_rx) = watch::channel(status);
+    let (observed_tx, observed) = watch::channel(Vec::new());
     let (happened_tx, happened) = broadcast::channel(EVENTS_KEPT);
     let (meter, waits) = (Arc::new(Meter::new()), Waits::default());
     let handles = Handles {
         commands: command_tx,
         views: view_rx,
         status: status_rx,
+        observed,
         meter: Arc::clone(&meter),
         waits: waits.clone(),
         happened,
     };
-    let told = Published { views: view_tx, status: status_tx, meter, waits, happened: happened_tx };
+    let told = Published {
+        views: view_tx,
+        status: status_tx,
+        observed: observed_tx,
+        meter,
+        waits,
+        happened: happened_tx,
+    };
     (handles, Outlets { commands: command_rx, told })
 }
 
@@ -107,7 +119,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     // Its end removes the file of the socket.
     let mut serving = JoinSet::new();
     if let Some(socket) = status_socket {
-        serving.spawn(socket.serve(told.status.subscribe()));
+        serving.spawn(socket.serve(told.status.subscribe(), told.observed.subscribe()));
     }
     let (events_tx, mut events) = mpsc::channel(super::event::QUEUE);
     // Unbounded, because the disk must not wait for the control loop. The disk sends at most one

@@ -9,6 +9,7 @@ mod doubts;
 mod evictions;
 mod fresh_keys;
 mod links;
+mod observing;
 mod places;
 mod plan_steps;
 mod rate_steps;
@@ -28,6 +29,8 @@ use super::event::{Event, LinkEnd};
 use super::handshakes::Handshakes;
 use super::installed::Installed;
 use super::network::Network;
+use super::observed::Observed;
+use super::observers::Observers;
 use super::peers::Peers;
 use super::planner::Planner;
 use super::published::Published;
@@ -67,6 +70,10 @@ pub(super) struct ControlPlane {
     handshakes: Handshakes,
     /// The control links, at most one per member, with their send queues.
     peers: Peers,
+    /// The links with observers of this node.
+    observers: Observers,
+    /// The nodes that this node observes, if it is an observer.
+    observed: Observed,
     /// Circuits over other members, and the search for members without a direct link.
     relays: Relays,
     /// Members whose control link is being made anew.
@@ -155,6 +162,8 @@ impl ControlPlane {
             ),
             handshakes: Handshakes::new(tools.net, config.local, queues.events.clone()),
             peers,
+            observers: Observers::new(told.status.subscribe()),
+            observed: Observed::new(queues.events.clone()),
             relays: Relays::new(me, queues.tunnels),
             redials: Redials::default(),
             renewals: Renewals::new(me, config.renew_after),
@@ -235,6 +244,7 @@ impl ControlPlane {
             Event::Path { view, peer, to, link } => self.on_path(view, peer, to, link),
             Event::Moved { view, peer } => self.on_moved(view, peer),
             Event::Burst { view, peer, said } => self.on_burst(view, peer, said),
+            Event::Observed { node, link, document } => self.on_observed(node, link, document),
             Event::DataLinkLost { view, peer } => self.on_link_end(LinkEnd { view, peer }),
         }
     }

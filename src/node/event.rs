@@ -4,6 +4,7 @@ use super::data_link::EstablishedLink;
 use crate::identity::MemberId;
 use crate::link::{Refusal, SecureChannel, Stream, Ticket};
 use crate::protocol::{Message, OpMessage, Rank, RateStep, ViewDigest};
+use crate::report::document::StatusDocument;
 use std::net::SocketAddr;
 use tokio::sync::oneshot;
 
@@ -62,6 +63,8 @@ pub(super) enum Event {
     Moved { view: ViewDigest, peer: Rank },
     /// The result of a burst from this peer: enough frames have arrived, or its END frame has.
     Burst { view: ViewDigest, peer: Rank, said: RateStep },
+    /// An observed node has said this over link number `link`; `None` if that link has ended.
+    Observed { node: MemberId, link: u64, document: Option<Box<StatusDocument>> },
     /// A data link could not be established in time.
     DataLinkLost { view: ViewDigest, peer: Rank },
 }

@@ -109,7 +109,7 @@ impl Handshakes {
         }
     }
 
-    /// Dials an address for a control link.
+    /// Dials an address for a control link, or to observe the node there if this one is an observer.
     pub(super) fn dial(&self, to: SocketAddr) {
         let Dialler { net, local, events } = self.dialler();
         tokio::spawn(async move {
@@ -162,7 +162,8 @@ fn terms(open: &RwLock<Vec<OpenView>>, ask: &DataAsk) -> Option<DataTerms> {
 
 async fn connect(net: Arc<dyn Net>, local: &Local, to: SocketAddr) -> Linked {
     let stream = net.dial(to).await?;
-    reach(stream, || net.dial(to), local, Purpose::Control, None).await
+    let purpose = if local.hello.observer { Purpose::Observe } else { Purpose::Control };
+    reach(stream, || net.dial(to), local, purpose, None).await
 }
 
 /// Opens a replacement link to a member, at the first of these addresses where a connection and the

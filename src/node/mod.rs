@@ -43,6 +43,10 @@ mod network;
 #[cfg(test)]
 mod news_tests;
 mod notices;
+mod observed;
+mod observers;
+#[cfg(test)]
+mod observing_tests;
 mod open_session;
 mod own_thread;
 mod peers;
@@ -62,6 +66,7 @@ mod reporter;
 #[cfg(test)]
 mod row_tests;
 mod send_queue;
+mod status_exchange;
 mod status_socket;
 #[cfg(test)]
 mod testing;

@@ -2,6 +2,7 @@
 
 use super::notices::Waits;
 use crate::report::Status;
+use crate::report::document::StatusDocument;
 use crate::session::{Meter, ViewSession};
 use std::sync::Arc;
 use tokio::sync::{broadcast, watch};
@@ -10,6 +11,8 @@ use tokio::sync::{broadcast, watch};
 pub(super) struct Published {
     pub(super) views: watch::Sender<Option<Arc<ViewSession>>>,
     pub(super) status: watch::Sender<Status>,
+    /// What the nodes have said that an observer observes.
+    pub(super) observed: watch::Sender<Vec<StatusDocument>>,
     pub(super) meter: Arc<Meter>,
     pub(super) waits: Waits,
     pub(super) happened: broadcast::Sender<crate::report::Event>,

@@ -7,6 +7,7 @@ use crate::election::Notice;
 use crate::identity::{MemberId, Name, NodeId};
 use crate::link::Refusal;
 use crate::protocol::{EngineChoice, OpId, Rank, Sizes, View};
+use crate::report::document::StatusDocument;
 use crate::report::{Counters, Event, NodeInfo, Peer, State, Status, Waiting};
 use crate::session::{Meter, ViewSession};
 use crate::trace;
@@ -117,6 +118,11 @@ impl Reporter {
         });
     }
 
+    /// Tells what the observed nodes have said.
+    pub(super) fn publish_observed(&self, documents: Vec<StatusDocument>) {
+        self.told.observed.send_replace(documents);
+    }
+
     pub(super) fn gloo(&self) -> Option<&str> {
         self.gloo.as_deref()
     }
@@ -178,6 +184,7 @@ impl Reporter {
             Refusal::DuplicateIdentity
             | Refusal::UnknownView
             | Refusal::OtherJob(_)
+            | Refusal::Observer
             | Refusal::OtherPartition
             | Refusal::SelfDial
             | Refusal::Closed

@@ -36,7 +36,11 @@ impl StatusSocket {
     }
 
     /// Answers connections, one at a time; never returns.
-    pub async fn serve(self, status: watch::Receiver<Status>) {
+    pub async fn serve(
+        self,
+        status: watch::Receiver<Status>,
+        observed: watch::Receiver<Vec<StatusDocument>>,
+    ) {
         loop {
             let Ok((mut stream, _)) = self.listener.accept().await else {
                 // Most likely there are no free file descriptors. That passes; the pause avoids a
@@ -44,7 +48,7 @@ impl StatusSocket {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let document = StatusDocument::from(&*status.borrow());
+            let document = StatusDocument::of_observer(&status.borrow(), &observed.borrow());
             let Ok(answer) = serde_json::to_vec(&document) else { continue };
             let _ = tokio::time::timeout(PATIENCE, stream.write_all(&answer)).await;
         }

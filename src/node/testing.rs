@@ -3,7 +3,7 @@
 use super::config::NodeConfig;
 use super::control_loop::Handles;
 use super::doors::Doors;
-use crate::api::{Builder, Config};
+use crate::api::{Builder, Config, Part};
 use crate::collective::Input;
 use crate::link::{MemoryWorld, Net};
 use crate::memory::{DType, bytes_of};
@@ -41,6 +41,17 @@ pub(super) async fn in_world(
     own: Config,
     adjust: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
 ) -> (Handles, SocketAddr) {
+    in_world_as(Part::Member, world, ip, own, adjust).await
+}
+
+/// The same, for a node that takes this part.
+pub(super) async fn in_world_as(
+    part: Part,
+    world: &MemoryWorld,
+    ip: IpAddr,
+    own: Config,
+    adjust: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
+) -> (Handles, SocketAddr) {
     let net = world.host(ip);
     let listener = net.listen(&[]).await.expect("a port");
     let at = SocketAddr::new(ip, listener.port());
@@ -49,7 +60,7 @@ pub(super) async fn in_world(
         node.advertised = vec![at];
         adjust(node, doors);
     };
-    (started(own, on_host).await, at)
+    (started_as(part, own, on_host).await, at)
 }
 
 /// Starts a node. `adjust` changes what it is made of.
@@ -57,8 +68,16 @@ pub(super) async fn started(
     own: Config,
     adjust: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
 ) -> Handles {
+    started_as(Part::Member, own, adjust).await
+}
+
+async fn started_as(
+    part: Part,
+    own: Config,
+    adjust: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
+) -> Handles {
     let open = move || async move {
-        let (mut node, mut doors) = crate::api::open(own).await?;
+        let (mut node, mut doors) = crate::api::open(own, part).await?;
         adjust(&mut node, &mut doors);
         Ok((node, doors))
     };

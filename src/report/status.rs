@@ -133,6 +133,13 @@ pub enum State {
     /// Give each process its own identity.
     #[display("duplicate identity")]
     Duplicate,
+    /// This node is an observer: it is told the status of the nodes of its cluster, and is a member
+    /// of no group.
+    #[display("observing {}", how_many_nodes(*nodes))]
+    Observing {
+        /// The nodes that have told their status.
+        nodes: usize,
+    },
     /// The node has left.
     #[display("closed")]
     Closed,
@@ -359,7 +366,13 @@ impl Status {
     /// Sentences that explain why members are missing or calls wait. Empty if all is well.
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<String> = Vec::new();
-        if matches!(self.state, State::Alone { .. } | State::NotEnoughPeers { .. }) {
+        let is_alone = |state: &State| {
+            matches!(
+                state,
+                State::Alone { .. } | State::NotEnoughPeers { .. } | State::Observing { nodes: 0 }
+            )
+        };
+        if is_alone(&self.state) {
             reasons.extend(self.interfaces.iter().map(|report| self.looked_on(report)));
             if self.others.is_empty() && self.other_jobs.is_empty() && self.peers.is_empty() {
                 reasons.push(
@@ -452,6 +465,14 @@ impl fmt::Display for OtherJob {
         };
         let names: Vec<String> = self.nodes.iter().map(name).collect();
         write!(f, "job `{}` runs on {}", self.job, names.join(", "))
+    }
+}
+
+fn how_many_nodes(nodes: usize) -> String {
+    match nodes {
+        0 => "nobody yet".to_owned(),
+        1 => "1 node".to_owned(),
+        more => format!("{more} nodes"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Two programs of one cluster on the same machines are two groups.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::{PATIENCE, has_members};
@@ -12,7 +12,11 @@ use serde_json::{Value, json};
 use crate::{LAN, LO, all_exact, seed};
 
 pub fn add(suite: &mut Suite) {
-    suite.serial("two jobs on the same machines: neither ends a call of the other", &LAN, two_jobs);
+    suite.serial(
+        "two jobs and observers on the same machines: none ends a call of another",
+        &LAN,
+        two_jobs,
+    );
     suite.test_needing("who waits beside another job says so", &LO, waits_beside);
 }
 
@@ -30,6 +34,28 @@ fn start_of(group: &Group, machine: usize, job: &str) -> Start {
     start
 }
 
+/// Waits until this observer sees the members of both jobs, each in one View, and the other
+/// observers.
+fn sees_all(observer: &mut Peer, machines: usize) -> Result<()> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let seen = observer.ask(&json!({"do": "observed"}), "observed", PATIENCE)?;
+        let nodes = seen["nodes"].as_array().context("a list")?;
+        let count = |what: &str, wanted: &str| nodes.iter().filter(|n| n[what] == wanted).count();
+        let one_view = |job: &str| {
+            let of_job = nodes.iter().filter(|node| node["job"] == job && node["state"] == "in");
+            let views: Vec<&Value> = of_job.map(|node| &node["view"]).collect();
+            views.len() == machines && views.iter().all(|view| *view == views[0])
+        };
+        if JOBS.iter().all(|job| one_view(job)) && count("state", "observing") == machines - 1 {
+            return Ok(());
+        }
+        ensure!(Instant::now() < until, "it sees {seen}");
+        // Polls: documents come once a second.
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// `POTLUCK_ROUNDS` rounds on five machines, else three rounds on three.
 fn two_jobs() -> Result<()> {
     let rounds = std::env::var("POTLUCK_ROUNDS").ok().map(|text| text.parse()).transpose()?;
@@ -41,6 +67,14 @@ fn two_jobs() -> Result<()> {
             let start = start_of(&group, machine, job);
             group.add(machine, &start)?;
         }
+    }
+    let mut observers = Vec::new();
+    for machine in 0..machines {
+        let mut start = start_of(&group, machine, "observer");
+        start.name = format!("o{}", machine + 1);
+        let mut observer = Peer::start(&group.lab, &format!("n{}", machine + 1), &start)?;
+        observer.ask(&json!({"do": "observe"}), "observing", PATIENCE)?;
+        observers.push(observer);
     }
     group.all(&json!({"do": "join"}), "joined")?;
     for round in 0..rounds {
@@ -76,6 +110,11 @@ fn two_jobs() -> Result<()> {
             let status = peer.status()?;
             ensure!(status["view"]["id"] == views[0]["view"], "another View: {status}");
             ensure!(status["job"] == JOBS[steady], "{status}");
+            // Neither the other job nor an observer has a link with it.
+            ensure!(status["peers"].as_array().map(Vec::len) == Some(machines - 1), "{status}");
+        }
+        for observer in &mut observers {
+            sees_all(observer, machines).with_context(|| format!("round {round}"))?;
         }
     }
     println!("measured: {rounds} rounds on {machines} machines, {CALLS} calls each");
@@ -92,12 +131,16 @@ fn waits_beside() -> Result<()> {
     group.peers[1].order(&json!({"do": "join"}))?;
     group.meet_of(|index| index < 2)?;
     let sentence = "job `train` runs on p1, p1; this is `quickstart`";
+    // It is no job, so nobody names it.
+    let mut observer = Peer::start(&group.lab, "n1", &start_of(&group, 0, "observer"))?;
+    observer.ask(&json!({"do": "observe"}), "observing", PATIENCE)?;
     group.peers[2].ask(&json!({"do": "join"}), "joined", PATIENCE)?;
     let says_so = |status: &Value| {
         status["reasons"].as_array().is_some_and(|all| all.iter().any(|said| said == sentence))
     };
     let status = group.peers[2].status_where(says_so, PATIENCE)?;
     ensure!(status["peers"] == json!([]) && status["view"].is_null(), "{status}");
+    ensure!(!status.to_string().contains("`observer`"), "{status}");
     // Another one of its job, and the reason is gone.
     let start = start_of(&group, 0, "quickstart");
     group.add(0, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;

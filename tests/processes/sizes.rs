@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::{PATIENCE, has_members};
-use potluck_harness::{Group, Suite};
+use potluck_harness::{Chance, Group, Suite};
 use serde_json::json;
 
-use crate::{LAN, all_exact};
+use crate::{LAN, all_exact, seed};
 
 pub fn add(suite: &mut Suite) {
     for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
@@ -16,6 +16,7 @@ pub fn add(suite: &mut Suite) {
         suite.test_needing(&name, &LAN, move || three_add_up(order));
     }
     suite.test_needing("three of three add up, started at once", &LAN, three_at_once);
+    suite.test_needing("three of three add up, started at random times", &LAN, three_at_random);
     suite.test_needing("a fourth waits for a place, and says so", &LAN, fourth_waits);
     suite.test_needing("two of three go on when one is killed", &LAN, two_go_on);
     suite.test_needing("a latecomer that wants more is let in", &LAN, latecomer);
@@ -63,6 +64,25 @@ fn three_at_once() -> Result<()> {
     let mut group = Group::empty("loop", 3)?;
     (0..3).try_for_each(|machine| waiting(&mut group, machine, "3"))?;
     all_sum(&mut group)
+}
+
+/// `POTLUCK_ROUNDS` times, else three times.
+fn three_at_random() -> Result<()> {
+    let rounds = std::env::var("POTLUCK_ROUNDS").ok().map(|text| text.parse()).transpose()?;
+    let mut chance = Chance::new(seed("three at random times")?);
+    for round in 0..rounds.unwrap_or(3) {
+        let mut order = vec![0, 1, 2];
+        let mut group = Group::empty("loop", 3)?;
+        while !order.is_empty() {
+            let machine = order.remove(chance.below(order.len()));
+            waiting(&mut group, machine, "3")?;
+            // Not a wait for anything: the program of the next machine starts later.
+            let pause = [0, chance.below(100), chance.below(2500)][chance.below(3)];
+            std::thread::sleep(Duration::from_millis(pause as u64));
+        }
+        all_sum(&mut group).with_context(|| format!("round {round}"))?;
+    }
+    Ok(())
 }
 
 fn fourth_waits() -> Result<()> {

@@ -1,9 +1,13 @@
 //! A run: processes that start and end, faults at random times, and a look at what hangs.
 //!
+//! Two jobs run beside each other, and an observer of both. Each job has logs of its own, in which a
+//! fault of a process of the other job does not occur: so it explains no error.
+//!
 //! A call that is open for long is looked at before anything more happens: while there is one, no
 //! new fault strikes. When no fault is left, all processes run, and it is still open after
 //! [`HANG`], the run ends and reports what each node waits for.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -23,7 +27,10 @@ use crate::watch::Tail;
 
 /// The choices of a run.
 pub struct Plan {
+    /// The processes of the first job, each on a machine of its own.
     pub nodes: usize,
+    /// The processes of the second job, on the first of these machines.
+    pub beside: usize,
     pub lasts: Duration,
     pub seed: u64,
     pub engine: String,
@@ -40,6 +47,8 @@ pub struct Outcome {
     pub folder: PathBuf,
 }
 
+/// The two jobs, by which also their folders are named.
+const JOBS: [&str; 2] = ["soak", "beside"];
 /// A call that all members have made ends within this time after the last fault.
 const HANG: Duration = Duration::from_secs(30);
 /// A call that is open for so long is looked at.
@@ -56,9 +65,20 @@ const TICK: Duration = Duration::from_millis(40);
 /// While a defect is sought, the logs are checked so often, or less often if that takes long.
 const LOOK: Duration = Duration::from_secs(10);
 
+/// The processes that form one group.
+struct Job {
+    /// `POTLUCK_JOB`.
+    name: &'static str,
+    /// The logs of its processes and its faults.
+    folder: PathBuf,
+    log: Log,
+}
+
 struct Machine {
     name: String,
     machine: String,
+    /// The index of its job.
+    job: usize,
     child: Option<Child>,
     /// A disk of its own.
     home: PathBuf,
@@ -84,7 +104,8 @@ struct Soak {
     chance: Chance,
     machines: Vec<Machine>,
     struck: Vec<Struck>,
-    log: Log,
+    jobs: Vec<Job>,
+    observer: Child,
     folder: PathBuf,
     count: u64,
     /// The end of the last fault.
@@ -106,13 +127,32 @@ pub fn run(plan: Plan) -> Result<Outcome> {
     drop(soak);
     let mut report = match found {
         Some(report) => report,
-        None => claims::check(&History::read(&folder)?, seed),
+        None => check(&folder, seed)?,
     };
     report.violations.truncate(1000);
     if report.violations.is_empty() && std::env::var_os("POTLUCK_SOAK_KEEP").is_none() {
         fs::remove_dir_all(&folder)?;
     }
     Ok(Outcome { report, folder })
+}
+
+/// The findings in the logs of both jobs.
+fn check(folder: &Path, seed: u64) -> Result<Report> {
+    let (mut all, mut faults) = (Report::default(), BTreeMap::new());
+    for job in JOBS {
+        let history = History::read(&folder.join(job))?;
+        // A fault of a machine is in both logs.
+        faults.extend(history.faults.iter().map(|fault| (fault.n, fault.kind.clone())));
+        let report = claims::check(&history, seed);
+        all.violations.extend(report.violations);
+        (all.calls, all.succeeded) = (all.calls + report.calls, all.succeeded + report.succeeded);
+        (all.views, all.forks) = (all.views + report.views, all.forks + report.forks);
+        all.longest_us = all.longest_us.max(report.longest_us);
+    }
+    for kind in faults.into_values() {
+        *all.faults.entry(kind).or_default() += 1;
+    }
+    Ok(all)
 }
 
 impl Soak {
@@ -124,24 +164,38 @@ impl Soak {
             plan.seed,
             std::process::id()
         ));
-        fs::create_dir_all(&folder)?;
-        let log = file::log(&folder.join("faults.jsonl"))?;
-        let mut machines = Vec::new();
-        for at in 1..=plan.nodes {
-            let (name, machine) = (format!("p{at}"), format!("n{at}"));
-            let home = homes.path().join(&name);
-            lab.tell(&["disk", &machine, &home.to_string_lossy(), "full"])?;
-            machines.push(Machine {
-                name,
-                machine,
-                child: None,
-                home,
-                life: 0,
-                watch: None,
-                is_stopped: false,
-                leaves: false,
-            });
+        let mut jobs = Vec::new();
+        for name in JOBS {
+            let folder = folder.join(name);
+            fs::create_dir_all(&folder)?;
+            jobs.push(Job { name, log: file::log(&folder.join("faults.jsonl"))?, folder });
         }
+        let mut machines = Vec::new();
+        for (job, (letter, count)) in
+            [("p", plan.nodes), ("q", plan.beside)].into_iter().enumerate()
+        {
+            for at in 1..=count {
+                let (name, machine) = (format!("{letter}{at}"), format!("n{at}"));
+                let home = homes.path().join(&name);
+                if job == 0 {
+                    lab.tell(&["disk", &machine, &home.to_string_lossy(), "full"])?;
+                }
+                machines.push(Machine {
+                    name,
+                    machine,
+                    job,
+                    child: None,
+                    home,
+                    life: 0,
+                    watch: None,
+                    is_stopped: false,
+                    leaves: false,
+                });
+            }
+        }
+        let mut command = lab.command("n1", std::env::current_exe()?);
+        isolate(command.arg("observe"), &homes.path().join("observer"));
+        let observer = Child::spawn_told(command.env("POTLUCK_KEY", KEY))?;
         let chance = Chance::named(plan.seed, "faults");
         let (now, next) = (now_us(), Instant::now() + Duration::from_secs(3));
         let mut soak = Soak {
@@ -149,7 +203,8 @@ impl Soak {
             chance,
             machines,
             struck: Vec::new(),
-            log,
+            jobs,
+            observer,
             folder,
             count: 0,
             whole_since: now,
@@ -166,12 +221,13 @@ impl Soak {
 
     fn start(&mut self, at: usize) -> Result<()> {
         let machine = &mut self.machines[at];
-        let path = self.folder.join(format!("{}-{}.jsonl", machine.name, machine.life));
+        let job = &self.jobs[machine.job];
+        let path = job.folder.join(format!("{}-{}.jsonl", machine.name, machine.life));
         let mut command = self.lab.command(&machine.machine, std::env::current_exe()?);
         command.arg("node").arg(&machine.name);
         command.args([machine.life.to_string(), self.plan.seed.to_string()]).arg(&path);
         isolate(&mut command, &machine.home);
-        command.env("POTLUCK_KEY", KEY);
+        command.env("POTLUCK_KEY", KEY).env("POTLUCK_JOB", job.name);
         command.env("POTLUCK_ENGINE", &self.plan.engine).env_remove("POTLUCK_DEFECT");
         if let Some(defect) =
             self.plan.defect.as_ref().filter(|defect| *defect != "silent" || at == 1)
@@ -216,10 +272,10 @@ impl Soak {
             self.end()?;
         }
         if let Some(hang) = &self.hang {
-            self.log.tell(json!({"e": "hang", "text": hang}));
+            self.jobs[0].log.tell(json!({"e": "hang", "text": hang}));
             // They end with this process, and their open calls are no further findings.
-            for machine in &self.machines {
-                self.log.tell(json!({"e": "killed", "node": machine.name, "life": machine.life}));
+            for Machine { job, name, life, .. } in &self.machines {
+                self.jobs[*job].log.tell(json!({"e": "killed", "node": name, "life": life}));
             }
         }
         self.keep_words()?;
@@ -273,9 +329,14 @@ impl Soak {
             }
             _ => self.tell_lab(&struck.cure)?,
         }
-        self.log.tell(json!({"e": "healed", "n": struck.n}));
+        self.tell_jobs(&json!({"e": "healed", "n": struck.n}));
         self.whole_since = now_us();
         Ok(())
+    }
+
+    /// Writes this into the logs of all jobs.
+    fn tell_jobs(&self, event: &Value) {
+        self.jobs.iter().for_each(|job| job.log.tell(event.clone()));
     }
 
     /// Runs a command of the lab, if there is one.
@@ -303,33 +364,48 @@ impl Soak {
         };
         self.next = Instant::now() + self.pause();
         let victim = self.chance.below(self.machines.len());
+        let (job, at) = (self.machines[victim].job, self.machines[victim].machine.clone());
+        let is_of_job = |machine: &&Machine| machine.job == job;
         let away = self
             .machines
             .iter()
+            .filter(is_of_job)
             .filter(|machine| machine.child.is_none() || machine.is_stopped || machine.leaves);
-        let is_busy = self.struck.iter().any(|struck| struck.victim == victim);
+        let is_busy = self.struck.iter().any(|struck| self.machines[struck.victim].machine == at);
         let has_begun = self.machines[victim].watch.as_ref().is_some_and(Tail::has_begun);
         // Two others at least go on, and there are not more faults than a few at a time.
         if is_busy
             || fault == Fault::Leave && !has_begun
             || self.struck.len() > 1
-            || fault_of_process(fault) && away.count() + 3 > self.machines.len()
+            || fault_of_process(fault)
+                && away.count() + 3 > self.machines.iter().filter(is_of_job).count()
+            // Only the first job has disks of its own.
+            || fault == Fault::DiskFull && job != 0
         {
             return Ok(());
         }
         let n = self.count;
-        let mut other = self.chance.below(self.machines.len() - 1);
-        other += usize::from(other >= victim);
+        let elsewhere: Vec<&Machine> = self.machines.iter().filter(|m| m.machine != at).collect();
+        let other = elsewhere[self.chance.below(elsewhere.len())].machine.clone();
+        // A fault of a machine strikes its processes of all jobs.
+        let is_alone = fault_of_process(fault) || fault == Fault::DiskFull;
+        for (index, job) in self.jobs.iter().enumerate() {
+            let struck = self.machines.iter().enumerate().find(|(place, machine)| {
+                machine.job == index && machine.machine == at && (!is_alone || *place == victim)
+            });
+            let Some((_, Machine { name, .. })) = struck else { continue };
+            let kind = fault.name();
+            job.log.tell(json!({"e": "struck", "n": n, "kind": kind, "who": [name]}));
+        }
         let machine = &mut self.machines[victim];
-        let (name, node) = (fault.name(), machine.name.clone());
-        let life = machine.life;
-        self.log.tell(json!({"e": "struck", "n": n, "kind": name, "who": [node]}));
+        let (node, life) = (machine.name.clone(), machine.life);
         let mut cure = Command::new();
         match fault {
             Fault::Kill => {
                 let child = machine.child.as_mut().context("it runs")?;
                 child.kill()?;
-                self.log.tell(json!({"e": "killed", "node": node, "life": life}));
+                let killed = json!({"e": "killed", "node": node, "life": life});
+                self.jobs[machine.job].log.tell(killed);
                 // It writes nothing more; its earlier output is kept.
                 child.wait(Duration::from_secs(10))?;
                 machine.leaves = true;
@@ -343,10 +419,8 @@ impl Soak {
                 machine.is_stopped = true;
             }
             _ => {
-                let names =
-                    (self.machines[victim].machine.as_str(), self.machines[other].machine.as_str());
                 let begin;
-                (begin, cure) = strike(fault, &self.lab, names, &mut self.chance)?;
+                (begin, cure) = strike(fault, &self.lab, (&at, &other), &mut self.chance)?;
                 self.tell_lab(&begin)?;
             }
         }
@@ -439,8 +513,18 @@ impl Soak {
             if !all {
                 calm = None;
             } else if calm.get_or_insert_with(Instant::now).elapsed() > QUIET {
-                return Ok(());
+                return self.ask_observer();
             }
+        }
+        Ok(())
+    }
+
+    /// The observer sees every process of both jobs.
+    fn ask_observer(&mut self) -> Result<()> {
+        let names: Vec<&str> = self.machines.iter().map(|machine| machine.name.as_str()).collect();
+        self.observer.tell(&names.join(" "))?;
+        if let Err(error) = self.observer.wait_for_line(|line| line == "seen", VIEW) {
+            self.hang = Some(format!("the observer does not see all processes: {error:#}"));
         }
         Ok(())
     }
@@ -448,9 +532,8 @@ impl Soak {
     /// Asks all to end together.
     fn end(&mut self) -> Result<()> {
         // The group does not continue after this point.
-        self.log.tell(
-            json!({"e": "struck", "n": self.count, "kind": "end", "who": Vec::<Value>::new()}),
-        );
+        let who = Vec::<Value>::new();
+        self.tell_jobs(&json!({"e": "struck", "n": self.count, "kind": "end", "who": who}));
         for machine in &mut self.machines {
             machine.child.as_mut().context("it runs")?.tell("finish")?;
             machine.leaves = true;
@@ -465,13 +548,13 @@ impl Soak {
                 Err(_) => self.hang = Some(format!("{} does not end when asked to", machine.name)),
             }
         }
-        self.log.tell(json!({"e": "healed", "n": self.count}));
+        self.tell_jobs(&json!({"e": "healed", "n": self.count}));
         Ok(())
     }
 
     /// Checks what is there so far for the defect that is sought.
     fn look(&mut self) -> Result<Option<Report>> {
-        let mut report = claims::check(&History::read(&self.folder)?, self.plan.seed);
+        let mut report = check(&self.folder, self.plan.seed)?;
         // The run goes on, so calls are open.
         report.violations.retain(|violation| violation.claim != "open");
         Ok((!report.violations.is_empty()).then_some(report))
@@ -493,7 +576,8 @@ impl Soak {
         if said.is_empty() {
             return Ok(());
         }
-        let path = self.folder.join(format!("{}-{}.stderr", machine.name, machine.life));
+        let folder = &self.jobs[machine.job].folder;
+        let path = folder.join(format!("{}-{}.stderr", machine.name, machine.life));
         Ok(fs::write(path, said.join("\n"))?)
     }
 }

@@ -1,15 +1,16 @@
-//! A group of real processes for a long time: every kind of call in several lanes at once, dropped,
-//! leaked and timed out at random; processes, cables, connections and disks that fail; and a check
-//! of all logs at the end.
+//! Two groups of real processes for a long time, and an observer of both: every kind of call in
+//! several lanes at once, dropped, leaked and timed out at random; processes, cables, connections and
+//! disks that fail; and a check of all logs at the end.
 //!
 //! Without arguments of its own this is a suite with one short run; `soak run …` makes a run of any
 //! length (`make soak`). `soak node …` is the program under test, of which the others start one
-//! process for each machine. The claims that must hold are in the harness, in `history/claims.rs`.
+//! process for each machine and job; `soak observe` is the observer. The claims that must hold are in the harness, in `history/claims.rs`.
 
 mod conductor;
 mod file;
 mod nemesis;
 mod node;
+mod observer;
 mod process;
 mod watch;
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
     match words.first().map(String::as_str) {
         Some("node") => process::run(&words[1..]),
         Some("run") => long(&words[1..]),
+        Some("observe") => observer::run(),
         _ => suite(),
     }
 }
@@ -50,7 +52,8 @@ fn suite() -> ExitCode {
     let Ok(seed) = chance::seed("soak") else { return ExitCode::FAILURE };
     suite.serial("a short run with faults has no violation", &NEEDS, move || {
         let engine = "native".to_owned();
-        let plan = Plan { nodes: 4, lasts: SHORT, seed, engine, defect: None, faults: Vec::new() };
+        let (defect, faults) = (None, Vec::new());
+        let plan = Plan { nodes: 4, beside: 3, lasts: SHORT, seed, engine, defect, faults };
         let outcome = conductor::run(plan)?;
         ensure!(outcome.report.succeeded > 100, "only {} calls", outcome.report.succeeded);
         let first = outcome.report.violations.first();
@@ -92,7 +95,7 @@ fn plan(words: &[String]) -> Result<Plan> {
     ensure!(defect.is_none() || has_defects, "this build has no defects: make soak DEFECT=...");
     let lasts = Duration::try_from_secs_f64(minutes * 60.0)?;
     let seed = seed.map_or_else(|| chance::seed("soak"), Ok)?;
-    Ok(Plan { nodes, lasts, seed, engine, defect, faults })
+    Ok(Plan { nodes, beside: 3, lasts, seed, engine, defect, faults })
 }
 
 /// Whether the run was as it should be: without a violation, or with one if a defect is sought.

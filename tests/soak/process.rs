@@ -86,7 +86,7 @@ async fn live(words: &[String]) -> Result<()> {
 }
 
 /// The lines of standard input.
-fn input() -> Result<mpsc::UnboundedReceiver<String>> {
+pub fn input() -> Result<mpsc::UnboundedReceiver<String>> {
     let (lines, input) = mpsc::unbounded_channel();
     let read = move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {

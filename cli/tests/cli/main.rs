@@ -58,10 +58,7 @@ const IN_A_LAB: [(&str, Body); 21] = [
     ("join: a code from words, a pipe and a file", pairing::typed),
     ("join: without an invitation it says so", pairing::nobody_invites),
     ("up: beside an invitation no key is made", pairing::up_beside_an_invitation),
-    (
-        "keys: two of three that run change the key, never part, and the third is out",
-        rotation::while_nodes_run,
-    ),
+    ("keys: two of three that run change the key, and the third is out", rotation::while_nodes_run),
     (
         "deny: a node that runs is out, and is back when it is allowed",
         rotation::denied_while_nodes_run,

@@ -96,9 +96,9 @@ pub fn beside_a_node() -> Result<()> {
     ended(ada, "used", 0)?;
     // And with the key the two meet.
     let mut bob = network.up("n2", "bob", &[])?;
-    let is_in = |line: &str| line.contains("\"state\":\"in\"");
-    bob.wait_for_line(is_in, SOON)?;
-    node.wait_for_line(is_in, SOON).map(drop)
+    let sees = |name: &'static str| move |s: &Value| s["observed"][0]["name"] == name;
+    bob.wait_for_event("status", sees("ada"), SOON)?;
+    node.wait_for_event("status", sees("bob"), SOON).map(drop)
 }
 
 pub fn wrong_codes() -> Result<()> {

@@ -3,8 +3,9 @@
 use crate::keys::KEY;
 use crate::run::{Network, Ran, run, told};
 use anyhow::{Context, Result, ensure};
-use potluck_harness::Child;
-use serde_json::Value;
+use potluck_harness::Peer;
+use potluck_harness::peer::Start;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -14,7 +15,7 @@ const NASTY: &str = "b</text>'&amp;\\N];";
 
 /// Three machines with one node each; the last machine has a slow cable.
 struct Group {
-    nodes: Vec<Child>,
+    nodes: Vec<Peer>,
     network: Network,
 }
 
@@ -23,11 +24,21 @@ impl Group {
         let mut group = Group { nodes: Vec::new(), network: Network::machines("slow1", 3)? };
         for (machine, name) in [("n1", "ada"), ("n2", NASTY), ("n3", "cyd")] {
             told(&group.network.home(machine), &["join"], KEY)?;
-            let up = ["up", "--json", "--min", "3", "--name", name];
-            group.nodes.push(Child::spawn(&mut group.network.command(machine, machine, &up))?);
+            let start = Start {
+                key: None,
+                home: group.network.home(machine),
+                name: name.to_owned(),
+                engine: None,
+                program: None,
+                options: Vec::new(),
+                variables: vec![("POTLUCK_MEMBERS", "3".into())],
+            };
+            let mut node = Peer::start(&group.network.lab, machine, &start)?;
+            node.ask(&json!({"do": "join"}), "joined", SOON)?;
+            group.nodes.push(node);
         }
         for node in &mut group.nodes {
-            node.wait_for_line(|line| line.contains("\"state\":\"in\""), SOON)?;
+            node.status_where(|status| status["state"] == "in", SOON)?;
         }
         Ok(group)
     }
@@ -62,8 +73,8 @@ impl Group {
 
     fn end(self) -> Result<()> {
         for mut node in self.nodes {
-            node.terminate()?;
-            ensure!(node.wait(SOON)?.success());
+            node.process().terminate()?;
+            ensure!(node.process().wait(SOON)?.success());
         }
         Ok(())
     }
@@ -144,11 +155,11 @@ pub fn three_machines() -> Result<()> {
 
 /// Fields may be added to this list, never removed.
 const FIELDS: &str = "\
-    alone counters.committed counters.links counters.misbehaviours counters.other_versions \
+    alone cluster.job cluster.name cluster.node cluster.process cluster.state counters.committed counters.links counters.misbehaviours counters.other_versions \
     counters.overloads counters.strangers counters.views duplicates gloo here.job here.name \
     here.node here.process here.state interfaces.addresses \
     interfaces.dropped interfaces.heard interfaces.interface interfaces.queries interfaces.skipped \
-    interfaces.text job name namespace node ok open other_jobs peers.address peers.forwarded \
+    interfaces.text job name namespace node observed ok open other_jobs peers.address peers.forwarded \
     peers.name peers.node peers.rtt_us peers.through port process quarantined reasons running \
     sizes.max_members sizes.members sizes.min_members state state_text \
     topology.engine topology.forecasts.bytes topology.forecasts.us topology.links.a \
@@ -199,15 +210,23 @@ pub fn nothing_to_draw() -> Result<()> {
     let svg = ["--svg", file.to_str().context("a path")?];
     for flags in [&["--graph"][..], &["--dot"], &svg] {
         let ran = status(flags)?;
-        ensure!(ran.complaint(3)?.contains("potluck up") && ran.out.is_empty(), "{ran:?}");
+        ensure!(
+            ran.err.contains("nothing to draw: start your program")
+                && ran.code == 3
+                && ran.out.is_empty(),
+            "{ran:?}"
+        );
     }
     told(&network.home("ada"), &["join"], KEY)?;
     let mut alone = network.up("n1", "ada", &[])?;
-    alone.wait_for_line(|line| line.contains("\"state\":\"alone\""), SOON)?;
+    alone.wait_for_line(|line| line.contains("\"state\":\"observing\""), SOON)?;
     let ran = status(&["--dot"])?;
-    ensure!(ran.complaint(3)?.contains("no group to draw yet: alone") && !file.exists(), "{ran:?}");
+    ensure!(
+        ran.complaint(3)?.contains("no group to draw yet: observing") && !file.exists(),
+        "{ran:?}"
+    );
     let ran = status(&["--graph"])?;
-    ensure!(ran.code == 0 && ran.out.contains("alone"), "{ran:?}");
+    ensure!(ran.code == 0 && ran.out.contains("observing"), "{ran:?}");
     alone.terminate()?;
     ensure!(alone.wait(SOON)?.success());
     Ok(())

@@ -54,6 +54,10 @@ pub enum Order {
     Train(Training),
     Gradients(Gradients),
     Status,
+    /// Observe the cluster in place of joining a group.
+    Observe,
+    /// The nodes that are observed.
+    Observed,
     Block {
         s: f64,
     },

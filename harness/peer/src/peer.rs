@@ -5,7 +5,7 @@ use crate::order::Order;
 use crate::report::{self, emit, refuse};
 use crate::train::Training;
 use clap::Parser;
-use potluck::{Builder, Cluster, Config, Context, Error};
+use potluck::{Builder, Cluster, Config, Context, Error, Observer};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -47,6 +47,7 @@ pub struct Peer {
     options: Options,
     shared: Shared,
     context: Option<Context>,
+    observer: Option<Observer>,
 }
 
 /// Why a node stops executing commands.
@@ -63,7 +64,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Peer {
     /// A node that has not joined.
     pub fn new(options: Options, shared: Shared) -> Peer {
-        Peer { options, shared, context: None }
+        Peer { options, shared, context: None, observer: None }
     }
 
     /// Executes commands until they end; then the node leaves.
@@ -127,6 +128,11 @@ impl Peer {
                 None => not_joined(),
             },
             Order::Status => tell_status(&self.shared),
+            Order::Observe => return self.observe().await,
+            Order::Observed => match &self.observer {
+                Some(observer) => emit(&report::observed(&observer.nodes())),
+                None => not_joined(),
+            },
             order => match &mut self.context {
                 Some(context) => Calls { context }.make(order).await,
                 None => refuse("no-context", "ask for a context first"),
@@ -135,7 +141,7 @@ impl Peer {
         None
     }
 
-    async fn join(&mut self, min: Option<usize>, partition: Option<String>) -> Option<End> {
+    fn config(&self) -> Config {
         let options = &self.options;
         let mut config = if options.loopback { Config::loopback() } else { Config::home() };
         config.interfaces.clone_from(&options.interface);
@@ -143,6 +149,25 @@ impl Peer {
         config.name.clone_from(&options.name);
         config.stateless = options.stateless;
         config.trusted_links.clone_from(&options.trusted);
+        config
+    }
+
+    async fn observe(&mut self) -> Option<End> {
+        match Observer::start(self.config()).await {
+            Ok(observer) => {
+                self.observer = Some(observer);
+                emit(&json!({"event": "observing"}));
+                None
+            }
+            Err(error) => {
+                emit(&report::error(&error));
+                Some(End::Unjoined)
+            }
+        }
+    }
+
+    async fn join(&mut self, min: Option<usize>, partition: Option<String>) -> Option<End> {
+        let mut config = self.config();
         config.min_members = min;
         config.partition = match partition.map(|text| text.parse()).transpose() {
             Ok(partition) => partition,
@@ -228,6 +253,9 @@ impl Peer {
         let cluster = self.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(cluster) = cluster {
             cluster.leave().await;
+        }
+        if let Some(observer) = self.observer.take() {
+            observer.leave().await;
         }
     }
 }

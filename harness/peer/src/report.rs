@@ -1,5 +1,6 @@
 //! The events that the node prints: one JSON object per line, flushed at once.
 
+use potluck::report::document::StatusDocument;
 use potluck::report::{Name, NodeInfo};
 use potluck::{Context, Error, Event, NodeId, Peer, Status};
 use serde_json::{Value, json};
@@ -44,6 +45,20 @@ pub fn error(error: &Error) -> Value {
         "message": error.to_string(),
         "retryable": error.is_retryable(),
     })
+}
+
+/// The nodes that are observed.
+pub fn observed(nodes: &[StatusDocument]) -> Value {
+    let nodes = nodes.iter().map(|node| {
+        json!({
+            "job": node.job,
+            "name": node.name,
+            "node": node.node,
+            "state": node.state,
+            "view": node.view.as_ref().map(|view| &view.id),
+        })
+    });
+    json!({"event": "observed", "nodes": nodes.collect::<Vec<_>>()})
 }
 
 /// A Context that was handed out.

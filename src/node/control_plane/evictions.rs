@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use tokio::time::Instant;
 
 /// How long the addresses of a node that is not admitted are not dialled, in milliseconds.
-const ASIDE_MS: u64 = 5000;
+pub(super) const ASIDE_MS: u64 = 5000;
 
 impl ControlPlane {
     /// Checks whether the set of admitted nodes has changed, and acts on it.
@@ -37,6 +37,7 @@ impl ControlPlane {
             .chain(self.peers.iter().map(|(id, _)| *id))
             .filter(|id| denied.contains(&id.node) && *id != self.me)
             .collect();
+        self.end_observing(|node, _| !denied.contains(&node));
         for member in here {
             trace::info!(peer = %member, "a denied node loses its link");
             self.turn_away(member, ASIDE_MS);
@@ -44,6 +45,8 @@ impl ControlPlane {
     }
 
     fn end_stale_links(&mut self) {
+        let local = self.access.local();
+        self.end_observing(|_, psk| local.accepts(psk));
         let stale = self.peers.iter().filter(|(_, link)| !self.access.accepts(link.psk()));
         let stale: Vec<MemberId> = stale.map(|(id, _)| *id).collect();
         for member in stale {

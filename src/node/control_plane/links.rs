@@ -48,6 +48,7 @@ impl ControlPlane {
                             Dialled::ByPeer,
                         );
                     }
+                    Purpose::Observe => self.on_observer(stream, session),
                     Purpose::Data { view, src, .. } => {
                         self.step(Input::DataLink(view));
                         if let Some(link) = established(stream, session, from) {
@@ -93,7 +94,11 @@ impl ControlPlane {
                     PathProof::Unproven => DialOutcome::Unproven(session.peer.id),
                 };
                 self.roster.dialled(to, outcome, now);
-                self.on_linked(stream, session, Route::direct(to), Dialled::ByMe);
+                if session.purpose == Purpose::Observe {
+                    self.observe(stream, session);
+                } else {
+                    self.on_linked(stream, session, Route::direct(to), Dialled::ByMe);
+                }
             }
             Err(refusal) => {
                 trace::debug!(%to, %refusal, "a dial failed");
@@ -101,11 +106,11 @@ impl ControlPlane {
                     Refusal::SelfDial => DialOutcome::Myself,
                     Refusal::OtherVersion { theirs } => DialOutcome::OtherVersion(*theirs),
                     Refusal::WrongKey => DialOutcome::OtherNamespace,
-                    Refusal::OtherJob(_) => DialOutcome::OtherJob,
+                    Refusal::OtherJob(_) | Refusal::Observer => DialOutcome::OtherJob,
                     _ => DialOutcome::Failed,
                 };
                 self.roster.dialled(to, outcome, now);
-                // The status names nodes of other jobs by themselves.
+                // The status names nodes of other jobs by themselves, and no observers.
                 let is_shown = outcome != DialOutcome::OtherJob;
                 self.reporter.dialled(to, is_shown.then(|| refusal.clone()));
                 self.learn(refusal);
@@ -117,7 +122,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// Why it is not.
-    fn admit(&mut self, session: &SecureChannel) -> Result<(), Refusal> {
+    pub(super) fn admit(&mut self, session: &SecureChannel) -> Result<(), Refusal> {
         if let Some(Newcomer { node, name, namesake }) = self.access.admit(session)? {
             self.store.know(node, name.as_str().to_owned());
             let peer = NodeInfo { node, name: Some(name) };

@@ -76,6 +76,9 @@ impl ControlPlane {
     }
 
     fn state(&self) -> State {
+        if self.is_observer() {
+            return State::Observing { nodes: self.observed.documents().len() };
+        }
         if let Some(state) = self.kept_out() {
             return state;
         }

@@ -8,6 +8,7 @@ use super::super::status::{
 use super::graph::GraphDocument;
 use super::hex;
 use crate::discovery::{Activity, InterfaceReport};
+use crate::identity::NodeId;
 use crate::protocol::Sizes;
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +34,8 @@ pub struct StatusDocument {
     pub open: bool,
     /// The TCP port that it listens on.
     pub port: u16,
-    /// alone, forming, in, not-enough-peers, needs-sync, full, one-way, kept-out, duplicate or
-    /// closed.
+    /// alone, forming, in, not-enough-peers, needs-sync, full, one-way, kept-out, duplicate,
+    /// observing or closed.
     pub state: String,
     /// The state as text.
     pub state_text: String,
@@ -63,6 +64,10 @@ pub struct StatusDocument {
     /// The View as a graph of members and links; null while there is no View.
     #[serde(default)]
     pub topology: Option<GraphDocument>,
+    /// What the other nodes of the cluster have said, if this node is an observer: by job, name,
+    /// key.
+    #[serde(default)]
+    pub observed: Vec<StatusDocument>,
     /// Counters since the start.
     pub counters: Counters,
     /// The version of Gloo in this build; null without Gloo.
@@ -207,6 +212,19 @@ pub struct InterfaceDocument {
     pub text: String,
 }
 
+impl StatusDocument {
+    /// The document of an observer that has heard these documents. A node that is no observer has
+    /// heard none.
+    pub(crate) fn of_observer(status: &Status, observed: &[StatusDocument]) -> StatusDocument {
+        StatusDocument { observed: observed.to_vec(), ..StatusDocument::from(status) }
+    }
+
+    /// Whether it is of this node.
+    pub(crate) fn is_of(&self, node: NodeId) -> bool {
+        self.node == hex(node)
+    }
+}
+
 impl From<&Status> for StatusDocument {
     fn from(status: &Status) -> StatusDocument {
         StatusDocument {
@@ -231,6 +249,7 @@ impl From<&Status> for StatusDocument {
             duplicates: status.duplicates.iter().copied().map(hex).collect(),
             quarantined: status.quarantined.iter().map(QuarantinedDocument::from).collect(),
             topology: status.topology().as_ref().map(GraphDocument::from),
+            observed: Vec::new(),
             counters: status.counters,
             gloo: status.gloo.clone(),
         }
@@ -357,6 +376,7 @@ fn state_code(state: &State) -> &'static str {
         State::OneWay { .. } => "one-way",
         State::KeptOut { .. } => "kept-out",
         State::Duplicate => "duplicate",
+        State::Observing { .. } => "observing",
         State::Closed => "closed",
     }
 }

@@ -153,6 +153,7 @@ impl Host {
             job: JobName::of_program(Path::new("simulation")),
             port,
             stateless: false,
+            observer: false,
             engines: Engines::NATIVE,
             partition: self.partition.digest(),
             wire: Wire::Untrusted,

@@ -1,0 +1,89 @@
+//! The handle of a running observer.
+
+use super::cluster::{Cluster, EventStream};
+use super::config::Config;
+use super::start::Part;
+use crate::report::document::StatusDocument;
+use crate::report::{Result, Status};
+use std::fmt;
+use tokio::sync::watch;
+
+/// A node that observes its cluster: every job, its members, its links and plan, and what each
+/// node waits for. It holds the cluster key and is a member of no group: no member counts it, asks
+/// it, or waits for it.
+///
+/// Each node tells it one [`StatusDocument`] per second at most, and has up to 16 observers; the
+/// oldest gives way. Observers observe each other too.
+///
+/// ```no_run
+/// # async fn example() -> potluck::Result<()> {
+/// let mut observer = potluck::Observer::start(potluck::Config::home()).await?;
+/// while observer.changed().await {
+///     for node in observer.nodes() {
+///         println!("{} of job {}: {}", node.name, node.job, node.state_text);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Observer {
+    node: Cluster,
+    status: watch::Receiver<Status>,
+    observed: watch::Receiver<Vec<StatusDocument>>,
+}
+
+impl Observer {
+    /// Starts an observer. Of the configuration it uses what concerns the network, the keys, the
+    /// files and the name. Like [`Cluster::join_with`] it needs no async runtime.
+    ///
+    /// # Errors
+    /// Those of [`Cluster::join_with`].
+    pub async fn start(config: Config) -> Result<Observer> {
+        let node = Cluster::start(config, Part::Observer).await?;
+        let (mut status, mut observed) =
+            (node.handles.status.clone(), node.handles.observed.clone());
+        // The first state is a change, too.
+        status.mark_changed();
+        observed.mark_unchanged();
+        Ok(Observer { node, status, observed })
+    }
+
+    /// What the other nodes of the cluster have said last, ordered by job, name and key. A node is
+    /// listed while its connection stands. Without the documents that other observers have heard.
+    pub fn nodes(&self) -> Vec<StatusDocument> {
+        self.observed.borrow().clone()
+    }
+
+    /// The status of this observer: its state is
+    /// [`State::Observing`](crate::report::State::Observing), and [`Status::reasons`] says why
+    /// nobody is observed.
+    pub fn status(&self) -> Status {
+        self.status.borrow().clone()
+    }
+
+    /// Waits until the status or a node's document differs from what it was at the last call; the
+    /// first call returns at once. False when the observer has ended. Cancel-safe.
+    pub async fn changed(&mut self) -> bool {
+        tokio::select! {
+            changed = self.status.changed() => changed.is_ok(),
+            changed = self.observed.changed() => changed.is_ok(),
+        }
+    }
+
+    /// The events of this observer from now on, for example [`Event::FirstMet`](crate::Event).
+    pub fn events(&self) -> EventStream {
+        self.node.events()
+    }
+
+    /// Ends the observer. Returns when it has ended.
+    pub async fn leave(self) {
+        self.node.leave().await;
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = self.status.borrow();
+        write!(f, "Observer({} {}, {})", status.name, status.node, status.state)
+    }
+}

@@ -1,0 +1,59 @@
+//! Observers: those of this node, and what this node observes if it is one.
+
+use super::ControlPlane;
+use super::evictions::ASIDE_MS;
+use crate::identity::{MemberId, NodeId};
+use crate::link::{PskNumber, SecureChannel, Stream};
+use crate::report::document::StatusDocument;
+use crate::trace;
+
+/// How long a node is not dialled that has ended its link: it may have too many observers.
+const AGAIN_MS: u64 = 2000;
+
+impl ControlPlane {
+    /// Whether this node only observes, and is a member of no group.
+    pub(super) fn is_observer(&self) -> bool {
+        self.handshakes.local().hello.observer
+    }
+
+    /// An observer has linked with this node.
+    pub(super) fn on_observer(&mut self, stream: Box<dyn Stream>, channel: SecureChannel) {
+        match self.admit(&channel) {
+            Ok(()) => {
+                trace::debug!(observer = %channel.peer.id, "an observer is here");
+                self.observers.serve(stream, channel);
+            }
+            Err(refusal) => self.count(refusal),
+        }
+    }
+
+    /// This observer has linked with a node.
+    pub(super) fn observe(&mut self, stream: Box<dyn Stream>, channel: SecureChannel) {
+        self.reporter.learn_name(channel.peer.id.node, channel.peer.name.clone());
+        self.observed.observe(stream, channel);
+    }
+
+    /// An observed node has said this, or its link has ended.
+    pub(super) fn on_observed(
+        &mut self,
+        node: MemberId,
+        link: u64,
+        document: Option<Box<StatusDocument>>,
+    ) {
+        if self.observed.told(node, link, document) {
+            self.roster.set_aside(node, AGAIN_MS, self.clock.now());
+        }
+        self.reporter.publish_observed(self.observed.documents());
+        self.publish();
+    }
+
+    /// Ends the links that are there to observe, in both directions, with nodes or by keys for
+    /// which `stays` returns false.
+    pub(super) fn end_observing(&mut self, stays: impl Fn(NodeId, PskNumber) -> bool) {
+        self.observers.retain(&stays);
+        let gone = self.observed.retain(|id, psk| stays(id.node, psk));
+        for node in gone {
+            self.roster.set_aside(node, ASIDE_MS, self.clock.now());
+        }
+    }
+}

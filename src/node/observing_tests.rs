@@ -1,0 +1,83 @@
+//! Observers beside the groups of their cluster.
+
+use super::control_loop::Handles;
+use super::testing::{PATIENCE, in_world, in_world_as, ip, of_group, view_of};
+use crate::api::{Config, Part};
+use crate::link::MemoryWorld;
+use crate::report::State;
+use crate::report::document::StatusDocument;
+use std::sync::Arc;
+use tokio::time::timeout;
+
+async fn member(world: &MemoryWorld, group: &str, n: usize, job: &str) -> Handles {
+    let own = of_group(group, format!("n{n}"));
+    in_world(world, ip(n), Config { job: Some(job.to_owned()), ..own }, |_, _| ()).await.0
+}
+
+async fn observer(world: &MemoryWorld, group: &str, n: usize) -> Handles {
+    let own = of_group(group, format!("o{n}"));
+    in_world_as(Part::Observer, world, ip(n), own, |_, _| ()).await.0
+}
+
+/// Waits until the documents that it has heard are as wanted.
+async fn hears(observer: &mut Handles, wanted: impl Fn(&[StatusDocument]) -> bool) {
+    let heard = timeout(PATIENCE, observer.observed.wait_for(|heard| wanted(heard))).await;
+    drop(heard.expect("in time").expect("it runs"));
+}
+
+fn lines(heard: &[StatusDocument]) -> Vec<String> {
+    heard.iter().map(|node| format!("{} {} {}", node.job, node.name, node.state)).collect()
+}
+
+#[tokio::test]
+async fn an_observer_sees_every_job_and_no_job_sees_it() {
+    let world = MemoryWorld::new();
+    let group = "observed";
+    let mut first = observer(&world, group, 0).await;
+    let mut train =
+        [member(&world, group, 1, "train").await, member(&world, group, 2, "train").await];
+    let alone = member(&world, group, 3, "eval").await;
+    let views = [view_of(2, &mut train[0]).await, view_of(2, &mut train[1]).await];
+    let second = observer(&world, group, 4).await;
+    let seconds_job = second.status.borrow().job.clone();
+    hears(&mut first, |heard| {
+        let others = ["eval n3 alone", "train n1 in", "train n2 in"];
+        let mut all = vec![format!("{seconds_job} o4 observing")];
+        all.extend(others.map(str::to_owned));
+        all.sort();
+        lines(heard) == all
+    })
+    .await;
+    assert_eq!(first.status.borrow().state, State::Observing { nodes: 4 });
+    let train_0 = first.observed.borrow().iter().find(|node| node.name == "n1").cloned();
+    let view = train_0.and_then(|node| node.view).expect("a View");
+    assert_eq!(view.members.len(), 2);
+    // No member has a link with an observer, counts it or names it.
+    for node in [&train[0], &train[1], &alone] {
+        let status = node.status.borrow();
+        assert!(status.peers.iter().all(|peer| peer.name.as_str().starts_with('n')), "{status:?}");
+        assert!(status.other_jobs.iter().all(|job| job.job != seconds_job), "{status:?}");
+    }
+    // What it is told follows what happens there.
+    drop(alone);
+    hears(&mut first, |heard| heard.iter().all(|node| node.job != "eval")).await;
+    for (node, view) in train.iter().zip(&views) {
+        let now = node.views.borrow().clone().expect("a View");
+        assert!(Arc::ptr_eq(&now, view), "the View was replaced");
+    }
+}
+
+#[tokio::test]
+async fn the_oldest_observer_gives_way() {
+    let world = MemoryWorld::new();
+    let node = member(&world, "crowded", 0, "train").await;
+    let mut observers = Vec::new();
+    for n in 1..=super::observers::OBSERVERS_MAX + 1 {
+        let mut observer = observer(&world, "crowded", n).await;
+        hears(&mut observer, |heard| heard.iter().any(|node| node.name == "n0")).await;
+        observers.push(observer);
+    }
+    // It comes back at once, and the next one gives way.
+    hears(&mut observers[0], |heard| heard.iter().any(|node| node.name == "n0")).await;
+    assert_eq!(node.status.borrow().counters.misbehaviours, 0);
+}
