@@ -57,8 +57,8 @@ pub fn status_text(status: &StatusDocument) -> String {
     text
 }
 
-/// The state of an observer, and a line for each group, for each node without one, and for the other
-/// observers.
+/// The state of an observer, and a line for each group, for each node without one, and for the
+/// other observers.
 pub fn cluster_text(observer: &StatusDocument) -> String {
     let mut lines = vec![observer.state_text.clone()];
     let (observers, nodes): (Vec<&StatusDocument>, Vec<&StatusDocument>) =

@@ -19,12 +19,12 @@ use std::time::Duration;
 /// Show the nodes of this machine and what `potluck up` observes; when none runs, ask the others
 ///
 /// Every program that has joined a group answers, and every `potluck up`, which knows the whole
-/// cluster. If none runs on this machine, it observes the cluster itself for at most 2 s. JSON with a
-/// node: {ok, running: whether one runs on this machine, node, name, process, namespace, job, open, port, state, state_text, view, peers,
-/// interfaces, reasons, other_jobs, alone, duplicates, quarantined, topology, counters, gloo, here}.
-/// It is of one node, of the largest group; `here` lists all of this machine and `cluster` all that
-/// are known: {job, process, name, node, state}. Without a node: {ok, running: false, namespace,
-/// neighbours, interfaces, gloo} and exit code 3.
+/// cluster. If none runs on this machine, it observes the cluster itself for at most 2 s. JSON with
+/// a node: {ok, running: whether one runs on this machine, node, name, process, namespace, job,
+/// open, port, state, state_text, view, peers, interfaces, reasons, other_jobs, alone, duplicates,
+/// quarantined, topology, counters, gloo, here}. It is of one node, of the largest group; `here`
+/// lists all of this machine and `cluster` all that are known: {job, process, name, node, state}.
+/// Without a node: {ok, running: false, namespace, neighbours, interfaces, gloo} and exit code 3.
 /// `topology` is what the pictures show: {view, me, engine, plan, plan_revision, slowest, members,
 /// links, forecasts}, null while there is no group.
 #[derive(Args, Debug)]

@@ -1,4 +1,5 @@
-//! `potluck up`: observes the cluster in the foreground, and shows whether machines find each other.
+//! `potluck up`: observes the cluster in the foreground, and shows whether machines find each
+//! other.
 
 use crate::args::{Where, Which};
 use crate::document::{cluster_text, hex};

@@ -109,7 +109,8 @@ impl Handshakes {
         }
     }
 
-    /// Dials an address for a control link, or to observe the node there if this one is an observer.
+    /// Dials an address for a control link, or to observe the node there if this one is an
+    /// observer.
     pub(super) fn dial(&self, to: SocketAddr) {
         let Dialler { net, local, events } = self.dialler();
         tokio::spawn(async move {

@@ -1,4 +1,5 @@
-//! The conversation of an observer with a node: a question, then a status document, again and again.
+//! The conversation of an observer with a node: a question, then a status document, again and
+//! again.
 //!
 //! Both travel as messages of a control link whose purpose is to observe. The question is an empty
 //! message. The document is JSON in parts: the first byte of a part is 1 if another part follows,

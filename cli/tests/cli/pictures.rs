@@ -155,24 +155,26 @@ pub fn three_machines() -> Result<()> {
 
 /// Fields may be added to this list, never removed.
 const FIELDS: &str = "\
-    alone cluster.job cluster.name cluster.node cluster.process cluster.state counters.committed counters.links counters.misbehaviours counters.other_versions \
+    alone cluster.job cluster.name cluster.node cluster.process cluster.state \
+    counters.committed counters.links counters.misbehaviours counters.other_versions \
     counters.overloads counters.strangers counters.views duplicates gloo here.job here.name \
-    here.node here.process here.state interfaces.addresses \
-    interfaces.dropped interfaces.heard interfaces.interface interfaces.queries interfaces.skipped \
-    interfaces.text job name namespace node observed ok open other_jobs peers.address peers.forwarded \
-    peers.name peers.node peers.rtt_us peers.through port process quarantined reasons running \
-    sizes.max_members sizes.members sizes.min_members state state_text \
-    topology.engine topology.forecasts.bytes topology.forecasts.us topology.links.a \
-    topology.links.b topology.links.back.kind topology.links.back.medium \
-    topology.links.there.medium topology.links.back.rate_bps topology.links.back.rtt_us \
-    topology.links.back.share_ppm topology.links.path topology.links.path.interface \
-    topology.links.path.local topology.links.path.remote topology.links.there.kind \
-    topology.links.there.rate_bps topology.links.there.rtt_us topology.links.there.share_ppm \
-    topology.me topology.members.name topology.members.node topology.members.rank \
-    topology.members.rate_bps topology.plan topology.plan_revision topology.slowest topology.view \
-    view.begun view.committed view.engine view.engine_reason view.id view.in_sync \
-    view.members.name view.members.node view.members.rank view.members.sizes.max_members \
-    view.members.sizes.members view.members.sizes.min_members view.plan";
+    here.node here.process here.state interfaces.addresses interfaces.dropped interfaces.heard \
+    interfaces.interface interfaces.queries interfaces.skipped interfaces.text job name \
+    namespace node observed ok open other_jobs peers.address peers.forwarded peers.name \
+    peers.node peers.rtt_us peers.through port process quarantined reasons running \
+    sizes.max_members sizes.members sizes.min_members state state_text topology.engine \
+    topology.forecasts.bytes topology.forecasts.us topology.links.a topology.links.b \
+    topology.links.back.kind topology.links.back.medium topology.links.there.medium \
+    topology.links.back.rate_bps topology.links.back.rtt_us topology.links.back.share_ppm \
+    topology.links.path topology.links.path.interface topology.links.path.local \
+    topology.links.path.remote topology.links.there.kind topology.links.there.rate_bps \
+    topology.links.there.rtt_us topology.links.there.share_ppm topology.me \
+    topology.members.name topology.members.node topology.members.rank \
+    topology.members.rate_bps topology.plan topology.plan_revision topology.slowest \
+    topology.view view.begun view.committed view.engine view.engine_reason view.id \
+    view.in_sync view.members.name view.members.node view.members.rank \
+    view.members.sizes.max_members view.members.sizes.members view.members.sizes.min_members \
+    view.plan";
 
 pub fn schema() -> Result<()> {
     let group = Group::up()?;

@@ -76,8 +76,8 @@ fn seen(line: &str) -> Vec<String> {
     names
 }
 
-/// Runs `up` as each of the names on the first machines, all of which hold the key; waits until they
-/// observe each other.
+/// Runs `up` as each of the names on the first machines, all of which hold the key; waits until
+/// they observe each other.
 fn all_up(network: &Network, names: &[&str], trust: &str) -> Result<Vec<Child>> {
     let mut nodes = Vec::new();
     for (machine, name) in MACHINES.into_iter().zip(names) {

@@ -43,8 +43,9 @@ impl ControlPlane {
         if self.observed.told(node, link, document) {
             self.roster.set_aside(node, AGAIN_MS, self.clock.now());
         }
-        self.reporter.publish_observed(self.observed.documents());
+        // Before the documents: a reader that hears of them finds the status that fits.
         self.publish();
+        self.reporter.publish_observed(self.observed.documents());
     }
 
     /// Ends the links that are there to observe, in both directions, with nodes or by keys for
