@@ -94,6 +94,8 @@ struct Struck {
     n: u64,
     fault: Fault,
     victim: usize,
+    /// The jobs that it strikes.
+    jobs: Vec<usize>,
     until: Instant,
     /// Ends it, if it does not end by itself.
     cure: Command,
@@ -329,7 +331,9 @@ impl Soak {
             }
             _ => self.tell_lab(&struck.cure)?,
         }
-        self.tell_jobs(&json!({"e": "healed", "n": struck.n}));
+        for job in struck.jobs {
+            self.jobs[job].log.tell(json!({"e": "healed", "n": struck.n}));
+        }
         self.whole_since = now_us();
         Ok(())
     }
@@ -387,16 +391,7 @@ impl Soak {
         let n = self.count;
         let elsewhere: Vec<&Machine> = self.machines.iter().filter(|m| m.machine != at).collect();
         let other = elsewhere[self.chance.below(elsewhere.len())].machine.clone();
-        // A fault of a machine strikes its processes of all jobs.
-        let is_alone = fault_of_process(fault) || fault == Fault::DiskFull;
-        for (index, job) in self.jobs.iter().enumerate() {
-            let struck = self.machines.iter().enumerate().find(|(place, machine)| {
-                machine.job == index && machine.machine == at && (!is_alone || *place == victim)
-            });
-            let Some((_, Machine { name, .. })) = struck else { continue };
-            let kind = fault.name();
-            job.log.tell(json!({"e": "struck", "n": n, "kind": kind, "who": [name]}));
-        }
+        let jobs = self.tell_struck(fault, victim);
         let machine = &mut self.machines[victim];
         let (node, life) = (machine.name.clone(), machine.life);
         let mut cure = Command::new();
@@ -426,8 +421,25 @@ impl Soak {
         }
         self.count += 1;
         let until = Instant::now() + fault.lasts(&mut self.chance);
-        self.struck.push(Struck { n, fault, victim, until, cure });
+        self.struck.push(Struck { n, fault, victim, jobs, until, cure });
         Ok(())
+    }
+
+    /// Logs a fault in the jobs that it strikes, and returns these: a fault of a machine strikes its
+    /// processes of all jobs.
+    fn tell_struck(&self, fault: Fault, victim: usize) -> Vec<usize> {
+        let is_alone = fault_of_process(fault) || fault == Fault::DiskFull;
+        let at = &self.machines[victim].machine;
+        let mut jobs = Vec::new();
+        for (place, Machine { name, job, machine, .. }) in self.machines.iter().enumerate() {
+            if place == victim || !is_alone && machine == at {
+                let (n, kind) = (self.count, fault.name());
+                let struck = json!({"e": "struck", "n": n, "kind": kind, "who": [name]});
+                self.jobs[*job].log.tell(struck);
+                jobs.push(*job);
+            }
+        }
+        jobs
     }
 
     /// Until the next fault: mostly short, now and then long enough for a group without faults.

@@ -43,7 +43,11 @@ impl ControlPlane {
         if self.observed.told(node, link, document) {
             self.roster.set_aside(node, AGAIN_MS, self.clock.now());
         }
-        // Before the documents: a reader that hears of them finds the status that fits.
+        self.publish_observed();
+    }
+
+    /// The status first: a reader that hears of the documents finds the one that fits.
+    fn publish_observed(&mut self) {
         self.publish();
         self.reporter.publish_observed(self.observed.documents());
     }
@@ -53,8 +57,12 @@ impl ControlPlane {
     pub(super) fn end_observing(&mut self, stays: impl Fn(NodeId, PskNumber) -> bool) {
         self.observers.retain(&stays);
         let gone = self.observed.retain(|id, psk| stays(id.node, psk));
+        if gone.is_empty() {
+            return;
+        }
         for node in gone {
             self.roster.set_aside(node, ASIDE_MS, self.clock.now());
         }
+        self.publish_observed();
     }
 }
