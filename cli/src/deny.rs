@@ -83,13 +83,16 @@ impl Deny {
         Ok(known.map(|(_, name)| name).unwrap_or_default())
     }
 
-    /// The nodes that those on this machine know: their peers, and nodes of other jobs.
+    /// The nodes that those on this machine know: their peers, nodes of other jobs, and nodes
+    /// that an observer among them observes.
     async fn peers(&self) -> Result<Vec<(NodeId, String)>> {
         let nodes = local_nodes(self.which.config()).await?.nodes;
         let peers = nodes.iter().flat_map(|status| &status.peers).map(|p| (&p.node, &p.name));
         let others = nodes.iter().flat_map(|status| &status.other_jobs).flat_map(|job| &job.nodes);
+        let observed = nodes.iter().flat_map(|status| &status.observed);
         let others = others.filter_map(|node| Some((&node.node, node.name.as_ref()?)));
-        let known = peers.chain(others);
+        let observed = observed.map(|node| (&node.node, &node.name));
+        let known = peers.chain(others).chain(observed);
         Ok(known.filter_map(|(node, name)| Some((node.parse().ok()?, name.clone()))).collect())
     }
 }

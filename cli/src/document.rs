@@ -62,7 +62,10 @@ pub fn status_text(status: &StatusDocument) -> String {
 pub fn cluster_text(observer: &StatusDocument) -> String {
     let mut lines = vec![observer.state_text.clone()];
     let (observers, nodes): (Vec<&StatusDocument>, Vec<&StatusDocument>) =
-        observer.observed.iter().partition(|node| node.state == "observing");
+        observer.observed.iter().partition(|node| node.observer);
+    // A member is named with its View, also if it has not told yet that it is in it.
+    let members = nodes.iter().filter_map(|node| node.view.as_ref()).flat_map(|v| &v.members);
+    let members: BTreeSet<&String> = members.map(|member| &member.node).collect();
     let mut views = BTreeSet::new();
     for node in nodes {
         match &node.view {
@@ -73,6 +76,7 @@ pub fn cluster_text(observer: &StatusDocument) -> String {
                 let (job, state, members) = (&node.job, &node.state_text, members.join(", "));
                 lines.push(format!("job {job}, view {}: {members}: {state}", view.id));
             }
+            None if members.contains(&node.node) => {}
             None => {
                 let name = named(&node.name, &node.node);
                 lines.push(format!("job {}: {name}: {}", node.job, node.state_text));

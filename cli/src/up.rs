@@ -209,7 +209,7 @@ async fn watch(observer: &mut Observer, output: &Output) -> Result<Exit> {
         if shown.as_ref() == Some(&key) {
             continue;
         }
-        let is_alone = status.state == State::Observing { nodes: 0 };
+        let is_alone = matches!(status.state, State::Alone { .. });
         if is_alone && !was_alone {
             alone_at = Some(Instant::now() + ALONE);
         } else if !is_alone {
@@ -244,6 +244,9 @@ async fn step(observer: &mut Observer, alone_at: Option<Instant>) -> Option<Step
 fn key_of(status: &Status, nodes: &[StatusDocument]) -> Vec<String> {
     let own = status.others.iter().cloned().chain(status.duplicates.iter().map(|node| hex(*node)));
     let of_node = |node: &StatusDocument| {
+        if node.observer {
+            return node.node.clone();
+        }
         let view = node.view.as_ref().map(|view| (&view.id, view.members.len(), view.in_sync));
         format!("{} {} {} {view:?}", node.node, node.job, node.state)
     };

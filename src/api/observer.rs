@@ -55,8 +55,8 @@ impl Observer {
     }
 
     /// The status of this observer: its state is
-    /// [`State::Observing`](crate::report::State::Observing), and [`Status::reasons`] says why
-    /// nobody is observed.
+    /// [`State::Observing`](crate::report::State::Observing), or
+    /// [`State::Alone`](crate::report::State::Alone), and then [`Status::reasons`] says why.
     pub fn status(&self) -> Status {
         self.status.borrow().clone()
     }

@@ -56,6 +56,7 @@ impl NodeConfig {
             job: self.local.hello.job.as_str().to_owned(),
             open: self.admission.namespace.is_open(),
             port,
+            observer: self.local.hello.observer,
             state: State::Alone { interfaces: Vec::new() },
             sizes: self.sizes,
             view: None,

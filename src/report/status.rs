@@ -28,6 +28,8 @@ pub struct Status {
     pub open: bool,
     /// The TCP port that it listens on.
     pub port: u16,
+    /// Whether it only observes the others: then it is a member of no group.
+    pub observer: bool,
     /// Its state.
     pub state: State,
     /// The sizes of the group that it asks for.
@@ -133,11 +135,10 @@ pub enum State {
     /// Give each process its own identity.
     #[display("duplicate identity")]
     Duplicate,
-    /// This node is an observer: it is told the status of the nodes of its cluster, and is a member
-    /// of no group.
+    /// This node is an observer, and others tell it their status.
     #[display("observing {}", how_many_nodes(*nodes))]
     Observing {
-        /// The nodes that have told their status.
+        /// These others, at least one.
         nodes: usize,
     },
     /// The node has left.
@@ -366,13 +367,7 @@ impl Status {
     /// Sentences that explain why members are missing or calls wait. Empty if all is well.
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<String> = Vec::new();
-        let is_alone = |state: &State| {
-            matches!(
-                state,
-                State::Alone { .. } | State::NotEnoughPeers { .. } | State::Observing { nodes: 0 }
-            )
-        };
-        if is_alone(&self.state) {
+        if matches!(self.state, State::Alone { .. } | State::NotEnoughPeers { .. }) {
             reasons.extend(self.interfaces.iter().map(|report| self.looked_on(report)));
             if self.others.is_empty() && self.other_jobs.is_empty() && self.peers.is_empty() {
                 reasons.push(
@@ -470,7 +465,6 @@ impl fmt::Display for OtherJob {
 
 fn how_many_nodes(nodes: usize) -> String {
     match nodes {
-        0 => "nobody yet".to_owned(),
         1 => "1 node".to_owned(),
         more => format!("{more} nodes"),
     }

@@ -41,13 +41,13 @@ fn sees_all(observer: &mut Peer, machines: usize) -> Result<()> {
     loop {
         let seen = observer.ask(&json!({"do": "observed"}), "observed", PATIENCE)?;
         let nodes = seen["nodes"].as_array().context("a list")?;
-        let count = |what: &str, wanted: &str| nodes.iter().filter(|n| n[what] == wanted).count();
+        let observers = nodes.iter().filter(|node| node["observer"] == true).count();
         let one_view = |job: &str| {
             let of_job = nodes.iter().filter(|node| node["job"] == job && node["state"] == "in");
             let views: Vec<&Value> = of_job.map(|node| &node["view"]).collect();
             views.len() == machines && views.iter().all(|view| *view == views[0])
         };
-        if JOBS.iter().all(|job| one_view(job)) && count("state", "observing") == machines - 1 {
+        if JOBS.iter().all(|job| one_view(job)) && observers == machines - 1 {
             return Ok(());
         }
         ensure!(Instant::now() < until, "it sees {seen}");

@@ -44,5 +44,5 @@ async fn observe() -> Result<()> {
 }
 
 fn is_member(node: &StatusDocument, name: &str) -> bool {
-    node.name == name && node.state != "observing"
+    node.name == name && !node.observer
 }

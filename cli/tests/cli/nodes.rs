@@ -45,7 +45,7 @@ pub fn first_machine() -> Result<()> {
     ensure!(made["file"].as_str().is_some_and(|f| f.ends_with("cluster-default.key")), "{made}");
     let status = event(&mut ada, "status")?;
     ensure!(
-        status["state"] == "observing" && status["name"] == "ada" && status["view"].is_null(),
+        status["state"] == "alone" && status["observer"] == true && status["name"] == "ada",
         "{status}"
     );
     let alone = event(&mut ada, "alone")?;
@@ -145,7 +145,7 @@ pub fn status() -> Result<()> {
     event(&mut ada, "status")?;
     let running = status("ada")?.json(0)?;
     ensure!(
-        running["running"] == true && running["name"] == "ada" && running["state"] == "observing",
+        running["running"] == true && running["name"] == "ada" && running["state"] == "alone",
         "{running}"
     );
     let socket = network.home("ada").join("status-default.potluck.sock");

@@ -160,7 +160,7 @@ const FIELDS: &str = "\
     counters.overloads counters.strangers counters.views duplicates gloo here.job here.name \
     here.node here.process here.state interfaces.addresses interfaces.dropped interfaces.heard \
     interfaces.interface interfaces.queries interfaces.skipped interfaces.text job name \
-    namespace node observed ok open other_jobs peers.address peers.forwarded peers.name \
+    namespace node observed observer ok open other_jobs peers.address peers.forwarded peers.name \
     peers.node peers.rtt_us peers.through port process quarantined reasons running \
     sizes.max_members sizes.members sizes.min_members state state_text topology.engine \
     topology.forecasts.bytes topology.forecasts.us topology.links.a topology.links.b \
@@ -221,14 +221,11 @@ pub fn nothing_to_draw() -> Result<()> {
     }
     told(&network.home("ada"), &["join"], KEY)?;
     let mut alone = network.up("n1", "ada", &[])?;
-    alone.wait_for_line(|line| line.contains("\"state\":\"observing\""), SOON)?;
+    alone.wait_for_line(|line| line.contains("\"state\":\"alone\""), SOON)?;
     let ran = status(&["--dot"])?;
-    ensure!(
-        ran.complaint(3)?.contains("no group to draw yet: observing") && !file.exists(),
-        "{ran:?}"
-    );
+    ensure!(ran.complaint(3)?.contains("no group to draw yet: alone") && !file.exists(), "{ran:?}");
     let ran = status(&["--graph"])?;
-    ensure!(ran.code == 0 && ran.out.contains("observing"), "{ran:?}");
+    ensure!(ran.code == 0 && ran.out.contains("alone"), "{ran:?}");
     alone.terminate()?;
     ensure!(alone.wait(SOON)?.success());
     Ok(())

@@ -55,6 +55,7 @@ pub fn observed(nodes: &[StatusDocument]) -> Value {
             "name": node.name,
             "node": node.node,
             "state": node.state,
+            "observer": node.observer,
             "view": node.view.as_ref().map(|view| &view.id),
         })
     });

@@ -11,11 +11,6 @@ use crate::trace;
 const AGAIN_MS: u64 = 2000;
 
 impl ControlPlane {
-    /// Whether this node only observes, and is a member of no group.
-    pub(super) fn is_observer(&self) -> bool {
-        self.handshakes.local().hello.observer
-    }
-
     /// An observer has linked with this node.
     pub(super) fn on_observer(&mut self, stream: Box<dyn Stream>, channel: SecureChannel) {
         match self.admit(&channel) {

@@ -45,6 +45,7 @@ impl ControlPlane {
             job: hello.job.as_str().to_owned(),
             open: namespace.is_open(),
             port: self.network.port(),
+            observer: hello.observer,
             state: self.state(),
             sizes: self.reporter.sizes(),
             peers: self.peers.iter().map(|(id, link)| self.peer_status(*id, link)).collect(),
@@ -76,8 +77,8 @@ impl ControlPlane {
     }
 
     fn state(&self) -> State {
-        if self.is_observer() {
-            return State::Observing { nodes: self.observed.documents().len() };
+        if let nodes @ 1.. = self.observed.documents().len() {
+            return State::Observing { nodes };
         }
         if let Some(state) = self.kept_out() {
             return state;

@@ -34,6 +34,9 @@ pub struct StatusDocument {
     pub open: bool,
     /// The TCP port that it listens on.
     pub port: u16,
+    /// Whether it only observes the others: then it is a member of no group.
+    #[serde(default)]
+    pub observer: bool,
     /// alone, forming, in, not-enough-peers, needs-sync, full, one-way, kept-out, duplicate,
     /// observing or closed.
     pub state: String,
@@ -237,6 +240,7 @@ impl From<&Status> for StatusDocument {
             job: status.job.clone(),
             open: status.open,
             port: status.port,
+            observer: status.observer,
             state: state_code(&status.state).to_owned(),
             state_text: status.state.to_string(),
             sizes: Some(status.sizes.into()),
