@@ -54,7 +54,7 @@ impl Part<'_> {
             Task::GatherTo { root, bytes } => self.gather_to(root, bytes, own),
             Task::Scatter { root, bytes } => self.scatter(root, bytes, own),
             Task::AllToAll { .. } => self.all_to_all(own),
-            Task::GatherUneven(ref parts) => self.gather_uneven(&parts.received, own),
+            Task::GatherUneven(ref parts) => self.gather_uneven(&parts.received, own.as_ref()),
             Task::AllToAllUneven(ref parts) => self.all_to_all_uneven(parts, own),
             Task::Message { from, to, bytes } => self.message(from, to, bytes, own),
             Task::Barrier => {
@@ -236,14 +236,14 @@ impl Part<'_> {
         Ok(distinct(Some(out).filter(|out| out.len() > 0)))
     }
 
-    fn gather_uneven(&self, lengths: &[usize], own: Option<Block>) -> Result<Finished, Failure> {
+    fn gather_uneven(&self, lengths: &[usize], own: Option<&Block>) -> Result<Finished, Failure> {
         let total = lengths.iter().sum();
         let result_digest = ResultDigest::new(total)?;
         if total == 0 {
             return Ok(finished(&result_digest, None));
         }
         let mut out = self.pool.block(total)?;
-        let own = own.as_ref().map_or(&[][..], Block::bytes);
+        let own = own.map_or(&[][..], Block::bytes);
         self.context.exchange_uneven(self.op, own, out.bytes_mut(), lengths)?;
         let start = lengths[..self.me.index()].iter().sum::<usize>();
         copy(&mut out.bytes_mut()[start..start + own.len()], own);

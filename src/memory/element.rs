@@ -99,7 +99,7 @@ impl<'a> Target<'a> {
         match self {
             Target::Bytes(own) => copy(own, bytes),
             Target::Bools(own) => {
-                own.iter_mut().zip(bytes).for_each(|(own, byte)| *own = *byte != 0)
+                own.iter_mut().zip(bytes).for_each(|(own, byte)| *own = *byte != 0);
             }
         }
     }

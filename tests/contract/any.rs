@@ -78,7 +78,7 @@ pub async fn by_tag(_cluster: Cluster, mut context: Context) -> Result<()> {
 }
 
 /// A wait that is dropped or late takes nothing.
-pub async fn given_up(_cluster: Cluster, mut context: Context) -> Result<()> {
+pub async fn given_up(cluster: Cluster, mut context: Context) -> Result<()> {
     if context.rank() != 0 {
         context.lane(1).barrier().await?;
         // Given up before the tag was told, then sent.
@@ -96,8 +96,21 @@ pub async fn given_up(_cluster: Cluster, mut context: Context) -> Result<()> {
     let mut call = context.recv_any(8, &mut buffer);
     ensure!(once(&mut call).await.is_pending(), "nobody has sent");
     drop(call);
-    let call = context.recv_any(8, &mut buffer).deadline(Duration::from_millis(200));
+    let watching = tokio::spawn(async move {
+        let mut changes = cluster.watch();
+        while let Some(status) = changes.next().await {
+            if let Some(waiting) = status.waiting {
+                let ranks: Vec<usize> = waiting.ranks.iter().map(|p| p.rank.index()).collect();
+                return (cluster, ranks, waiting.op.to_string());
+            }
+        }
+        (cluster, vec![], String::new())
+    });
+    let call = context.recv_any(8, &mut buffer).deadline(Duration::from_millis(1500));
     let error = call.await.err();
+    let (_cluster, ranks, op) = watching.await?;
+    let others: Vec<usize> = (1..context.size()).collect();
+    ensure!(ranks == others && op == "0:any.1", "the status says {op} waits for {ranks:?}");
     ensure!(
         matches!(&error, Some(Error::Aborted { cause: Cause::Deadline { of: None } })),
         "{error:?}"
@@ -140,7 +153,7 @@ pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
     if size == 1 {
         return Ok(());
     }
-    let mut buffers = vec![[0u8; 1]; 65];
+    let mut buffers = [[0u8; 1]; 65];
     let mut calls: Vec<_> = buffers.iter_mut().map(|buffer| context.recv_any(0, buffer)).collect();
     for (number, call) in calls.iter_mut().enumerate() {
         let polled = once(call).await;

@@ -44,7 +44,7 @@ pub struct Choice {
 }
 
 /// Why a receive chose no message.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Unchosen {
     /// No call can be made.
     Refused(Refused),
@@ -95,7 +95,7 @@ impl Choice {
             let CallKind::Message { from, .. } = chosen.kind else { return Poll::Pending };
             let taken = session.take_number(&mut state, self.lane.messages(from, me), chosen);
             state.choices.last = Some(from);
-            state.choices.waiting.extract_if(.., |name, _| Some(*name) == self.name).for_each(drop);
+            self.name.take().iter().for_each(|name| drop(state.choices.waiting.remove(name)));
             session.settle(state);
             return Poll::Ready(taken.map(|op| (chosen, op)).map_err(Unchosen::Refused));
         }
