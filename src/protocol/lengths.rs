@@ -40,7 +40,7 @@ impl Lengths {
         self.size
     }
 
-    /// The length of the part from one rank to another; both are ranks of the View.
+    /// The length of the part from one rank to another; both are ranks of the call's group.
     pub fn between(&self, from: Rank, to: Rank) -> usize {
         self.all[from.index() * self.size + to.index()]
     }

@@ -53,7 +53,7 @@ impl PendingOp {
 
     /// A call that has taken its number.
     pub(super) fn taken(session: &Arc<ViewSession>, call: Call, op: OpId) -> PendingOp {
-        PendingOp::with(session, call, Ok(op))
+        PendingOp::with((session, op.lane), call, Ok(op))
     }
 
     /// Continues an operation whose first future was dropped.

@@ -2,7 +2,7 @@
 
 use super::pending_op::{PendingOp, error_of};
 use crate::memory::{DType, Element, target_of};
-use crate::protocol::{Call, CallKind, Lane, Rank, Rejection};
+use crate::protocol::{Call, CallKind, GroupRanks, Lane, Rank, Rejection};
 use crate::report::{Cause, Error, Result};
 use crate::session::{Choice, Unchosen, ViewSession};
 use std::pin::Pin;
@@ -25,6 +25,8 @@ pub struct ReceivingAny<'buf, T: Element> {
 pub(crate) struct AnyOp {
     session: Arc<ViewSession>,
     lane: Lane,
+    /// The ranks of its lane, by which it names its senders.
+    group: GroupRanks,
     /// Its sender is open before the choice.
     pub(super) call: Call,
     from: std::result::Result<Vec<Rank>, Rejection>,
@@ -43,7 +45,7 @@ impl<T: Element> ReceivingAny<'_, T> {
         let mut ranks: Vec<Rank> = ranks.into_iter().map(Into::into).collect();
         ranks.sort_unstable();
         ranks.dedup();
-        self.pending.from = senders(&self.pending.session, ranks);
+        self.pending.from = senders(&self.pending.session, self.pending.group, ranks);
         self
     }
 }
@@ -57,14 +59,19 @@ impl AnyOp {
         dtype: DType,
         count: usize,
     ) -> AnyOp {
-        let (me, view) = (session.me(), session.view());
-        let linked = |from: &Rank| *from != me && !view.lack_direct_link(*from, me);
+        let (view, group) = (session.view(), lane.group(session.view().size()));
+        let me = rank_in(group, session);
+        let is_linked =
+            |from: Rank| from != session.me() && !view.lack_direct_link(from, session.me());
+        let linked = group.iter().filter(|from| is_linked(*from));
+        let linked = linked.filter_map(|from| group.in_group(from)).collect();
         let kind = CallKind::Message { from: me, to: me, tag };
         AnyOp {
             session: Arc::clone(session),
             lane,
+            group,
             call: Call::new(kind, dtype, count as u64),
-            from: senders(session, view.ranks().filter(linked).collect()),
+            from: senders(session, group, linked),
             choice: None,
             deadline: None,
             began: None,
@@ -80,6 +87,7 @@ impl AnyOp {
     fn poll_choice(&mut self, task: &mut Task<'_>) -> Poll<Result<&mut PendingOp>> {
         if self.chosen.is_none() {
             let from = self.from.clone().map_err(Error::Rejected)?;
+            let from = from.into_iter().filter_map(|rank| self.group.in_view(rank)).collect();
             let began = *self.began.get_or_insert_with(Instant::now);
             let (session, lane, deadline) = (&self.session, self.lane, self.deadline);
             let choice =
@@ -93,13 +101,26 @@ impl AnyOp {
     }
 }
 
-/// These ranks, if all of them can send messages to this one.
-fn senders(session: &ViewSession, ranks: Vec<Rank>) -> std::result::Result<Vec<Rank>, Rejection> {
-    let (me, view) = (session.me(), session.view());
-    if ranks.is_empty() || ranks.iter().any(|rank| *rank == me || rank.index() >= view.size()) {
-        return Err(Rejection::NoPeer { size: view.size() });
+/// This member's rank in the group, which contains it.
+fn rank_in(group: GroupRanks, session: &ViewSession) -> Rank {
+    group.in_group(session.me()).unwrap_or(Rank(0))
+}
+
+/// These ranks of the group, if all of them can send messages to this one.
+fn senders(
+    session: &ViewSession,
+    group: GroupRanks,
+    ranks: Vec<Rank>,
+) -> std::result::Result<Vec<Rank>, Rejection> {
+    let (me, size) = (rank_in(group, session), group.len());
+    if ranks.is_empty() || ranks.iter().any(|rank| *rank == me || rank.index() >= size) {
+        return Err(Rejection::NoPeer { size });
     }
-    match ranks.iter().find(|from| view.lack_direct_link(**from, me)) {
+    let is_apart = |from: &&Rank| {
+        let from = group.in_view(**from).unwrap_or(**from);
+        session.view().lack_direct_link(from, session.me())
+    };
+    match ranks.iter().find(is_apart) {
         Some(from) => Err(Rejection::NoDirectLink { from: *from, to: me }),
         None => Ok(ranks),
     }

@@ -72,7 +72,7 @@ impl<'buf, T: Element> UnevenOp<'buf, T> {
         self.is_known = true;
         let session = &self.pending.session;
         let allocated = lengths.ok_or(OutOfMemory { bytes: usize::MAX }).and_then(|lengths| {
-            self.lengths = lengths.result(self.pending.call.kind, session.me());
+            self.lengths = lengths.result(self.pending.call.kind, self.pending.me());
             self.out = session.pool().elements(self.lengths.iter().sum())?;
             Ok(lengths)
         });

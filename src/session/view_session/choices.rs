@@ -36,7 +36,7 @@ struct Waiting {
 pub struct Choice {
     session: Arc<ViewSession>,
     lane: Lane,
-    /// In ascending order.
+    /// Ranks of the View in ascending order.
     from: Vec<Rank>,
     deadline: Option<Duration>,
     /// Its name while it waits.
@@ -55,7 +55,7 @@ pub enum Unchosen {
 impl Choice {
     /// Among the next message of each of these ranks in this lane.
     ///
-    /// `from` is in ascending order. With a `deadline`, the wait ends that long after the first
+    /// `from` are ranks of the View in ascending order. With a `deadline`, the wait ends that long after the first
     /// poll.
     pub fn new(
         session: &Arc<ViewSession>,
@@ -85,14 +85,13 @@ impl Choice {
         if let Err(refused) = session.may_call(&state, self.lane, &call) {
             return Poll::Ready(Err(Unchosen::Refused(refused)));
         }
-        let me = session.me;
-        let is_next = |call: &Call| {
-            let CallKind::Message { from, tag, .. } = call.kind else { return false };
-            state.ledger.next_has_tag(self.lane.messages(from, me), tag)
-        };
-        let turns = state.choices.in_turn(&self.from).into_iter();
-        if let Some(chosen) = turns.map(|from| received_from(call, from, me)).find(is_next) {
-            let CallKind::Message { from, .. } = chosen.kind else { return Poll::Pending };
+        let (me, group) = (session.me, self.lane.group(session.view.size()));
+        let CallKind::Message { tag, .. } = call.kind else { return Poll::Pending };
+        let is_next = |from: &Rank| state.ledger.next_has_tag(self.lane.messages(*from, me), tag);
+        if let Some(from) = state.choices.in_turn(&self.from).into_iter().find(is_next) {
+            let in_group = |rank| group.in_group(rank).unwrap_or(rank);
+            let kind = CallKind::Message { from: in_group(from), to: in_group(me), tag };
+            let chosen = Call { kind, ..call };
             let taken = session.take_number(&mut state, self.lane.messages(from, me), chosen);
             state.choices.last = Some(from);
             self.name.take().iter().for_each(|name| drop(state.choices.waiting.remove(name)));
@@ -167,12 +166,5 @@ impl Choices {
     /// What wakes all of them.
     pub(super) fn wakers(&self) -> Vec<Waker> {
         self.waiting.values().map(|own| own.waker.clone()).collect()
-    }
-}
-
-fn received_from(call: Call, from: Rank, to: Rank) -> Call {
-    match call.kind {
-        CallKind::Message { tag, .. } => Call { kind: CallKind::Message { from, to, tag }, ..call },
-        _ => call,
     }
 }

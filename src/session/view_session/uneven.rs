@@ -38,7 +38,8 @@ impl ViewSession {
 
     /// Resolves when the lengths of all parts are known, or when the call is decided before that.
     pub fn poll_lengths(&self, op: OpId, task: &mut Task<'_>) -> Poll<UnevenStep> {
-        let (mut state, size) = (lock(&self.state), self.view.size());
+        let size = op.lane.group(self.view.size()).len();
+        let mut state = lock(&self.state);
         let Some(slot) = state.undecided(op) else {
             return Poll::Ready(UnevenStep::Decided(state.take(op)));
         };
