@@ -103,7 +103,7 @@ mod tests {
     use crate::link::control_link;
     use serde_json::{Value, json};
 
-    fn document(reasons: Vec<String>) -> Value {
+    fn document(reasons: &[String]) -> Value {
         json!({
             "ok": true, "running": true, "node": "ab", "name": "n1", "process": 1,
             "namespace": "default", "job": "train", "open": false, "port": 1, "state": "in",
@@ -125,7 +125,7 @@ mod tests {
     async fn a_document_of_several_parts_arrives_whole_again_and_again() {
         let (mut observer, mut node) = ends();
         for lines in [0, 1, 200] {
-            let said = document(vec!["x".repeat(1000); lines]);
+            let said = document(&vec!["x".repeat(1000); lines]);
             let said: StatusDocument = serde_json::from_value(said).expect("a document");
             let answering = async {
                 node.question().await.expect("a question");
@@ -140,7 +140,7 @@ mod tests {
     async fn a_lying_node_does_not_reach_the_terminal() {
         let (mut observer, mut node) = ends();
         let nasty = "a\u{1b}[2Jb\u{9b}c\nd";
-        let said = serde_json::from_value(document(vec![nasty.to_owned()])).expect("a document");
+        let said = serde_json::from_value(document(&[nasty.to_owned()])).expect("a document");
         let (heard, answered) = tokio::join!(observer.ask(), node.answer(&said));
         answered.expect("sent");
         assert_eq!(heard.expect("an answer").reasons, ["a\u{fffd}[2Jb\u{fffd}c\u{fffd}d"]);
