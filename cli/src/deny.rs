@@ -16,8 +16,8 @@ use std::str::FromStr;
 /// key as well, with `potluck keys rotate`. JSON: {ok, file, changed, denied: [{node, name}]}.
 #[derive(Args, Debug)]
 pub struct Deny {
-    /// The node id, 64 hexadecimal digits as `potluck identity` shows it, or the name of a peer of a
-    /// node that runs on this machine
+    /// The node id, 64 hexadecimal digits as `potluck identity` shows it, or the name of a peer of
+    /// a node that runs on this machine
     #[arg(value_name = "NODE")]
     node: Option<String>,
     #[command(flatten)]

@@ -521,9 +521,9 @@ impl Context {
     /// it in this lane, until a `recv` takes it; and a `recv` from the same rank that is called
     /// while this waits takes the next message, and this one chooses among what follows. Messages
     /// that are to be received in another order than they are sent use another
-    /// [`lane`](Context::lane) for each tag. If several ranks have sent, each has its turn; there is
-    /// no order between messages of different ranks. Only the tag is compared before the choice. A
-    /// message that its sender gave up before its tag was known counts as one with this tag.
+    /// [`lane`](Context::lane) for each tag. If several ranks have sent, each has its turn; there
+    /// is no order between messages of different ranks. Only the tag is compared before the choice.
+    /// A message that its sender gave up before its tag was known counts as one with this tag.
     ///
     /// Before the choice, dropping it has no effect, and a deadline or a new View ends it without
     /// an effect on any other rank.

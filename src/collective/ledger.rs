@@ -372,9 +372,9 @@ impl Ledger {
         }
     }
 
-    /// The engine's result, or that of a call of a step, cannot count for this reason. Votes `Abort`
-    /// once all members have called the operation alike: if one has called something else, that is
-    /// the reason.
+    /// The engine's result, or that of a call of a step, cannot count for this reason. Votes
+    /// `Abort` once all members have called the operation alike: if one has called something else,
+    /// that is the reason.
     pub fn spoiled(&mut self, op: OpId, reason: AbortReason) {
         let Some(entry) = self.entries.get_mut(&op) else { return };
         entry.spoiled.get_or_insert(reason);

@@ -32,8 +32,8 @@ pub struct NodeConfig {
     pub advertised: Vec<SocketAddr>,
     /// Addresses known at the start.
     pub known: Vec<(SocketAddr, Origin)>,
-    /// The sizes of the group that it asks for. A View that has not begun, or is too small to go on,
-    /// is not shown to callers.
+    /// The sizes of the group that it asks for. A View that has not begun, or is too small to go
+    /// on, is not shown to callers.
     pub sizes: Sizes,
     /// The version of Gloo in this build, for the status.
     pub gloo: Option<String>,

@@ -83,7 +83,8 @@ pub struct Call {
     /// The type of the elements.
     pub dtype: DType,
     /// Elements of this member's contribution; for a scatter, of each member's part; for the data
-    /// of an uneven call, of all members together; for a sync, the bytes of this member's state, and 0 if that state is made only when it is sent.
+    /// of an uneven call, of all members together; for a sync, the bytes of this member's state,
+    /// and 0 if that state is made only when it is sent.
     pub count: u64,
     /// The encoding of contributions on the wire.
     pub codec: CodecId,

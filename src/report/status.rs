@@ -94,8 +94,8 @@ pub enum State {
     #[display("in")]
     In,
     /// The group is too small: it has not begun and is smaller than the largest `members` of its
-    /// members, or it has begun and is smaller than this node's `min_members`, or this node can reach
-    /// only a part of its View that may not continue.
+    /// members, or it has begun and is smaller than this node's `min_members`, or this node can
+    /// reach only a part of its View that may not continue.
     #[display("{present} of {wanted} here; waiting for {}", who_is_missing(*present, *wanted, *setting))]
     NotEnoughPeers {
         /// Members present.

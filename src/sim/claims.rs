@@ -50,9 +50,9 @@ pub(super) enum Claim {
     Answered,
     /// No honest member is taken for one that breaks the protocol.
     Honest,
-    /// S6: no View has more members than each of them allows. One that has begun has as many as each
-    /// of them wants for that, or a member from such a View; and a member from such a View, if it
-    /// ran there, is in no View that has not begun.
+    /// S6: no View has more members than each of them allows. One that has begun has as many as
+    /// each of them wants for that, or a member from such a View; and a member from such a View, if
+    /// it ran there, is in no View that has not begun.
     SizesHold,
 }
 

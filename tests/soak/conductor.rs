@@ -1,7 +1,7 @@
 //! A run: processes that start and end, faults at random times, and a look at what hangs.
 //!
-//! Two jobs run beside each other, and an observer of both. Each job has logs of its own, in which a
-//! fault of a process of the other job does not occur: so it explains no error.
+//! Two jobs run beside each other, and an observer of both. Each job has logs of its own, in which
+//! a fault of a process of the other job does not occur: so it explains no error.
 //!
 //! A call that is open for long is looked at before anything more happens: while there is one, no
 //! new fault strikes. When no fault is left, all processes run, and it is still open after
@@ -425,8 +425,8 @@ impl Soak {
         Ok(())
     }
 
-    /// Logs a fault in the jobs that it strikes, and returns these: a fault of a machine strikes its
-    /// processes of all jobs.
+    /// Logs a fault in the jobs that it strikes, and returns these: a fault of a machine strikes
+    /// its processes of all jobs.
     fn tell_struck(&self, fault: Fault, victim: usize) -> Vec<usize> {
         let is_alone = fault_of_process(fault) || fault == Fault::DiskFull;
         let at = &self.machines[victim].machine;

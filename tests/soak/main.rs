@@ -1,10 +1,11 @@
 //! Two groups of real processes for a long time, and an observer of both: every kind of call in
-//! several lanes at once, dropped, leaked and timed out at random; processes, cables, connections and
-//! disks that fail; and a check of all logs at the end.
+//! several lanes at once, dropped, leaked and timed out at random; processes, cables, connections
+//! and disks that fail; and a check of all logs at the end.
 //!
 //! Without arguments of its own this is a suite with one short run; `soak run …` makes a run of any
 //! length (`make soak`). `soak node …` is the program under test, of which the others start one
-//! process for each machine and job; `soak observe` is the observer. The claims that must hold are in the harness, in `history/claims.rs`.
+//! process for each machine and job; `soak observe` is the observer. The claims that must hold are
+//! in the harness, in `history/claims.rs`.
 
 mod conductor;
 mod file;

@@ -64,8 +64,8 @@ macro_rules! reductions {
     ($($call:ident<$($lifetime:lifetime,)? $element:ident>)*) => {
         $(
             impl<$element: Element> $call<$($lifetime,)? $element> {
-                /// The reduction operator. Default: the sum, which `bool` does not have. An operator
-                /// that the element type does not have is
+                /// The reduction operator. Default: the sum, which `bool` does not have. An
+                /// operator that the element type does not have is
                 /// [`Error::Rejected`](crate::Error::Rejected).
                 pub fn op(mut self, op: ReduceOp) -> Self {
                     let kind = &mut self.pending.call.kind;

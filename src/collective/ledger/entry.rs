@@ -169,8 +169,8 @@ impl Entry {
         same_name.or_else(|| self.calls.said().find_map(|end| self.unforeseen(end)))
     }
 
-    /// An uneven call and another rank's call that contradicts it. It is announced before its parts,
-    /// so that the mismatch names the call that the program has made.
+    /// An uneven call and another rank's call that contradicts it. It is announced before its
+    /// parts, so that the mismatch names the call that the program has made.
     fn uneven_mismatch(&self) -> Option<Mismatch> {
         let (rank, call) = self.calls.said().find(|(_, call)| call.is_uneven())?;
         let other = self.calls.said().find(|(_, theirs)| !theirs.agrees(&call));

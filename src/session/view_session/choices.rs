@@ -55,8 +55,8 @@ pub enum Unchosen {
 impl Choice {
     /// Among the next message of each of these ranks in this lane.
     ///
-    /// `from` are ranks of the View in ascending order. With a `deadline`, the wait ends that long after the first
-    /// poll.
+    /// `from` are ranks of the View in ascending order. With a `deadline`, the wait ends that long
+    /// after the first poll.
     pub fn new(
         session: &Arc<ViewSession>,
         lane: Lane,

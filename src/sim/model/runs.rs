@@ -74,8 +74,8 @@ fn outside(crashes: u16) -> Group {
     Group { nodes: 4, calls: Calls::ByPrograms(0), opening, keeps_together: true, ..group }
 }
 
-/// Three nodes that have met nobody yet and ask for different sizes. Two can begin, and go on with a
-/// third one that wants more to begin; or the third one allows only two.
+/// Three nodes that have met nobody yet and ask for different sizes. Two can begin, and go on with
+/// a third one that wants more to begin; or the third one allows only two.
 fn beginning(third: [usize; 3], proposals: u16) -> Group {
     let [members, min, max] = third;
     let third = Sizes::new(members, min, max).expect("they are in order");
