@@ -7,6 +7,7 @@
 //! next View states which operations were committed. Nothing here ever writes to a caller's buffer.
 
 mod begin;
+mod choice;
 mod choices;
 mod decided;
 #[cfg(test)]
@@ -38,8 +39,8 @@ use crate::protocol::{
     Rank, Seeded, View, ViewDigest, Vote,
 };
 use crate::trace::{self, unharmed};
+pub use choice::{Choice, Unchosen};
 use choices::Choices;
-pub use choices::{Choice, Unchosen};
 pub use decided::{Decided, Fate, Refused, SyncDue, SyncStep};
 pub use lost::LostResults;
 pub use op_sender::OpSender;
