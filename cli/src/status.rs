@@ -24,7 +24,8 @@ use std::time::Duration;
 /// open, port, state, state_text, view, peers, interfaces, reasons, other_jobs, alone, duplicates,
 /// quarantined, topology, counters, gloo, here}. It is of one node, of the largest group; `here`
 /// lists all of this machine and `cluster` all that are known: {job, process, name, node, state}.
-/// Without a node: {ok, running: false, namespace, neighbours, interfaces, gloo} and exit code 3.
+/// Where none runs on this machine, `neighbours` lists what was announced. Without any node: {ok,
+/// running: false, namespace, neighbours, interfaces, gloo} and exit code 3.
 /// `topology` is what the pictures show: {view, me, engine, plan, plan_revision, slowest, members,
 /// links, forecasts}, null while there is no group.
 #[derive(Args, Debug)]
@@ -66,7 +67,7 @@ impl Ask {
         }
         let known = self.with_observed(&nodes);
         if !known.is_empty() {
-            return self.show(&self.of_job(nodes), &known, output);
+            return self.show(&self.of_job(nodes), &known, &[], output);
         }
         let (flag, namespace) = (self.which.flag(), keys.namespace());
         let of_job = self.job.as_ref().map(|job| format!(" of job {job}")).unwrap_or_default();
@@ -77,7 +78,7 @@ impl Ask {
         let seen = scan(config.clone(), LOOK).await?;
         let others = self.of_job(observe(config, &seen).await);
         if !others.is_empty() {
-            return self.show(&[], &others, output);
+            return self.show(&[], &others, &neighbours_of(&seen), output);
         }
         if self.wants_picture() {
             let sentence = format!(
@@ -109,11 +110,13 @@ impl Ask {
         self.graph || self.dot || self.svg.is_some()
     }
 
-    /// Shows the nodes, which are at least one; `here` are those of this machine.
+    /// Shows the nodes, which are at least one; `here` are those of this machine. `neighbours` are
+    /// those whose announcements were received, if that was asked for.
     fn show(
         &self,
         here: &[StatusDocument],
         nodes: &[StatusDocument],
+        neighbours: &[NeighbourDocument],
         output: &Output,
     ) -> Result<Exit> {
         let graphs = graphs_of(nodes);
@@ -134,7 +137,10 @@ impl Ask {
                 .with_context(|| format!("cannot write {}", file.display()))?;
             output.say(&format!("Wrote {}", file.display()));
         }
-        let document = document_of(here, nodes)?;
+        let mut document = document_of(here, nodes)?;
+        if !neighbours.is_empty() {
+            document["neighbours"] = serde_json::to_value(neighbours)?;
+        }
         match (self.dot, self.graph) {
             (true, _) => {
                 let graph = one()?;
@@ -204,9 +210,12 @@ async fn observe(config: Config, seen: &Scan) -> Vec<StatusDocument> {
     nodes
 }
 
+fn neighbours_of(seen: &Scan) -> Vec<NeighbourDocument> {
+    seen.neighbours.iter().map(NeighbourDocument::from).collect()
+}
+
 fn show_neighbours(seen: &Scan, namespace: &str, output: &Output) -> Result<Exit> {
-    let neighbours: Vec<NeighbourDocument> =
-        seen.neighbours.iter().map(NeighbourDocument::from).collect();
+    let neighbours = neighbours_of(seen);
     let interfaces: Vec<InterfaceDocument> =
         seen.interfaces.iter().map(InterfaceDocument::from).collect();
     let document = json!({
