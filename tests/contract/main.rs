@@ -202,7 +202,6 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("an uneven call that is given up, in a group", within(uneven::given_up)),
         ("a receive from any takes all messages, in a group", within(any::takes_all)),
         ("a receive from any chooses by the tag, in a group", within(any::by_tag)),
-        ("a receive from any that is given up, in a group", within(any::given_up)),
         ("lengths that do not fit are refused", among(&[3], uneven::refused)),
         ("an uneven call that is given up", among(&[2, 3], uneven::given_up)),
         ("an uneven call that was dropped too late", among(&[1], uneven::lost)),
