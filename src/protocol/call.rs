@@ -212,6 +212,16 @@ impl Call {
         self.kind.has_lengths() && self.mode != CallMode::PerStep
     }
 
+    /// Whether this uneven call may have `part` as its call of this index. Counts are not compared.
+    pub(crate) fn has_part(&self, index: u8, part: &Call) -> bool {
+        let (kind, dtype) = match index {
+            0 => (CallKind::AllGather, DType::U64),
+            _ => (self.kind, self.dtype),
+        };
+        index < UNEVEN_PARTS
+            && (part.kind, part.dtype, part.mode) == (kind, dtype, CallMode::PerStep)
+    }
+
     /// Why the call is invalid in a View of `size` members; `None` if it is valid.
     pub(crate) fn rejection(&self, size: usize) -> Option<Rejection> {
         if let Some(rejection) = self.kind.reduce_op().and_then(|op| unfit_op(op, self.dtype)) {

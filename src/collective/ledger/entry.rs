@@ -169,13 +169,18 @@ impl Entry {
         same_name.or_else(|| self.calls.said().find_map(|end| self.unforeseen(end)))
     }
 
-    /// An uneven call and another rank's call that contradicts it. It is announced before its
-    /// parts, so that the mismatch names the call that the program has made.
+    /// An uneven call and another rank's call that contradicts it. A part of a rank may arrive
+    /// before its call as a whole, when it is said again over a new link; one that this call cannot
+    /// have is a call of a step, and the mismatch names it.
     fn uneven_mismatch(&self) -> Option<Mismatch> {
         let (rank, call) = self.calls.said().find(|(_, call)| call.is_uneven())?;
         let other = self.calls.said().find(|(_, theirs)| !theirs.agrees(&call));
-        let mut parts = self.parts.values().flat_map(Calls::said);
-        let other = other.or_else(|| parts.find(|(other, _)| self.calls.of(*other).is_none()))?;
+        let of_step = |(index, (other, part)): &(u8, (Rank, Call))| {
+            self.calls.of(*other).is_none() && !call.has_part(*index, part)
+        };
+        let parts = self.parts.iter();
+        let mut parts = parts.flat_map(|(index, calls)| calls.said().map(|said| (*index, said)));
+        let other = other.or_else(|| Some(parts.find(of_step)?.1))?;
         Some(between((rank, call), other))
     }
 

@@ -415,6 +415,30 @@ fn a_call_that_was_given_up_before_it_becomes_a_step_is_given_up_in_the_engine()
     assert!(op.parts().all(|part| g.retired[1].contains(&part)), "{:?}", g.retired[1]);
 }
 
+/// What is said again over a new link has the calls of a step before its end, and so those of an
+/// uneven call before the call itself.
+#[test]
+fn an_uneven_call_that_is_said_again_is_no_mismatch() {
+    let mut g = Group::of(2);
+    let op = g.begin_all(Call::new(CallKind::AllGatherUneven, DType::F32, 4));
+    let lengths = Call::new(CallKind::AllGather, DType::U64, 2);
+    let lengths = Call { mode: CallMode::PerStep, ..lengths };
+    assert!(g.ledgers.iter_mut().all(|ledger| ledger.describe_part(op.part(0), lengths)));
+    (0..2).for_each(|i| g.drain(i));
+    for (from, to) in [(0, 1), (1, 0)] {
+        g.wires[from][to].clear();
+        for body in g.ledgers[from].replay(Rank(to as u8)) {
+            g.wires[from][to].push(body);
+            g.deliver(from, to);
+        }
+    }
+    g.deliver_all();
+    assert!(g.ledgers.iter().all(|ledger| ledger.unanswered(op).is_empty()));
+    g.ledgers.iter_mut().for_each(|ledger| ledger.abort(op, AbortReason::Deadline));
+    g.deliver_all();
+    g.assert_ends(op, aborted(AbortReason::Deadline, 0));
+}
+
 #[test]
 fn a_report_that_was_lost_with_a_link_is_made_good_by_the_next_one() {
     let mut g = Group::of(2);
