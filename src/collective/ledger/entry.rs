@@ -169,9 +169,9 @@ impl Entry {
         same_name.or_else(|| self.calls.said().find_map(|end| self.unforeseen(end)))
     }
 
-    /// An uneven call and another rank's call that contradicts it. A part of a rank may arrive
-    /// before its call as a whole, when it is said again over a new link; one that this call cannot
-    /// have is a call of a step, and the mismatch names it.
+    /// An uneven call and another rank's call that contradicts it. After a replay the parts of a
+    /// rank's call arrive before the call itself. A part that an uneven call cannot have belongs to
+    /// a step, and the mismatch names it.
     fn uneven_mismatch(&self) -> Option<Mismatch> {
         let (rank, call) = self.calls.said().find(|(_, call)| call.is_uneven())?;
         let other = self.calls.said().find(|(_, theirs)| !theirs.agrees(&call));

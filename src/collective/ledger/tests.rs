@@ -415,8 +415,7 @@ fn a_call_that_was_given_up_before_it_becomes_a_step_is_given_up_in_the_engine()
     assert!(op.parts().all(|part| g.retired[1].contains(&part)), "{:?}", g.retired[1]);
 }
 
-/// What is said again over a new link has the calls of a step before its end, and so those of an
-/// uneven call before the call itself.
+/// A replay over a new link lists the parts of an operation before the operation itself.
 #[test]
 fn an_uneven_call_that_is_said_again_is_no_mismatch() {
     let mut g = Group::of(2);
