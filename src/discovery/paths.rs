@@ -65,6 +65,13 @@ impl Paths {
         self.tried.insert((node, to), tried);
     }
 
+    /// The node has answered over this path. If earlier trials of it failed, it is due at once.
+    pub fn answers(&mut self, node: NodeId, to: SocketAddr) {
+        if self.tried.get(&(node, to)).is_some_and(|tried| tried.failures > 0) {
+            self.tried.remove(&(node, to));
+        }
+    }
+
     /// Forgets all results, because this machine's network has changed.
     pub fn forget_all(&mut self) {
         self.tried.clear();
@@ -217,7 +224,16 @@ mod tests {
         assert_eq!(paths.due(WAIT_MS_MAX, NODE, &[a, b]), [b]);
         assert_eq!(paths.due(WAIT_MS_MAX, NODE, &[b]), [b]);
         assert_eq!(paths.due(WAIT_MS_MAX, NODE, &[a, b]), [a, b], "it was away");
+        paths.tried(0, NODE, a, Trial::Slower);
+        paths.tried(0, NODE, b, Trial::Failed);
+        paths.answers(NODE, a);
+        assert_eq!(paths.due(0, NODE, &[a, b]), [], "it was slower, and has not failed");
+        paths.answers(NODE, b);
+        assert_eq!(paths.due(0, NODE, &[a, b]), [b]);
+        paths.tried(0, NODE, b, Trial::Failed);
+        assert_eq!(paths.due(WAIT_MS, NODE, &[a, b]), [b], "the back-off begins again");
         paths.tried(0, NODE, a, Trial::Taken);
+        paths.tried(0, NODE, b, Trial::Slower);
         paths.keep(|node| node == NODE);
         assert_eq!(paths.due(0, NODE, &[a, b]), []);
         paths.forget_all();

@@ -219,6 +219,11 @@ impl DataPaths {
         self.known.forget_all();
     }
 
+    /// A control link with this member stands over this path.
+    pub(super) fn answers(&mut self, member: MemberId, way: SocketAddr) {
+        self.known.answers(member.node, way);
+    }
+
     /// This path to a member is broken.
     pub(super) fn is_broken(&mut self, now: u64, member: MemberId, way: SocketAddr) {
         self.known.tried(now, member.node, way, Trial::Failed);

@@ -24,6 +24,7 @@ impl ControlPlane {
             PathProof::Proven => {
                 self.roster.link_up(id);
                 self.roster.add(address, Origin::Remembered, self.clock.now());
+                self.paths.answers(id, address);
             }
             PathProof::Unproven => {
                 trace::info!(peer = %id, %address, "something forwards the connection with a \
