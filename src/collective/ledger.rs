@@ -479,7 +479,10 @@ impl Ledger {
         }
         let me = self.me;
         let Some(entry) = self.entries.get_mut(&op) else {
-            self.refuse_finished(from, op);
+            // The first call of a step and its end are answered; the calls between come with them.
+            if matches!(part, None | Some(0)) {
+                self.refuse_finished(from, op);
+            }
             return Ok(false);
         };
         let is_first = entry.calls_of_mut(part).note(from, descriptor).ok_or(Misbehaviour)?;

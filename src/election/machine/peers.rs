@@ -67,6 +67,8 @@ impl Election {
         let known = self.peers.get(&id);
         let (view, left) = known.map_or((None, false), |p| (p.view, p.left));
         let begun = known.is_some_and(|p| p.begun);
+        // Its next heartbeat tells nothing new if it is in the same View as before.
+        let in_other_view = known.is_some_and(|p| p.in_other_view);
         let peer = Peer {
             detector,
             link: Link::Up { since: now },
@@ -82,7 +84,7 @@ impl Election {
             broken: false,
             left,
             loss: None,
-            in_other_view: false,
+            in_other_view,
             radio: false,
             deaf_since: None,
             hears_since: None,

@@ -130,6 +130,13 @@ fn who_has_gone_on_without_this_node_is_known() {
         node.hear(now, Message::Heartbeat(elsewhere));
     }
     assert!(node.election.has_left_behind_this_node(member_id(2)));
+    // It is lost and found again, in the same View as before.
+    for input in [Input::Unreachable(member_id(2)), Input::LinkUp(member_id(2))] {
+        node.step(begin + 40, input);
+    }
+    assert!(node.election.has_left_behind_this_node(member_id(2)), "forgotten with the link");
+    node.hear(begin + 60, Message::Heartbeat(Heartbeat { view: Some(later.id()), ..heartbeat }));
+    assert!(node.election.has_left_behind_this_node(member_id(2)));
 }
 
 /// A member that gives up what it would have accepted still waits for its disk, and says so: the

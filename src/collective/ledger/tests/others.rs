@@ -2,6 +2,7 @@
 //! several calls, best-effort calls.
 
 use super::*;
+use crate::protocol::OpMessage;
 
 const ENDS: (Rank, Rank) = (Rank(0), Rank(2));
 const LANE: Lane = Lane::MAIN;
@@ -312,6 +313,35 @@ fn a_step_is_voted_on_once() {
         assert_eq!(g.ledgers[i].committed(), 1);
         assert_eq!(g.retired[i], op.parts().collect::<Vec<_>>(), "engines know its calls");
     }
+}
+
+/// A member that has missed the report of a step repeats it, call for call, to one that has
+/// forgotten it. With an answer to each call, the answers to a long step filled the queue of the
+/// new link and ended it, and over the next link came the same.
+#[test]
+fn a_step_that_is_repeated_is_answered_as_one() {
+    let (mut g, counts) = (Group::of(2), [4; 64]);
+    let op = make_step(&mut g, 0, &counts);
+    make_step(&mut g, 1, &counts);
+    (0..2).for_each(|i| end_step(&mut g, i, op, 64));
+    g.deliver_all();
+    g.done(0..2, op);
+    g.deliver_all();
+    g.assert_ends(op, Outcome::Committed);
+    g.ledgers[1].on_resolved(Rank(0), &[op]);
+    let lost = g.ledgers[1].report_resolved(u32::MAX);
+    assert!(lost == [op] && g.ledgers[1].entries.is_empty(), "it is not forgotten");
+    let repeated = g.ledgers[0].replay(Rank(1));
+    assert!(repeated.len() > 64, "{repeated:?}");
+    for body in repeated {
+        let message =
+            OpMessage { view: g.ledgers[1].view(), body, resolved: Vec::new(), enclosed: None };
+        g.ledgers[1].hear(Rank(0), &message).unwrap();
+    }
+    let answers = g.ledgers[1].take_effects();
+    assert!(answers.len() <= 8, "{} answers", answers.len());
+    let next = OpId { number: op.number + 1, ..op };
+    assert!(answers.contains(&LedgerEffect::Tell(OpBody::Settled(next))), "{answers:?}");
 }
 
 #[test]
