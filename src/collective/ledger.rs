@@ -479,7 +479,8 @@ impl Ledger {
         }
         let me = self.me;
         let Some(entry) = self.entries.get_mut(&op) else {
-            // The first call of a step and its end are answered; the calls between come with them.
+            // Of a step only the first call and the end are answered: after a replay, answers to
+            // all of its calls could fill the queue of the link.
             if matches!(part, None | Some(0)) {
                 self.refuse_finished(from, op);
             }

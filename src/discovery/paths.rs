@@ -2,7 +2,7 @@
 //!
 //! The address that answers first need not have the fastest path. So each path is tried once, again
 //! when the network of this machine or the member's known addresses have changed, and repeatedly
-//! with a back-off while it fails.
+//! with a back-off while it fails. A control link that stands over a path ends its back-off.
 
 use crate::identity::NodeId;
 use crate::os::{Interface, InterfaceKind, Subnet};
