@@ -56,6 +56,11 @@ use tokio::sync::oneshot;
 ///
 /// After any of them the buffers are unchanged. [`Error::can_renew`] tells which of them a program
 /// answers with `renewed`, `sync` and the next step.
+///
+/// A call that ends with `ViewChanged`, `NeedsSync`, `LostResult`, `TooManyInFlight` or `Closed`
+/// was refused: it took no number, and the next call of this lane has its place. Its first poll
+/// says so. A future that is dropped without a poll does not, so poll the first call of a View,
+/// and one that follows a dropped call, at least once.
 pub struct Context {
     session: Arc<ViewSession>,
     cluster: Cluster,

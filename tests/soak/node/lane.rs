@@ -41,6 +41,8 @@ struct At {
     ctx: Context,
     view: String,
     members: Vec<String>,
+    /// A call of this lane has taken a number in this View: none is refused for want of a sync.
+    is_accepted: bool,
 }
 
 /// The tag of all sub-groups.
@@ -54,7 +56,8 @@ impl At {
         }
         match self.ctx.group(&what.ranks, GROUPS) {
             Ok(ctx) => {
-                Some(At { ctx, view: self.view.clone(), members: what.among(&self.members) })
+                let (view, members) = (self.view.clone(), what.among(&self.members));
+                Some(At { ctx, view, members, is_accepted: false })
             }
             // All of them hear so, and none calls.
             Err(Error::Rejected(Rejection::Group(GroupProblem::NoDirectLink { .. }))) => None,
@@ -132,7 +135,7 @@ impl Lane {
         };
         let ctx = if self.tag() == 0 { context } else { context.lane(self.tag()) };
         let members = ctx.members().iter().map(|peer| peer.name.as_str().to_owned()).collect();
-        let at = At { view: ctx.view(), members, ctx };
+        let at = At { view: ctx.view(), members, ctx, is_accepted: false };
         self.node.log.tell(json!({
             "e": "took", "lane": self.tag(), "view": at.view, "members": at.members,
             "in_sync": at.ctx.is_in_sync(), "engine": at.ctx.engine().to_string(),
@@ -239,7 +242,7 @@ impl Lane {
     async fn make_one(&mut self, at: &mut At, k: u64, again: bool) -> Next {
         let what = self.what(at, k);
         let way = self.way(at, k, &what).polled_if(
-            k < 3 || self.dropped.is_some() || !what.ranks.is_empty() || cfg!(potluck_tight),
+            self.may_be_refused(at) || !what.ranks.is_empty() || cfg!(potluck_tight),
         );
         if !again {
             // Part of the load: the program computes.
@@ -270,8 +273,7 @@ impl Lane {
     fn burst(&self, at: &At, k: u64) -> u64 {
         let Program { seed, name, .. } = &self.node.program;
         let mut chance = Chance::named(seed ^ k, &format!("{name}/{}", at.view));
-        let may_be_refused = k < 2 || self.dropped.is_some();
-        if self.role != Role::Main || may_be_refused || chance.below(8) != 0 {
+        if self.role != Role::Main || self.may_be_refused(at) || chance.below(8) != 0 {
             return 1;
         }
         let plain = |k: &u64| {
@@ -311,7 +313,14 @@ impl Lane {
         (made, next)
     }
 
+    /// Whether the next call may take no number: the members may not be in sync, or the result of a
+    /// dropped call may come.
+    fn may_be_refused(&self, at: &At) -> bool {
+        !at.is_accepted || self.dropped.is_some()
+    }
+
     async fn after(&mut self, at: &mut At, k: u64, what: What, made: &Made) -> Next {
+        at.is_accepted |= !REFUSALS.contains(&made.code);
         let was_here = self.dropped.as_ref().is_some_and(|call| call.what.ranks == what.ranks);
         if was_here && made.code != "dropped" && !REFUSALS.contains(&made.code) {
             // It would have been refused if the result of a dropped call could still come.
