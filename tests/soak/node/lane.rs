@@ -241,9 +241,9 @@ impl Lane {
     /// `again`: it was refused before.
     async fn make_one(&mut self, at: &mut At, k: u64, again: bool) -> Next {
         let what = self.what(at, k);
-        let way = self.way(at, k, &what).polled_if(
-            self.may_be_refused(at) || !what.ranks.is_empty() || cfg!(potluck_tight),
-        );
+        let way = self
+            .way(at, k, &what)
+            .polled_if(self.may_be_refused(at) || !what.ranks.is_empty() || cfg!(potluck_tight));
         if !again {
             // Part of the load: the program computes.
             sleep(way.think).await;
