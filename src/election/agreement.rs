@@ -422,10 +422,14 @@ impl Agreement {
         }
         self.install_late(view, environment, effects);
         let closing = self.freeze(environment);
-        if view.parent == self.installed_id && recovery::omits_committed(&view.committed, &closing)
-        {
-            // The proposer lies. Another one will make a View.
-            return;
+        let is_parent = |installed: &&Arc<View>| view.parent == Some(installed.id());
+        if let Some(parent) = self.installed.as_ref().filter(is_parent) {
+            let is_ignored =
+                parent.rank_of(self.me).is_some_and(|me| !view.decided_by.contains(me));
+            if is_ignored || recovery::omits_committed(&view.committed, &closing) {
+                // The proposer lies. Another one will make a View.
+                return;
+            }
         }
         let id = view.id();
         self.round_seen = self.round_seen.max(view.ballot.round);
@@ -435,6 +439,7 @@ impl Agreement {
             parent: view.parent,
             committed: view.committed.clone(),
             disputed: view.disputed.clone(),
+            decided_by: view.decided_by,
         });
         self.accepted_here = Some(Arc::clone(view));
         self.persist(Some((from, Message::Accepted(id))), effects);

@@ -162,7 +162,9 @@ fn honest_members_agree_whatever_a_third_one_votes_and_promises_to_whom() {
     let view = view_of(3);
     let id = ViewId { ballot: Ballot { round: 5, ..view.ballot }, digest: view.digest() };
     for (committed, disputed) in decisions() {
-        let accepted = Some(Accepted { id, parent: Some(view.id()), committed, disputed });
+        let decided_by = view.ranks().collect();
+        let accepted = Accepted { id, parent: Some(view.id()), committed, disputed, decided_by };
+        let accepted = Some(accepted);
         let of =
             |closing: &Closing| Promise { accepted: accepted.clone(), ..third(closing.clone()) };
         promises.extend(closings.iter().map(of).map(Some));

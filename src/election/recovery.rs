@@ -3,8 +3,8 @@
 
 use crate::identity::MemberId;
 use crate::protocol::{
-    Accepted, Closing, CommittedOp, Defect, DisputedOp, History, LaneSet, Listed, MEMBERS_MAX,
-    OPS_DECIDED_MAX, OpId, OpSet, Promise, Rank, Seeded, Status, ViewId,
+    Accepted, Ballot, Closing, CommittedOp, Defect, DisputedOp, History, LaneSet, Listed,
+    MEMBERS_MAX, OPS_DECIDED_MAX, OpId, OpSet, Promise, Rank, RankSet, Seeded, Status, ViewId,
 };
 use crate::wire::Encode;
 use sha2::{Digest, Sha256};
@@ -20,6 +20,10 @@ pub(super) struct Recovery {
     pub(super) committed: Vec<CommittedOp>,
     /// The operations of the tip that fail because its members hold different results, in order.
     pub(super) disputed: Vec<DisputedOp>,
+    /// The ranks of the tip by whose reports this is decided, see [`View::decided_by`].
+    ///
+    /// [`View::decided_by`]: crate::protocol::View::decided_by
+    pub(super) decided_by: RankSet,
     /// The winning history.
     pub(super) history: Option<History>,
     /// The members that are on this history.
@@ -34,7 +38,7 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Re
     let installed = promises.values().filter_map(|p| p.prev);
     let implied = promises.values().filter_map(|p| p.accepted.as_ref()?.parent);
     let tip = installed.chain(implied.filter(|_| !seeded.has(Defect::TipOfInstalled))).max();
-    let Decision { committed, disputed } =
+    let Decision { committed, disputed, decided_by } =
         tip.map_or_else(Decision::default, |tip| decide(tip, promises, seeded));
     let effective: BTreeMap<MemberId, Option<History>> = promises
         .iter()
@@ -56,7 +60,7 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Re
     }) {
         in_sync = BTreeSet::from([*source]);
     }
-    Recovery { tip, committed, disputed, history, in_sync }
+    Recovery { tip, committed, disputed, decided_by, history, in_sync }
 }
 
 /// Whether a member came into its View without the common history and has not synced all of these
@@ -80,37 +84,70 @@ pub(super) fn lacks_a_state(
 struct Decision {
     committed: Vec<CommittedOp>,
     disputed: Vec<DisputedOp>,
+    decided_by: RankSet,
 }
 
-/// The decision of the newest accepted successor of the tip if there is one, else a new one; see
-/// [`verdict`]. An operation that one member knows as committed is committed in both cases.
+/// Decides each operation as the newest accepted successor of the tip does that had a report of one
+/// of its participants, else anew; see [`verdict`]. An operation that one member knows as committed
+/// is committed in both cases.
+///
+/// A successor without a report of any participant has not ended the operation: all of them may be
+/// in the tip still, and commit it by their votes.
 fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Decision {
     let witnesses = witnesses(tip, promises, seeded);
-    let candidates: BTreeSet<OpId> =
-        witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op).collect();
-    let verdict = |op| verdict(op, &witnesses, seeded).map(|verdict| (op, verdict));
-    let verdicts: BTreeMap<OpId, Verdict> = candidates.into_iter().filter_map(verdict).collect();
-    let mut decision = Decision::default();
-    for (&op, verdict) in &verdicts {
-        match *verdict {
-            Verdict::Committed(digest) => decision.committed.push(CommittedOp { op, digest }),
-            Verdict::Disputed(odd) => decision.disputed.push(DisputedOp { op, odd }),
-            Verdict::Known(_) => {}
+    let accepted = promises.values().filter_map(|p| p.accepted.as_ref());
+    let successors = accepted.filter(|a| succeeds(a, tip) && !seeded.has(Defect::NoAdoption));
+    let mut adopted: Vec<Adopted> = successors.map(Adopted::of).collect();
+    adopted.sort_unstable_by_key(|adopted| Reverse(adopted.ballot));
+    let heard = witnesses.iter().map(Witness::ranks);
+    let decided_by =
+        heard.chain(adopted.iter().map(|a| a.decided_by)).fold(0, |all, one| all | one);
+    let mut decision = Decision { decided_by: RankSet::of_bits(decided_by), ..Decision::default() };
+    let reported = witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op);
+    let ops: BTreeSet<OpId> =
+        reported.chain(adopted.iter().flat_map(|a| a.ends.keys().copied())).collect();
+    let mut known = BTreeSet::new();
+    for op in ops {
+        let verdict = verdict(op, &witnesses, seeded);
+        let participants = participants(op, seeded);
+        let decides =
+            |a: &&Adopted| a.decided_by & participants != 0 || seeded.has(Defect::AdoptsAll);
+        let end = match (verdict, adopted.iter().find(decides)) {
+            (Some(Verdict::Known(digest)), _) => {
+                known.insert(CommittedOp { op, digest });
+                continue;
+            }
+            (_, Some(adopted)) => adopted.ends.get(&op).copied(),
+            (verdict, None) => verdict,
+        };
+        match end {
+            Some(Verdict::Committed(digest)) => decision.committed.push(CommittedOp { op, digest }),
+            Some(Verdict::Disputed(odd)) => decision.disputed.push(DisputedOp { op, odd }),
+            Some(Verdict::Known(_)) | None => {}
         }
     }
-    let successors =
-        promises.values().filter_map(|p| p.accepted.as_ref()).filter(|a| succeeds(a, tip));
-    if let Some(adopted) =
-        successors.max_by_key(|a| a.id.ballot).filter(|_| !seeded.has(Defect::NoAdoption))
-    {
-        decision.committed.clone_from(&adopted.committed);
-        decision.disputed.clone_from(&adopted.disputed);
+    decision.with_known(&known)
+}
+
+/// The decision of an accepted successor of the tip.
+struct Adopted {
+    ballot: Ballot,
+    /// The ranks of the tip by whose reports it was made.
+    decided_by: u16,
+    /// How operations end, if not as aborted.
+    ends: BTreeMap<OpId, Verdict>,
+}
+
+impl Adopted {
+    fn of(accepted: &Accepted) -> Adopted {
+        let disputed = accepted.disputed.iter().map(|d| (d.op, Verdict::Disputed(d.odd)));
+        let committed = accepted.committed.iter().map(|c| (c.op, Verdict::Committed(c.digest)));
+        Adopted {
+            ballot: accepted.id.ballot,
+            decided_by: accepted.decided_by.bits(),
+            ends: disputed.chain(committed).collect(),
+        }
     }
-    let known = verdicts.iter().filter_map(|(op, verdict)| match *verdict {
-        Verdict::Known(digest) => Some(CommittedOp { op: *op, digest }),
-        _ => None,
-    });
-    decision.with_known(&known.collect())
 }
 
 impl Decision {
@@ -118,13 +155,14 @@ impl Decision {
     /// more than a View has room for.
     fn with_known(self, known: &BTreeSet<CommittedOp>) -> Decision {
         let is_open = |op: OpId| !known.iter().any(|c| c.op == op);
+        let decided_by = self.decided_by;
         let others = self.committed.into_iter().filter(|c| is_open(c.op));
         let committed = known.iter().copied().chain(others).take(OPS_DECIDED_MAX);
         let mut committed: Vec<CommittedOp> = committed.collect();
         committed.sort_unstable();
         let room = OPS_DECIDED_MAX - committed.len();
         let disputed = self.disputed.into_iter().filter(|d| is_open(d.op)).take(room);
-        Decision { disputed: disputed.collect(), committed }
+        Decision { disputed: disputed.collect(), committed, decided_by }
     }
 }
 
@@ -146,6 +184,13 @@ struct Witness<'a> {
     rank: Option<Rank>,
     /// Its report, if it has installed the tip.
     closing: Option<&'a Closing>,
+}
+
+impl Witness<'_> {
+    /// Its rank as bits.
+    fn ranks(&self) -> u16 {
+        self.rank.map_or(u16::MAX, |rank| RankSet::EMPTY.with(rank).bits())
+    }
 }
 
 fn witnesses(
@@ -204,9 +249,8 @@ enum Verdict {
 /// Messages and calls of sub-groups that all participants know as committed are left out: a View
 /// has no room for all of them.
 fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdict> {
-    let all = seeded.has(Defect::AllDecideGroups);
-    let participants = if all { u32::MAX } else { op.lane.participants(MEMBERS_MAX) };
-    let takes_part = |w: &&Witness<'_>| w.rank.is_none_or(|rank| participants >> rank.0 & 1 == 1);
+    let participants = participants(op, seeded);
+    let takes_part = |w: &&Witness<'_>| w.ranks() & participants != 0;
     let status = |w: &Witness<'_>| Some(w.closing?.ops.iter().find(|l| l.op == op)?.status);
     let said: Vec<(Option<Rank>, Option<Status>)> =
         witnesses.iter().filter(takes_part).map(|w| (w.rank, status(w))).collect();
@@ -228,6 +272,15 @@ fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdic
     let has_majority = 2 * odd().count() < digests.len();
     let odd = odd().filter_map(|((rank, _), _)| *rank).min().filter(|_| has_majority);
     Some(Verdict::Disputed(odd))
+}
+
+/// The ranks that take part in an operation, as bits.
+fn participants(op: OpId, seeded: Seeded) -> u16 {
+    if seeded.has(Defect::AllDecideGroups) {
+        return u16::MAX;
+    }
+    // No View has more ranks than bits.
+    op.lane.participants(MEMBERS_MAX) as u16
 }
 
 /// Of the results that some report, the one that most of `all` hold; among equals the lowest.
@@ -416,7 +469,8 @@ pub(super) mod tests {
     fn successor(view: &View, committed: Vec<CommittedOp>) -> Accepted {
         let later = Ballot { round: 5, ..view.ballot };
         let id = ViewId { ballot: later, digest: view.digest() };
-        Accepted { id, parent: Some(view.id()), committed, disputed: vec![] }
+        let decided_by = RankSet::of_bits(u16::MAX);
+        Accepted { id, parent: Some(view.id()), committed, disputed: vec![], decided_by }
     }
 
     fn all(promises: impl IntoIterator<Item = Promise>) -> BTreeMap<MemberId, Promise> {
@@ -596,6 +650,45 @@ pub(super) mod tests {
         assert_eq!(recovery.in_sync, BTreeSet::from([member_id(1)]));
     }
 
+    /// Rank 1 has accepted a next View of members of which none takes part in the message. Its ends
+    /// were in this View still, and may have committed it.
+    #[test]
+    fn a_successor_without_its_participants_decides_no_operation_of_some() {
+        let view = view_of(3);
+        let accepted = |ranks: &[u8]| {
+            let decided_by = ranks.iter().copied().map(Rank).collect();
+            Some(Accepted { decided_by, ..successor(&view, vec![]) })
+        };
+        let rest = |ranks: &[u8]| Promise { accepted: accepted(ranks), ..end(&view, 1, None) };
+        let receiver = |status| end(&view, 2, Some(status));
+        let committed = |recovery: Recovery| recovery.committed.len();
+        let done = Status::Done(0);
+        let open = read(&all([receiver(done), rest(&[1])]));
+        assert_eq!(open.decided_by.iter().collect::<Vec<_>>(), [Rank(1), Rank(2)]);
+        assert_eq!(committed(open), 1);
+        // The sender has reported to the successor, or the receiver has: the message is over.
+        for ranks in [&[0, 1][..], &[1, 2], &[2]] {
+            assert_eq!(committed(read(&all([receiver(done), rest(ranks)]))), 0, "{ranks:?}");
+        }
+        assert_eq!(committed(read(&all([receiver(Status::NotDone), rest(&[1])]))), 0);
+        // An operation of all is over, whoever has reported.
+        let with_op = |promise: Promise| {
+            let listed = Listed { op: OP, status: done, is_sync: false };
+            let ops = [promise.closing.ops, vec![listed]].concat();
+            Promise { closing: Closing { ops, ..Closing::default() }, ..promise }
+        };
+        let both = read(&all([with_op(receiver(done)), with_op(rest(&[1]))]));
+        assert_eq!(both.committed, [CommittedOp { op: message(), digest: 0 }]);
+        // Of two successors the newest that decides it counts, not the newest of all.
+        let newer = accepted(&[1]).map(|newest| {
+            let ballot = Ballot { round: 6, ..newest.id.ballot };
+            Accepted { id: ViewId { ballot, ..newest.id }, ..newest }
+        });
+        let newer = Promise { accepted: newer, ..end(&view, 1, None) };
+        let older = Promise { accepted: accepted(&[0]), ..receiver(done) };
+        assert_eq!(committed(read(&all([newer, older]))), 0);
+    }
+
     /// An operation of the ranks 0, 2 and 3 of four.
     fn of_group() -> OpId {
         let group = [0, 2, 3].map(Rank).into_iter().collect();
@@ -673,8 +766,7 @@ pub(super) mod tests {
         let mut newer = view_of(3);
         newer.ballot.round = 4;
         let last = ViewId { ballot: Ballot { round: 9, ..newer.ballot }, digest: newer.digest() };
-        let accepted =
-            Accepted { id: last, parent: Some(newer.id()), committed: vec![], disputed: vec![] };
+        let accepted = Accepted { id: last, parent: Some(newer.id()), ..successor(&newer, vec![]) };
         let acceptor = Promise { accepted: Some(accepted), ..in_view(&old, None) };
         assert_eq!(read(&all([in_view(&old, None), acceptor])).tip, Some(newer.id()));
     }
@@ -785,12 +877,7 @@ pub(super) mod tests {
         new.ballot.round = 7;
         let theirs = Some(History { ops: 641, lineage: [1; 32] });
         let late = Promise {
-            accepted: Some(Accepted {
-                id: new.id(),
-                parent: Some(old.id()),
-                committed: vec![with(1)],
-                disputed: vec![],
-            }),
+            accepted: Some(Accepted { id: new.id(), ..successor(&old, vec![with(1)]) }),
             accepted_here: Some(Rank(0)),
             is_late: true,
             if_installed: theirs,

@@ -62,6 +62,9 @@ pub(crate) enum Defect {
     ForgetsBeginning,
     /// An operation of a sub-group is committed by a View only if all its members hold the result.
     AllDecideGroups,
+    /// The decision of an accepted successor is adopted for all operations, also for those of which
+    /// no participant has reported to its proposer.
+    AdoptsAll,
     /// A node whose disk does not answer waits with its calls for as long as that takes, also when
     /// the others have gone on. Not one of `ALL`, like the following ones: they break rules that
     /// the model leaves out.
@@ -133,7 +136,7 @@ impl Defect {
 #[cfg(test)]
 impl Defect {
     /// Those that the model has to find.
-    pub(crate) const ALL: [Defect; 26] = [
+    pub(crate) const ALL: [Defect; 27] = [
         Defect::PromiseNotDurable,
         Defect::EarlyInstall,
         Defect::NoTieBreak,
@@ -160,5 +163,6 @@ impl Defect {
         Defect::AgreesBeside,
         Defect::ForgetsBeginning,
         Defect::AllDecideGroups,
+        Defect::AdoptsAll,
     ];
 }

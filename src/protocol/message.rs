@@ -7,6 +7,7 @@ use super::engine::Engines;
 use super::history::History;
 use super::post::Post;
 use super::rank::{MEMBERS_MAX, Rank};
+use super::rank_set::RankSet;
 use super::rate::RateMessage;
 use super::relay_frame::RelayFrame;
 use super::revision::PlanMessage;
@@ -248,6 +249,10 @@ pub struct Accepted {
     pub committed: Vec<CommittedOp>,
     /// The operations that fail in it because the members hold different results.
     pub disputed: Vec<DisputedOp>,
+    /// The ranks of the parent by whose reports it decides, see [`View::decided_by`].
+    ///
+    /// [`View::decided_by`]: super::View::decided_by
+    pub decided_by: RankSet,
 }
 
 layout! {
@@ -256,6 +261,7 @@ layout! {
         parent,
         committed: List(OPS_DECIDED_MAX),
         disputed: List(OPS_DECIDED_MAX.saturating_sub(committed.len())),
+        decided_by,
     }
 }
 
@@ -332,6 +338,7 @@ mod tests {
             accepted: Some(Accepted {
                 id: view.id(),
                 parent: None,
+                decided_by: RankSet::of_bits(5),
                 committed: vec![CommittedOp { op, digest: 9 }],
                 disputed: vec![DisputedOp { op, odd: Some(Rank(1)) }],
             }),
@@ -433,6 +440,7 @@ mod tests {
                 parent: view.parent,
                 committed: ops,
                 disputed: Vec::new(),
+                decided_by: RankSet::of_bits(u16::MAX),
             }),
             accepted_here: Some(Rank(1)),
             is_late: true,

@@ -17,6 +17,7 @@ use super::history::History;
 use super::op_id::{Lane, OpId};
 use super::plan::Plan;
 use super::rank::{MEMBERS_MAX, Rank};
+use super::rank_set::RankSet;
 use super::sizes::Sizes;
 use super::view_id::{ViewDigest, ViewId};
 use crate::identity::{MemberId, Name};
@@ -71,6 +72,10 @@ pub struct View {
     pub committed: Vec<CommittedOp>,
     /// The operations of the parent that fail because the members hold different results.
     pub disputed: Vec<DisputedOp>,
+    /// The ranks of the parent by whose reports this View decides, or by whose reports a View did
+    /// whose decision is adopted here. It decides an operation if one of its participants is among
+    /// them; about any other one it says nothing, since its members may still commit that.
+    pub decided_by: RankSet,
     /// The winning history among the members.
     pub history: Option<History>,
     /// The members in rank order.
@@ -93,6 +98,7 @@ layout! {
         parent,
         committed: List(OPS_DECIDED_MAX),
         disputed: List(OPS_DECIDED_MAX.saturating_sub(committed.len())),
+        decided_by,
         history,
         members: List(MEMBERS_MAX),
         [begun],
@@ -216,7 +222,8 @@ impl View {
             .enumerate()
             .all(|(i, m)| self.members[..i].iter().all(|o| o.id.node != m.id.node));
         let parent_is_older = self.parent.is_none_or(|p| p.ballot < self.ballot);
-        let decides_none = self.committed.is_empty() && self.disputed.is_empty();
+        let decides_none =
+            self.committed.is_empty() && self.disputed.is_empty() && self.decided_by.is_empty();
         distinct
             && parent_is_older
             && (decides_none || self.parent.is_some())
@@ -264,6 +271,7 @@ pub(crate) mod testing {
             parent: None,
             committed: Vec::new(),
             disputed: Vec::new(),
+            decided_by: RankSet::EMPTY,
             history: None,
             members,
             begun: true,
@@ -345,6 +353,7 @@ mod tests {
         let op = |number| OpId { lane: Lane::tagged(3), number };
         view.committed = vec![CommittedOp { op: op(17), digest: u128::MAX - 5 }];
         view.disputed = [None, Some(Rank(2))].map(|odd| DisputedOp { op: op(18), odd }).to_vec();
+        view.decided_by = RankSet::of_bits(3);
         view.history = Some(History { ops: 5, lineage: [9; 32] });
         assert_codec(&view);
     }
@@ -361,6 +370,7 @@ mod tests {
             committed: vec![CommittedOp { op: OpId { lane: Lane::MAIN, number: 0 }, digest: 0 }],
             ..view_of(2)
         };
+        let by_ranks_of_no_view = View { decided_by: RankSet::of_bits(1), ..view_of(2) };
         let in_dispute_with_nobody = View {
             disputed: vec![DisputedOp { op: OpId { lane: Lane::MAIN, number: 0 }, odd: None }],
             ..view_of(2)
@@ -368,7 +378,14 @@ mod tests {
         let parent =
             View { ballot: Ballot { round: 5, proposer: member_id(1) }, ..view_of(2) }.id();
         let older_than_parent = View { parent: Some(parent), ..view_of(2) };
-        for bad in [twice, without_proposer, orphan, in_dispute_with_nobody, older_than_parent] {
+        for bad in [
+            twice,
+            without_proposer,
+            orphan,
+            by_ranks_of_no_view,
+            in_dispute_with_nobody,
+            older_than_parent,
+        ] {
             assert_eq!(View::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));
         }
     }

@@ -56,6 +56,9 @@ struct Group {
     bounds: LedgerBounds,
     /// Views that are made before the run begins, after one of all nodes: the members of each.
     opening: Vec<Vec<u8>>,
+    /// The members of one View more, which the first has proposed and the second has accepted. It
+    /// is not installed when the run begins.
+    half_made: Option<[u8; 2]>,
     /// There is no first View of all nodes.
     starts_apart: bool,
     /// The sizes that the first nodes ask for; the others want the usual ones.
@@ -101,6 +104,7 @@ impl Group {
             slow_disks: false,
             bounds: LedgerBounds::default(),
             opening: Vec::new(),
+            half_made: None,
             starts_apart: false,
             sizes: Vec::new(),
             has_plans: false,
@@ -129,24 +133,16 @@ impl Group {
         for members in first.into_iter().chain(&self.opening) {
             state = self.open(&state, members);
         }
-        state
+        match self.half_made {
+            Some(members) => self.half_open(&state, members),
+            None => state,
+        }
     }
 
     /// The state after these nodes have made a View.
     fn open(&self, state: &State, members: &[u8]) -> State {
-        let mut state = state.clone();
-        state.budget.proposals += 1;
-        state = self.after(&state, &Action::Propose(members[0], members.to_vec()));
-        loop {
-            let writing = (0..self.nodes).find(|n| !state.nodes[usize::from(*n)].writes.is_empty());
-            // Installs only after all acceptances, even if a seeded defect sends the message early.
-            let about_a_view = |p: &&Shared<Packet>| !matches!(p.message, Message::Op(_));
-            let installs = |p: &&Shared<Packet>| matches!(p.message, Message::Install(_));
-            let mut coming = state.packets.iter().filter(about_a_view);
-            let next = coming.clone().find(|p| !installs(p)).or(coming.next()).cloned();
-            let Some(action) = writing.map(Action::Write).or(next.map(Action::Deliver)) else {
-                break;
-            };
+        let mut state = self.proposed(state, members);
+        while let Some(action) = self.next_for_a_view(&state) {
             state = self.after(&state, &action);
         }
         let is_in = |n: &u8| {
@@ -155,6 +151,35 @@ impl Group {
         };
         assert!(members.iter().all(is_in));
         state
+    }
+
+    /// The state after the first of these nodes has proposed a View of both, and the second has
+    /// accepted it.
+    fn half_open(&self, state: &State, members: [u8; 2]) -> State {
+        let mut state = self.proposed(state, &members);
+        let is_acceptance = |p: &Shared<Packet>| matches!(p.message, Message::Accepted(_));
+        while !state.packets.iter().any(is_acceptance) {
+            let action = self.next_for_a_view(&state).expect("the View is accepted");
+            state = self.after(&state, &action);
+        }
+        state
+    }
+
+    fn proposed(&self, state: &State, members: &[u8]) -> State {
+        let mut state = state.clone();
+        state.budget.proposals += 1;
+        self.after(&state, &Action::Propose(members[0], members.to_vec()))
+    }
+
+    /// The next write or message about a View.
+    fn next_for_a_view(&self, state: &State) -> Option<Action> {
+        let writing = (0..self.nodes).find(|n| !state.nodes[usize::from(*n)].writes.is_empty());
+        // Installs only after all acceptances, even if a seeded defect sends the message early.
+        let about_a_view = |p: &&Shared<Packet>| !matches!(p.message, Message::Op(_));
+        let installs = |p: &&Shared<Packet>| matches!(p.message, Message::Install(_));
+        let mut coming = state.packets.iter().filter(about_a_view);
+        let next = coming.clone().find(|p| !installs(p)).or(coming.next()).cloned();
+        writing.map(Action::Write).or(next.map(Action::Deliver))
     }
 
     /// The sizes that a node asks for.

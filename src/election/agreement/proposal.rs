@@ -48,6 +48,7 @@ impl Proposal {
             parent: recovery.tip,
             committed: recovery.committed,
             disputed: recovery.disputed,
+            decided_by: recovery.decided_by,
             history: recovery.history,
             members: order.iter().filter_map(member).collect(),
             begun: is_enough || self.promises.values().any(|promise| promise.begun),

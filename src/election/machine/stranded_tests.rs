@@ -6,8 +6,8 @@ use super::super::config::ElectionConfig;
 use super::testing::{self, all_of, ballot, linked, prepare, view};
 use super::{Election, Input, LiveEnvironment, Operations};
 use crate::protocol::{
-    Closing, CommittedOp, Heartbeat, Lane, Message, OpId, OpSet, Partition, View, ViewDigest,
-    member_id, view_of,
+    Ballot, Closing, CommittedOp, Heartbeat, Lane, Message, OpId, OpSet, Partition, Rank, View,
+    ViewDigest, member_id, view_of,
 };
 use std::sync::Arc;
 
@@ -55,6 +55,12 @@ fn deaf() -> Message {
     Message::Heartbeat(Heartbeat::default())
 }
 
+/// The View of the first two members after this one, which decides by the reports of these ranks.
+fn after(view: &View, ballot: Ballot, ranks: &[u8]) -> View {
+    let decided_by = ranks.iter().copied().map(Rank).collect();
+    View { ballot, parent: Some(view.id()), decided_by, ..view_of(2) }
+}
+
 /// Node 1 of a roster of three, of which a majority may go on. It was stranded in its first View
 /// until it froze it. Now it is in its second View, with node 2 alone, which is broken from the
 /// start because node 2 does not hear it.
@@ -63,7 +69,7 @@ fn in_a_broken_view() -> (Node, u64) {
     let config =
         ElectionConfig { partition: Partition::Majority { roster }, ..ElectionConfig::default() };
     let first = view(3, ballot(1, 2));
-    let second = Arc::new(View { ballot: ballot(2, 2), parent: Some(first.id()), ..view_of(2) });
+    let second = Arc::new(after(&first, ballot(2, 2), &[0, 1]));
     let ops = Open { view: first.digest(), committed: OpSet::default() };
     let mut node = Node { election: linked(&[2, 3], config), ops };
     for message in all_of(&first) {
@@ -187,4 +193,17 @@ fn a_view_of_a_round_far_above_is_not_accepted() {
         let effects = node.hear(now, prepare(&view(2, ballot(3, 2))));
         assert!(effects.iter().any(promises), "round {round}");
     }
+}
+
+/// An honest proposer has this member's report about the View that they leave.
+#[test]
+fn a_view_that_does_not_count_this_members_report_is_not_accepted() {
+    let accepts = |ranks: &[u8]| {
+        let (mut node, now) = in_a_broken_view();
+        let left = node.election.agreement.installed().expect("a View").clone();
+        let effects = node.hear(now, Message::Accept(Arc::new(after(&left, ballot(3, 2), ranks))));
+        effects.iter().any(|e| matches!(e, Effect::Send(_, Message::Accepted(_))))
+    };
+    assert!(accepts(&[0, 1]) && accepts(&[0]));
+    assert!(!accepts(&[1]) && !accepts(&[]));
 }

@@ -62,6 +62,11 @@ fn of_two(group: Group) -> Group {
     Group { has_sub_group: true, ..group }
 }
 
+/// Of four nodes the ranks 0 and 2 call, while rank 1 has accepted a View of itself and rank 3.
+fn half_made(budget: Budget) -> Group {
+    Group { half_made: Some([3, 1]), ..of_two(calling(4, 0, budget)) }
+}
+
 fn planned(group: Group) -> Group {
     Group { has_plans: true, ..group }
 }
@@ -141,6 +146,7 @@ impl Group {
             (is_small, format!("{in_flight} in flight, {listed} listed")),
             (self.keeps_together, "outsiders".to_owned()),
             (self.starts_apart, "the beginning".to_owned()),
+            (self.half_made.is_some(), "a View half made".to_owned()),
         ];
         let some: Vec<String> =
             parts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, part)| part).collect();
@@ -211,6 +217,7 @@ fn all_histories_of_rich_groups_keep_the_claims() {
         of_two(calling(3, 0, Budget { calls: 2, ..view_change })),
         of_two(calling(3, 0, Budget { calls: 3, losses: 1, aborts: 1, ..none })),
         of_two(calling(3, 1, Budget { calls: 3, ..none })),
+        half_made(Budget { calls: 2, ..view_change }),
         // A link loses messages and is made anew.
         calling(2, 1, Budget { calls: 3, losses: 2, aborts: 1, ..view_change }),
         calling(3, 1, Budget { calls: 3, losses: 1, ..none }),
@@ -334,6 +341,7 @@ fn smallest_extended_group(defect: Defect) -> Option<Group> {
         Defect::BeginsBeside | Defect::AgreesBeside => outside(0),
         Defect::ForgetsBeginning => beginning([4, 2, 16], 2),
         Defect::AllDecideGroups => of_two(calling(3, 0, Budget { calls: 2, proposals: 1, ..none })),
+        Defect::AdoptsAll => half_made(Budget { calls: 2, proposals: 1, ..none }),
         _ => return None,
     };
     Some(group)
@@ -372,11 +380,11 @@ const WALKS: [(Defect, Partition, u64); 14] = [
     (Defect::MostMembersWin, Partition::Continue, 0),
     (Defect::CutOffGoesOn, Partition::Majority, 535),
     (Defect::OwnBase, Partition::Continue, 362),
-    (Defect::LateIsBehind, Partition::Majority, 1160),
+    (Defect::LateIsBehind, Partition::Majority, 681),
 ];
 
 /// Defects that walks rarely reach, or that show in small groups; exhaustive search finds them.
-const EXPLORED: [Defect; 12] = [
+const EXPLORED: [Defect; 13] = [
     Defect::NoAdoption,
     Defect::KeepsDone,
     Defect::WithholdsVotes,
@@ -389,6 +397,7 @@ const EXPLORED: [Defect; 12] = [
     Defect::AgreesBeside,
     Defect::ForgetsBeginning,
     Defect::AllDecideGroups,
+    Defect::AdoptsAll,
 ];
 
 /// That these walks do not find the defect, and the first seed that does.
