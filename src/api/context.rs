@@ -58,9 +58,9 @@ use tokio::sync::oneshot;
 /// answers with `renewed`, `sync` and the next step.
 ///
 /// A call that ends with `ViewChanged`, `NeedsSync`, `LostResult`, `TooManyInFlight` or `Closed`
-/// was refused: it took no number, and the next call of this lane has its place. Its first poll
-/// says so. A future that is dropped without a poll does not, so poll the first call of a View,
-/// and one that follows a dropped call, at least once.
+/// was refused: it took no number, and the next call of this lane takes its place. Its first poll
+/// says so. If the future is dropped without a poll, the program does not learn it, so poll the
+/// first call of a View, and one that follows a dropped call, at least once.
 pub struct Context {
     session: Arc<ViewSession>,
     cluster: Cluster,
