@@ -41,7 +41,7 @@ mod tests;
 use super::lanes::Lanes;
 use crate::protocol::{
     AbortCause, AbortReason, Call, CallKind, CallMode, Closing, CommittedOp, Defect, Descriptor,
-    DisputedOp, Lane, LaneStates, OF_SOME_IN_FLIGHT_MAX, OpBody, OpId, OpSet, Outcome,
+    FailedOp, Lane, LaneStates, OF_SOME_IN_FLIGHT_MAX, OpBody, OpId, OpSet, Outcome,
     REVISION_UNKNOWN, Rank, Seeded, View, ViewDigest, Vote,
 };
 pub(crate) use bounds::LedgerBounds;
@@ -554,24 +554,15 @@ impl Ledger {
         }
     }
 
-    /// The next View follows this one: these operations are committed, and every other open one is
-    /// aborted. A committed operation for which this member has not voted `Done` ends as
-    /// `Indeterminate`.
-    pub fn decide(&mut self, committed: &[CommittedOp]) {
+    /// The next View follows this one: these operations are committed, these fail, and every other
+    /// open one is aborted. A committed operation for which this member has not voted `Done` ends
+    /// as `Indeterminate`.
+    pub fn decide(&mut self, committed: &[CommittedOp], failed: &[FailedOp]) {
         let (me, seeded) = (self.me, self.seeded);
-        self.close_with(|op, entry| entry.outcome_by(*op, committed, me, seeded));
-    }
-
-    /// The next View says that these operations fail, because the members hold different results.
-    /// To be called before [`decide`](Ledger::decide).
-    pub fn fail(&mut self, disputed: &[DisputedOp]) {
-        self.frozen = true;
-        for DisputedOp { op, odd } in disputed {
-            if self.entries.get(op).is_some_and(|entry| entry.outcome.is_none()) {
-                self.in_engine(*op, LedgerEffect::Cancel);
-                self.resolve(*op, Outcome::DigestMismatch { odd: *odd });
-            }
-        }
+        self.close_with(|op, entry| match failed.iter().find(|failed| failed.op == *op) {
+            Some(failed) => failed.failure.into(),
+            None => entry.outcome_by(*op, committed, me, seeded),
+        });
     }
 
     /// This member was left out of the next View: open operations end as `Indeterminate`.

@@ -438,7 +438,7 @@ impl Agreement {
             id,
             parent: view.parent,
             committed: view.committed.clone(),
-            disputed: view.disputed.clone(),
+            failed: view.failed.clone(),
             decided_by: view.decided_by,
         });
         self.accepted_here = Some(Arc::clone(view));
@@ -539,7 +539,7 @@ impl Agreement {
             recovery::history_after(
                 self.me,
                 &self.promise(),
-                (view.parent, &view.committed),
+                (view.parent, &view.committed, &view.failed),
                 self.seeded,
             )
         };

@@ -7,9 +7,9 @@ use crate::collective::{Ledger, LedgerEffect};
 use crate::identity::MemberId;
 use crate::memory::DType;
 use crate::protocol::{
-    AbortCause, AbortReason, Accepted, Ballot, Call, CallKind, Closing, CommittedOp, DisputedOp,
-    Lane, Listed, OpBody, OpId, Outcome, Promise, Rank, ReduceOp, Seeded, Status, View, ViewId,
-    Vote, member_id, view_of,
+    AbortCause, AbortReason, Accepted, Ballot, Call, CallKind, Closing, CommittedOp, FailedOp,
+    Failure, Lane, Listed, OpBody, OpId, Outcome, Promise, Rank, ReduceOp, Seeded, Status, View,
+    ViewId, Vote, member_id, view_of,
 };
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ fn ends(ledgers: &mut [Ledger; 2], third: Option<Promise>) -> [Outcome; 2] {
         .collect();
     promises.extend(third.map(|promise| (member_id(3), promise)));
     let recovery = recovery::read(&promises, Seeded::NONE);
-    ends_by(ledgers, &recovery.committed, &recovery.disputed).expect("an honest View is accepted")
+    ends_by(ledgers, &recovery.committed, &recovery.failed).expect("an honest View is accepted")
 }
 
 /// How the operation ends on the honest members in a View that decides this. `None` if one of them
@@ -89,7 +89,7 @@ fn ends(ledgers: &mut [Ledger; 2], third: Option<Promise>) -> [Outcome; 2] {
 fn ends_by(
     ledgers: &mut [Ledger; 2],
     committed: &[CommittedOp],
-    disputed: &[DisputedOp],
+    failed: &[FailedOp],
 ) -> Option<[Outcome; 2]> {
     let refuses = |ledger: &mut Ledger| recovery::omits_committed(committed, &ledger.freeze());
     if ledgers.iter_mut().any(refuses) {
@@ -97,8 +97,7 @@ fn ends_by(
     }
     Some(ledgers.each_mut().map(|ledger| {
         let by_votes = resolved(ledger);
-        ledger.fail(disputed);
-        ledger.decide(committed);
+        ledger.decide(committed, failed);
         let by_view = resolved(ledger);
         assert!(by_votes.is_none() || by_view.is_none(), "it ends twice");
         by_votes.or(by_view).expect("it ends")
@@ -106,10 +105,11 @@ fn ends_by(
 }
 
 /// All decisions of a View about the operation.
-fn decisions() -> Vec<(Vec<CommittedOp>, Vec<DisputedOp>)> {
+fn decisions() -> Vec<(Vec<CommittedOp>, Vec<FailedOp>)> {
     let committed = |digest| (vec![CommittedOp { op: OP, digest }], vec![]);
-    let disputed = |odd| (vec![], vec![DisputedOp { op: OP, odd }]);
-    let mut all = vec![(vec![], vec![]), disputed(None), disputed(Some(THIRD))];
+    let failed = |failure| (vec![], vec![FailedOp { op: OP, failure }]);
+    let mut all = vec![(vec![], vec![])];
+    all.extend([None, Some(THIRD)].map(Failure::Disputed).map(failed));
     all.extend([RIGHT, WRONG, OTHER].map(committed));
     all
 }
@@ -161,9 +161,9 @@ fn honest_members_agree_whatever_a_third_one_votes_and_promises_to_whom() {
     // It says that it has accepted a next View already.
     let view = view_of(3);
     let id = ViewId { ballot: Ballot { round: 5, ..view.ballot }, digest: view.digest() };
-    for (committed, disputed) in decisions() {
+    for (committed, failed) in decisions() {
         let decided_by = view.ranks().collect();
-        let accepted = Accepted { id, parent: Some(view.id()), committed, disputed, decided_by };
+        let accepted = Accepted { id, parent: Some(view.id()), committed, failed, decided_by };
         let accepted = Some(accepted);
         let of =
             |closing: &Closing| Promise { accepted: accepted.clone(), ..third(closing.clone()) };
@@ -180,7 +180,7 @@ fn honest_members_agree_whatever_a_third_one_votes_and_promises_to_whom() {
                     let ends = ends(&mut ledgers, promise.clone());
                     let case = format!("{own:?} {first:?} {second:?} {heard:?} {promise:?}");
                     let accepted = promise.as_ref().and_then(|promise| promise.accepted.as_ref());
-                    let disputes = accepted.is_some_and(|accepted| !accepted.disputed.is_empty());
+                    let disputes = accepted.is_some_and(|accepted| !accepted.failed.is_empty());
                     assert!(agree(own, ends) || disputes && fail(ends), "{case}: {ends:?}");
                     cases += 1;
                     let ok = ends.iter().filter(|end| **end == Outcome::Committed).count();
@@ -203,13 +203,13 @@ fn honest_members_agree_whatever_view_a_third_one_proposes() {
     for own in [[RIGHT, RIGHT], [RIGHT, WRONG]] {
         for (first, second) in votes.iter().flat_map(|a| votes.map(|b| (*a, b))) {
             for heard in [[true, true], [true, false], [false, true], [false, false]] {
-                for (committed, disputed) in decisions() {
+                for (committed, failed) in decisions() {
                     let mut ledgers = honest(own, [first, second], heard);
                     let case = format!("{own:?} {first:?} {second:?} {heard:?} {committed:?}");
-                    match ends_by(&mut ledgers, &committed, &disputed) {
+                    match ends_by(&mut ledgers, &committed, &failed) {
                         Some(ends) => {
-                            let is_well = agree(own, ends) || !disputed.is_empty() && fail(ends);
-                            assert!(is_well, "{case} {disputed:?}: {ends:?}");
+                            let is_well = agree(own, ends) || !failed.is_empty() && fail(ends);
+                            assert!(is_well, "{case} {failed:?}: {ends:?}");
                             accepted += 1;
                         }
                         None => refused += 1,

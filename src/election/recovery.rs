@@ -3,7 +3,7 @@
 
 use crate::identity::MemberId;
 use crate::protocol::{
-    Accepted, Ballot, Closing, CommittedOp, Defect, DisputedOp, History, LaneSet, Listed,
+    Accepted, Ballot, Closing, CommittedOp, Defect, FailedOp, Failure, History, LaneSet, Listed,
     MEMBERS_MAX, OPS_DECIDED_MAX, OpId, OpSet, Promise, Rank, RankSet, Seeded, Status, ViewId,
 };
 use crate::wire::Encode;
@@ -18,8 +18,8 @@ pub(super) struct Recovery {
     pub(super) tip: Option<ViewId>,
     /// The committed operations of the tip, in order.
     pub(super) committed: Vec<CommittedOp>,
-    /// The operations of the tip that fail because its members hold different results, in order.
-    pub(super) disputed: Vec<DisputedOp>,
+    /// The operations of the tip that fail although members hold results of them, in order.
+    pub(super) failed: Vec<FailedOp>,
     /// The ranks of the tip by whose reports this is decided, see [`View::decided_by`].
     ///
     /// [`View::decided_by`]: crate::protocol::View::decided_by
@@ -38,11 +38,11 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Re
     let installed = promises.values().filter_map(|p| p.prev);
     let implied = promises.values().filter_map(|p| p.accepted.as_ref()?.parent);
     let tip = installed.chain(implied.filter(|_| !seeded.has(Defect::TipOfInstalled))).max();
-    let Decision { committed, disputed, decided_by } =
+    let Decision { committed, failed, decided_by } =
         tip.map_or_else(Decision::default, |tip| decide(tip, promises, seeded));
     let effective: BTreeMap<MemberId, Option<History>> = promises
         .iter()
-        .map(|(id, p)| (*id, history_after(*id, p, (tip, &committed), seeded)))
+        .map(|(id, p)| (*id, history_after(*id, p, (tip, &committed, &failed), seeded)))
         .collect();
     let history = winner(&effective, seeded);
     let mut in_sync: BTreeSet<MemberId> =
@@ -60,7 +60,7 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Re
     }) {
         in_sync = BTreeSet::from([*source]);
     }
-    Recovery { tip, committed, disputed, decided_by, history, in_sync }
+    Recovery { tip, committed, failed, decided_by, history, in_sync }
 }
 
 /// Whether a member came into its View without the common history and has not synced all of these
@@ -83,7 +83,7 @@ pub(super) fn lacks_a_state(
 #[derive(Default)]
 struct Decision {
     committed: Vec<CommittedOp>,
-    disputed: Vec<DisputedOp>,
+    failed: Vec<FailedOp>,
     decided_by: RankSet,
 }
 
@@ -92,7 +92,10 @@ struct Decision {
 /// is committed in both cases.
 ///
 /// A successor without a report of any participant has not ended the operation: all of them may be
-/// in the tip still, and commit it by their votes.
+/// in the tip still, and commit it by their votes. One that had reports of other participants than
+/// those here, and does not name an operation of some members, has aborted it or left it out
+/// because all of those know it as committed, see [`verdict`]. If all participants here hold its
+/// result it is indeterminate.
 fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Decision {
     let witnesses = witnesses(tip, promises, seeded);
     let accepted = promises.values().filter_map(|p| p.accepted.as_ref());
@@ -117,12 +120,12 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
                 known.insert(CommittedOp { op, digest });
                 continue;
             }
-            (_, Some(adopted)) => adopted.ends.get(&op).copied(),
+            (verdict, Some(adopted)) => adopted.end_of(op, verdict, &witnesses, seeded),
             (verdict, None) => verdict,
         };
         match end {
             Some(Verdict::Committed(digest)) => decision.committed.push(CommittedOp { op, digest }),
-            Some(Verdict::Disputed(odd)) => decision.disputed.push(DisputedOp { op, odd }),
+            Some(Verdict::Failed(failure)) => decision.failed.push(FailedOp { op, failure }),
             Some(Verdict::Known(_)) | None => {}
         }
     }
@@ -140,13 +143,36 @@ struct Adopted {
 
 impl Adopted {
     fn of(accepted: &Accepted) -> Adopted {
-        let disputed = accepted.disputed.iter().map(|d| (d.op, Verdict::Disputed(d.odd)));
+        let failed = accepted.failed.iter().map(|f| (f.op, Verdict::Failed(f.failure)));
         let committed = accepted.committed.iter().map(|c| (c.op, Verdict::Committed(c.digest)));
         Adopted {
             ballot: accepted.id.ballot,
             decided_by: accepted.decided_by.bits(),
-            ends: disputed.chain(committed).collect(),
+            ends: failed.chain(committed).collect(),
         }
+    }
+
+    /// How it ends an operation for these witnesses, of which a participant had reported to its
+    /// proposer. `anew` is the verdict by the witnesses alone.
+    fn end_of(
+        &self,
+        op: OpId,
+        anew: Option<Verdict>,
+        witnesses: &[Witness<'_>],
+        seeded: Seeded,
+    ) -> Option<Verdict> {
+        let named = self.ends.get(&op).copied();
+        let participants = participants(op, seeded);
+        let has_reported = |w: &Witness<'_>| w.ranks() & participants & self.decided_by != 0;
+        let is_unsaid = named.is_none()
+            && !op.lane.is_of_all()
+            && matches!(anew, Some(Verdict::Committed(_)))
+            && !witnesses.iter().any(has_reported);
+        let aborts = seeded.has(Defect::SilenceAborts) || seeded.has(Defect::AdoptsAll);
+        if is_unsaid && !aborts {
+            return Some(Verdict::Failed(Failure::Indeterminate));
+        }
+        named
     }
 }
 
@@ -161,8 +187,8 @@ impl Decision {
         let mut committed: Vec<CommittedOp> = committed.collect();
         committed.sort_unstable();
         let room = OPS_DECIDED_MAX - committed.len();
-        let disputed = self.disputed.into_iter().filter(|d| is_open(d.op)).take(room);
-        Decision { disputed: disputed.collect(), committed, decided_by }
+        let failed = self.failed.into_iter().filter(|f| is_open(f.op)).take(room);
+        Decision { failed: failed.collect(), committed, decided_by }
     }
 }
 
@@ -225,8 +251,8 @@ enum Verdict {
     Known(u128),
     /// All hold the same result.
     Committed(u128),
-    /// With the lowest rank that is not of the majority's opinion, if there is one.
-    Disputed(Option<Rank>),
+    /// It fails for all that have not committed it.
+    Failed(Failure),
 }
 
 /// How an operation ends for all, by the statuses that its participating witnesses report.
@@ -246,8 +272,8 @@ enum Verdict {
 /// the same result. If one has voted differently to different members, another one may lack that
 /// result: it ends there as indeterminate.
 ///
-/// Messages and calls of sub-groups that all participants know as committed are left out: a View
-/// has no room for all of them.
+/// Messages and calls of sub-groups that all participating witnesses know as committed are left
+/// out: a View has no room for all of them.
 fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdict> {
     let participants = participants(op, seeded);
     let takes_part = |w: &&Witness<'_>| w.ranks() & participants != 0;
@@ -271,7 +297,7 @@ fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdic
     let odd = || said.iter().zip(&digests).filter(|(_, digest)| **digest != common);
     let has_majority = 2 * odd().count() < digests.len();
     let odd = odd().filter_map(|((rank, _), _)| *rank).min().filter(|_| has_majority);
-    Some(Verdict::Disputed(odd))
+    Some(Verdict::Failed(Failure::Disputed(odd)))
 }
 
 /// The ranks that take part in an operation, as bits.
@@ -298,7 +324,7 @@ fn listed(promise: &Promise, op: OpId) -> Option<&Listed> {
 }
 
 /// A member's history once the operations of the tip are decided. `tip` is the newest View,
-/// `committed` its committed operations.
+/// `committed` and `failed` are its operations that end so.
 ///
 /// | the member | its history |
 /// | --- | --- |
@@ -307,12 +333,13 @@ fn listed(promise: &Promise, op: OpId) -> Option<&Listed> {
 /// | was cut off | its own, which no other member shares |
 /// | is left behind by the tip with open operations | its own, which no other member shares |
 /// | lacks what some members have committed in the tip | its own, which no other member shares |
+/// | holds an operation of the tip that is indeterminate | its own, which no other member shares |
 /// | has seen no operation commit in its View | its base |
 /// | else | the View's common history, advanced by what it has seen commit |
 pub(super) fn history_after(
     id: MemberId,
     promise: &Promise,
-    (tip, committed): (Option<ViewId>, &[CommittedOp]),
+    (tip, committed, failed): (Option<ViewId>, &[CommittedOp], &[FailedOp]),
     seeded: Seeded,
 ) -> Option<History> {
     let comes_late =
@@ -331,7 +358,8 @@ pub(super) fn history_after(
     }
     let mut total = promise.closing.committed;
     if moved_on {
-        if committed.iter().any(|c| !c.op.lane.is_of_all() && lacks(promise, c)) {
+        let lacks_one = committed.iter().any(|c| !c.op.lane.is_of_all() && lacks(promise, c));
+        if lacks_one || failed.iter().any(|f| is_in_doubt(promise, f)) {
             return Some(cut_off(id, prev, promise));
         }
         total.extend(newly_committed(promise, committed, seeded));
@@ -365,6 +393,12 @@ fn lacks(promise: &Promise, committed: &CommittedOp) -> bool {
         Status::NotDone | Status::Aborted => true,
         Status::Committed(_) => false,
     })
+}
+
+/// Whether an operation that this member has not ended is indeterminate.
+fn is_in_doubt(promise: &Promise, failed: &FailedOp) -> bool {
+    let is_open = |l: &Listed| matches!(l.status, Status::Done(_) | Status::NotDone);
+    failed.failure == Failure::Indeterminate && listed(promise, failed.op).is_some_and(is_open)
 }
 
 /// The history after `ops` were committed in `view`.
@@ -470,7 +504,7 @@ pub(super) mod tests {
         let later = Ballot { round: 5, ..view.ballot };
         let id = ViewId { ballot: later, digest: view.digest() };
         let decided_by = RankSet::of_bits(u16::MAX);
-        Accepted { id, parent: Some(view.id()), committed, disputed: vec![], decided_by }
+        Accepted { id, parent: Some(view.id()), committed, failed: vec![], decided_by }
     }
 
     fn all(promises: impl IntoIterator<Item = Promise>) -> BTreeMap<MemberId, Promise> {
@@ -501,17 +535,20 @@ pub(super) mod tests {
     }
 
     /// The decision about three members of one View that report these statuses.
-    fn decided(statuses: [Status; 3]) -> (Vec<CommittedOp>, Vec<DisputedOp>) {
+    fn decided(statuses: [Status; 3]) -> (Vec<CommittedOp>, Vec<FailedOp>) {
         let view = view_of(3);
         let of =
             |(rank, status)| Promise { rank: Some(Rank(rank)), ..in_view(&view, Some(status)) };
-        let Recovery { committed, disputed, .. } = read(&all((0..).zip(statuses).map(of)));
-        (committed, disputed)
+        let Recovery { committed, failed, .. } = read(&all((0..).zip(statuses).map(of)));
+        (committed, failed)
     }
 
     #[test]
     fn different_results_fail_for_all_and_a_majority_names_the_odd_one() {
-        let disputed = |odd: Option<u8>| (vec![], vec![DisputedOp { op: OP, odd: odd.map(Rank) }]);
+        let disputed = |odd: Option<u8>| {
+            let failure = Failure::Disputed(odd.map(Rank));
+            (vec![], vec![FailedOp { op: OP, failure }])
+        };
         let [a, b, c] = [1, 2, 3].map(Status::Done);
         assert_eq!(decided([a, a, b]), disputed(Some(2)));
         assert_eq!(decided([b, a, a]), disputed(Some(0)));
@@ -666,7 +703,7 @@ pub(super) mod tests {
         let open = read(&all([receiver(done), rest(&[1])]));
         assert_eq!(open.decided_by.iter().collect::<Vec<_>>(), [Rank(1), Rank(2)]);
         assert_eq!(committed(open), 1);
-        // The sender has reported to the successor, or the receiver has: the message is over.
+        // The sender has reported to the successor, or the receiver has: it is not decided anew.
         for ranks in [&[0, 1][..], &[1, 2], &[2]] {
             assert_eq!(committed(read(&all([receiver(done), rest(ranks)]))), 0, "{ranks:?}");
         }
@@ -687,6 +724,46 @@ pub(super) mod tests {
         let newer = Promise { accepted: newer, ..end(&view, 1, None) };
         let older = Promise { accepted: accepted(&[0]), ..receiver(done) };
         assert_eq!(committed(read(&all([newer, older]))), 0);
+    }
+
+    /// Rank 1 has accepted a next View of itself and the sender, which says nothing of the message:
+    /// the sender lacked it, or both knew that it is committed.
+    #[test]
+    fn a_result_is_indeterminate_if_the_other_end_has_reported_and_gone() {
+        let view = view_of(3);
+        let done = Status::Done(0);
+        let receiver = |status| end(&view, 2, Some(status));
+        let rest = |accepted: &Accepted| Promise {
+            accepted: Some(accepted.clone()),
+            accepted_here: Some(Rank(1)),
+            ..end(&view, 1, None)
+        };
+        let of = |ranks: &[u8]| Accepted {
+            decided_by: ranks.iter().copied().map(Rank).collect(),
+            ..successor(&view, vec![])
+        };
+        let failure = Failure::Indeterminate;
+        let in_doubt = vec![FailedOp { op: message(), failure }];
+        let doubted = read(&all([rest(&of(&[0, 1])), receiver(done)]));
+        assert_eq!((doubted.committed, doubted.failed), (vec![], in_doubt.clone()));
+        assert_eq!(doubted.in_sync, BTreeSet::from([member_id(1)]), "the receiver needs a sync");
+        // A View adopts that, too.
+        let next = Accepted { failed: in_doubt.clone(), ..of(&[0, 1, 2]) };
+        for status in [done, Status::NotDone] {
+            assert_eq!(read(&all([rest(&next), receiver(status)])).failed, in_doubt, "{status:?}");
+        }
+        // Without a result there is no doubt.
+        for status in [Status::NotDone, Status::Aborted] {
+            assert_eq!(read(&all([rest(&of(&[0, 1])), receiver(status)])).failed, vec![]);
+        }
+        // The receiver has reported as well: its result would have been named.
+        assert_eq!(read(&all([rest(&of(&[0, 1, 2])), receiver(done)])).failed, vec![]);
+        // The sender is there, and knows it or lacks it.
+        for (status, is_committed) in [(Status::Committed(0), true), (Status::NotDone, false)] {
+            let sender = end(&view, 0, Some(status));
+            let known = read(&all([rest(&of(&[0, 1])), receiver(done), sender]));
+            assert_eq!((known.committed.len() == 1, known.failed), (is_committed, vec![]));
+        }
     }
 
     /// An operation of the ranks 0, 2 and 3 of four.
@@ -722,7 +799,8 @@ pub(super) mod tests {
             assert!(recovery.committed.is_empty(), "{lacking:?}");
         }
         let disputed = of_a_group(&[(0, done), (1, None), (2, Some(Status::Done(8))), (3, done)]);
-        assert_eq!(disputed.disputed, [DisputedOp { op: of_group(), odd: Some(Rank(2)) }]);
+        let failure = Failure::Disputed(Some(Rank(2)));
+        assert_eq!(disputed.failed, [FailedOp { op: of_group(), failure }]);
         // A member that has committed it decides for the others; if all have, nothing is said.
         let known = of_a_group(&[(0, committed), (1, None), (2, done)]);
         assert_eq!((known.committed.len(), known.in_sync.len()), (1, 3));

@@ -103,7 +103,7 @@ pub fn decode_state(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
 }
 
 const MAGIC: &[u8; 7] = b"plstate";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const HEADER_BYTES: usize = MAGIC.len() + 1 + 4 + 16;
 
 #[cfg(test)]

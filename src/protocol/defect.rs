@@ -63,8 +63,11 @@ pub(crate) enum Defect {
     /// An operation of a sub-group is committed by a View only if all its members hold the result.
     AllDecideGroups,
     /// The decision of an accepted successor is adopted for all operations, also for those of which
-    /// no participant has reported to its proposer.
+    /// no participant has reported to its proposer; what it does not name is aborted.
     AdoptsAll,
+    /// What an accepted successor does not name is aborted, also at a participant that had not
+    /// reported to its proposer.
+    SilenceAborts,
     /// A node whose disk does not answer waits with its calls for as long as that takes, also when
     /// the others have gone on. Not one of `ALL`, like the following ones: they break rules that
     /// the model leaves out.
@@ -136,7 +139,7 @@ impl Defect {
 #[cfg(test)]
 impl Defect {
     /// Those that the model has to find.
-    pub(crate) const ALL: [Defect; 27] = [
+    pub(crate) const ALL: [Defect; 28] = [
         Defect::PromiseNotDurable,
         Defect::EarlyInstall,
         Defect::NoTieBreak,
@@ -164,5 +167,6 @@ impl Defect {
         Defect::ForgetsBeginning,
         Defect::AllDecideGroups,
         Defect::AdoptsAll,
+        Defect::SilenceAborts,
     ];
 }

@@ -2,8 +2,10 @@
 
 use super::ballot::Ballot;
 use super::committed_op::CommittedOp;
-use super::disputed_op::DisputedOp;
 use super::engine::Engines;
+use super::failed_op::FailedOp;
+#[cfg(test)]
+use super::failed_op::Failure;
 use super::history::History;
 use super::post::Post;
 use super::rank::{MEMBERS_MAX, Rank};
@@ -247,8 +249,8 @@ pub struct Accepted {
     pub parent: Option<ViewId>,
     /// The operations it commits.
     pub committed: Vec<CommittedOp>,
-    /// The operations that fail in it because the members hold different results.
-    pub disputed: Vec<DisputedOp>,
+    /// The operations that fail in it although members hold results of them.
+    pub failed: Vec<FailedOp>,
     /// The ranks of the parent by whose reports it decides, see [`View::decided_by`].
     ///
     /// [`View::decided_by`]: super::View::decided_by
@@ -260,7 +262,7 @@ layout! {
         id,
         parent,
         committed: List(OPS_DECIDED_MAX),
-        disputed: List(OPS_DECIDED_MAX.saturating_sub(committed.len())),
+        failed: List(OPS_DECIDED_MAX.saturating_sub(committed.len())),
         decided_by,
     }
 }
@@ -340,7 +342,7 @@ mod tests {
                 parent: None,
                 decided_by: RankSet::of_bits(5),
                 committed: vec![CommittedOp { op, digest: 9 }],
-                disputed: vec![DisputedOp { op, odd: Some(Rank(1)) }],
+                failed: vec![FailedOp { op, failure: Failure::Disputed(Some(Rank(1))) }],
             }),
             accepted_here: Some(Rank(1)),
             is_late: true,
@@ -439,7 +441,7 @@ mod tests {
                 id: view.id(),
                 parent: view.parent,
                 committed: ops,
-                disputed: Vec::new(),
+                failed: Vec::new(),
                 decided_by: RankSet::of_bits(u16::MAX),
             }),
             accepted_here: Some(Rank(1)),

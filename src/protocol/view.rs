@@ -10,8 +10,10 @@ pub(crate) use testing::{member_id, view_of};
 
 use super::ballot::Ballot;
 use super::committed_op::CommittedOp;
-use super::disputed_op::DisputedOp;
 use super::engine::{EngineChoice, EngineKind, EngineReason};
+use super::failed_op::FailedOp;
+#[cfg(test)]
+use super::failed_op::Failure;
 use super::history::History;
 #[cfg(test)]
 use super::op_id::{Lane, OpId};
@@ -39,7 +41,7 @@ pub const OF_SOME_IN_FLIGHT_MAX: usize = if cfg!(potluck_tight) { 2 } else { 32 
 /// `OPS_IN_FLIGHT_MAX` is reached first.
 pub const OPS_LISTED_MAX: usize = if cfg!(potluck_tight) { 4 } else { 256 };
 
-/// Most operations of its parent that a View names, as committed or as disputed: those that all
+/// Most operations of its parent that a View names, as committed or as failed: those that all
 /// members list, those of some members in flight at one of them, and such ones that an adopted
 /// successor has committed.
 pub const OPS_DECIDED_MAX: usize = OPS_LISTED_MAX + 2 * MEMBERS_MAX * OF_SOME_IN_FLIGHT_MAX;
@@ -68,10 +70,10 @@ pub struct View {
     pub ballot: Ballot,
     /// The View whose operations this one decides; `None` if no member has installed one.
     pub parent: Option<ViewId>,
-    /// The committed operations of the parent. Every other undecided one is aborted or disputed.
+    /// The committed operations of the parent. Every other undecided one fails or is aborted.
     pub committed: Vec<CommittedOp>,
-    /// The operations of the parent that fail because the members hold different results.
-    pub disputed: Vec<DisputedOp>,
+    /// The operations of the parent that fail although members hold results of them.
+    pub failed: Vec<FailedOp>,
     /// The ranks of the parent by whose reports this View decides, or by whose reports a View did
     /// whose decision is adopted here. It decides an operation if one of its participants is among
     /// them; about any other one it says nothing, since its members may still commit that.
@@ -97,7 +99,7 @@ layout! {
         ballot,
         parent,
         committed: List(OPS_DECIDED_MAX),
-        disputed: List(OPS_DECIDED_MAX.saturating_sub(committed.len())),
+        failed: List(OPS_DECIDED_MAX.saturating_sub(committed.len())),
         decided_by,
         history,
         members: List(MEMBERS_MAX),
@@ -223,7 +225,7 @@ impl View {
             .all(|(i, m)| self.members[..i].iter().all(|o| o.id.node != m.id.node));
         let parent_is_older = self.parent.is_none_or(|p| p.ballot < self.ballot);
         let decides_none =
-            self.committed.is_empty() && self.disputed.is_empty() && self.decided_by.is_empty();
+            self.committed.is_empty() && self.failed.is_empty() && self.decided_by.is_empty();
         distinct
             && parent_is_older
             && (decides_none || self.parent.is_some())
@@ -270,7 +272,7 @@ pub(crate) mod testing {
             ballot: Ballot { round: 1, proposer: member_id(1) },
             parent: None,
             committed: Vec::new(),
-            disputed: Vec::new(),
+            failed: Vec::new(),
             decided_by: RankSet::EMPTY,
             history: None,
             members,
@@ -350,9 +352,11 @@ mod tests {
         let mut view = view_of(3);
         view.ballot.round = 9;
         view.parent = Some(view_of(2).id());
-        let op = |number| OpId { lane: Lane::tagged(3), number };
+        let op = |number| OpId { lane: Lane::tagged(3).messages(Rank(0), Rank(1)), number };
         view.committed = vec![CommittedOp { op: op(17), digest: u128::MAX - 5 }];
-        view.disputed = [None, Some(Rank(2))].map(|odd| DisputedOp { op: op(18), odd }).to_vec();
+        let failures = [None, Some(Rank(2))].map(Failure::Disputed);
+        let failures = failures.into_iter().chain([Failure::Indeterminate]);
+        view.failed = failures.map(|failure| FailedOp { op: op(18), failure }).collect();
         view.decided_by = RankSet::of_bits(3);
         view.history = Some(History { ops: 5, lineage: [9; 32] });
         assert_codec(&view);
@@ -371,19 +375,27 @@ mod tests {
             ..view_of(2)
         };
         let by_ranks_of_no_view = View { decided_by: RankSet::of_bits(1), ..view_of(2) };
+        let failure = Failure::Disputed(None);
         let in_dispute_with_nobody = View {
-            disputed: vec![DisputedOp { op: OpId { lane: Lane::MAIN, number: 0 }, odd: None }],
+            failed: vec![FailedOp { op: OpId { lane: Lane::MAIN, number: 0 }, failure }],
             ..view_of(2)
         };
         let parent =
             View { ballot: Ballot { round: 5, proposer: member_id(1) }, ..view_of(2) }.id();
         let older_than_parent = View { parent: Some(parent), ..view_of(2) };
+        let failure = Failure::Indeterminate;
+        let in_doubt_for_all = View {
+            parent: Some(view_of(1).id()),
+            failed: vec![FailedOp { op: OpId { lane: Lane::MAIN, number: 0 }, failure }],
+            ..view_of(2)
+        };
         for bad in [
             twice,
             without_proposer,
             orphan,
             by_ranks_of_no_view,
             in_dispute_with_nobody,
+            in_doubt_for_all,
             older_than_parent,
         ] {
             assert_eq!(View::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));
@@ -420,14 +432,16 @@ mod tests {
     }
 
     #[test]
-    fn committed_and_disputed_operations_share_one_limit() {
-        let op = |number| OpId { lane: Lane::MAIN, number };
-        let of = |committed: usize, disputed: usize| View {
+    fn committed_and_failed_operations_share_one_limit() {
+        let op = |number| OpId { lane: Lane::MAIN.messages(Rank(0), Rank(1)), number };
+        let of = |committed: usize, failed: usize| View {
             parent: Some(ViewId { ballot: Ballot::ZERO, digest: ViewDigest([0; 32]) }),
             committed: (0..committed as u64)
                 .map(|n| CommittedOp { op: op(n), digest: 1 })
                 .collect(),
-            disputed: (0..disputed as u64).map(|n| DisputedOp { op: op(n), odd: None }).collect(),
+            failed: (0..failed as u64)
+                .map(|n| FailedOp { op: op(n), failure: Failure::Indeterminate })
+                .collect(),
             ..view_of(2)
         };
         for committed in [0, 1, OPS_DECIDED_MAX] {

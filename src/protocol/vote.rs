@@ -120,7 +120,8 @@ pub enum Outcome {
     Committed,
     /// The operation has no effect, for all members that continue together.
     Aborted(AbortCause),
-    /// This member was left behind and cannot know the outcome.
+    /// This member was left behind, or the members that decided have gone: it cannot know the
+    /// outcome.
     Indeterminate,
     /// The members hold different results, so it has no effect.
     DigestMismatch {

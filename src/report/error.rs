@@ -26,8 +26,9 @@ pub enum Error {
     ViewChanged,
     /// The outcome is unknown: this member was left out of the group while the operation ran, or
     /// could not reach enough others to continue. Also returned if the operation took effect on the
-    /// others and this member does not have the result. Take `ctx.renewed()`, `sync` your state,
-    /// then continue.
+    /// others and this member does not have the result, or if it was a message or a call of a
+    /// sub-group and the members that knew its outcome have gone. Take `ctx.renewed()`, `sync` your
+    /// state, then continue.
     #[display(
         "this node was cut off during the operation and cannot know its outcome; renew the \
              context and sync"

@@ -473,10 +473,7 @@ impl ViewSession {
         let is_gone =
             |rank: &Rank| self.view.member(*rank).is_some_and(|member| !next.contains(member.id));
         lock(&self.state).gone = self.view.ranks().filter(is_gone).collect();
-        self.end(|ledger| {
-            ledger.fail(&next.disputed);
-            ledger.decide(&next.committed);
-        });
+        self.end(|ledger| ledger.decide(&next.committed, &next.failed));
     }
 
     /// Ranks of this View that are not in the View that followed it.

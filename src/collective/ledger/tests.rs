@@ -6,7 +6,9 @@ mod others;
 
 use super::*;
 use crate::memory::DType;
-use crate::protocol::{Mismatch, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, ReduceOp, Status, view_of};
+use crate::protocol::{
+    Failure, Mismatch, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, ReduceOp, Status, view_of,
+};
 use group::Group;
 
 const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 10);
@@ -190,8 +192,8 @@ fn different_bits_are_a_digest_mismatch_for_all_when_the_next_view_says_so() {
     assert!(g.ledgers.iter().all(Ledger::must_end));
     for (i, digest) in [7, 7, 8].into_iter().enumerate() {
         assert_eq!(g.ledgers[i].freeze().ops[0].status, Status::Done(digest));
-        g.ledgers[i].fail(&[DisputedOp { op, odd: Some(Rank(2)) }]);
-        g.ledgers[i].decide(&[]);
+        let failure = Failure::Disputed(Some(Rank(2)));
+        g.ledgers[i].decide(&[], &[FailedOp { op, failure }]);
         g.drain(i);
     }
     g.assert_ends(op, Outcome::DigestMismatch { odd: Some(Rank(2)) });
@@ -205,9 +207,22 @@ fn a_dispute_changes_no_outcome() {
     g.done(0..2, op);
     g.deliver_all();
     g.ledgers[0].freeze();
-    g.ledgers[0].fail(&[DisputedOp { op, odd: None }]);
+    g.ledgers[0].decide(&[], &[FailedOp { op, failure: Failure::Disputed(None) }]);
     g.drain(0);
     assert_eq!(g.resolved[0], [(op, Outcome::Committed)]);
+}
+
+/// A member that has gone may have committed it, and the others hold its result.
+#[test]
+fn what_no_member_of_the_next_view_can_know_is_indeterminate() {
+    let (mut g, op) = begun_by_all(3);
+    (0..3).for_each(|i| g.ledgers[i].done(op, 7));
+    for i in 1..3 {
+        assert_eq!(g.ledgers[i].freeze().ops[0].status, Status::Done(7));
+        g.ledgers[i].decide(&[], &[FailedOp { op, failure: Failure::Indeterminate }]);
+        g.drain(i);
+        assert_eq!(g.resolved[i], [(op, Outcome::Indeterminate)]);
+    }
 }
 
 /// A call of all members in this lane, until no member lists it any more.
@@ -269,7 +284,7 @@ fn a_frozen_ledger_never_changes_its_mind() {
     g.deliver_all();
     assert!(g.resolved[0].is_empty());
     assert_eq!(g.ledgers[0].freeze(), closing);
-    g.ledgers[0].decide(&[CommittedOp { op, digest: 1 }]);
+    g.ledgers[0].decide(&[CommittedOp { op, digest: 1 }], &[]);
     g.drain(0);
     assert_eq!(g.resolved[0], [(op, Outcome::Committed)]);
 }
@@ -281,7 +296,7 @@ fn what_others_have_committed_is_not_ok_without_that_result() {
     g.ledgers[1].done(op, 8);
     for rank in 0..3 {
         g.ledgers[rank].freeze();
-        g.ledgers[rank].decide(&[CommittedOp { op, digest: 7 }]);
+        g.ledgers[rank].decide(&[CommittedOp { op, digest: 7 }], &[]);
         g.drain(rank);
     }
     let ends = [Outcome::Committed, Outcome::Indeterminate, Outcome::Indeterminate];

@@ -47,7 +47,7 @@ impl Proposal {
             ballot: self.ballot,
             parent: recovery.tip,
             committed: recovery.committed,
-            disputed: recovery.disputed,
+            failed: recovery.failed,
             decided_by: recovery.decided_by,
             history: recovery.history,
             members: order.iter().filter_map(member).collect(),

@@ -7,7 +7,7 @@ use super::super::unanswered::NO_PONG;
 use super::ControlPlane;
 use crate::election::{Decides, Input};
 use crate::identity::MemberId;
-use crate::protocol::{DisputedOp, Message, OpMessage, Post, Rank, View, ViewDigest};
+use crate::protocol::{Failure, Message, OpMessage, Post, Rank, View, ViewDigest};
 use crate::session::ViewSession;
 use crate::trace;
 use std::sync::Arc;
@@ -15,9 +15,10 @@ use tokio::time::Instant;
 
 /// Logs which member of `before` holds a result that no other one has.
 fn tell_disputed(before: &View, next: &View) {
-    for DisputedOp { op, odd } in &next.disputed {
+    for failed in &next.failed {
+        let Failure::Disputed(odd) = failed.failure else { continue };
         let odd = odd.and_then(|rank| before.member(rank)).map(|member| member.name.as_str());
-        trace::error!(%op, odd, "an operation has failed: its members hold different results");
+        trace::error!(op = %failed.op, odd, "an operation has failed: its members hold different results");
     }
 }
 

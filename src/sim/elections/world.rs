@@ -353,7 +353,7 @@ impl World {
         self.log(n, &format!("installs {} [{}]{begun}", view.ballot.round, names.join(" ")));
         if let (Some(mut ledger), Some(before)) = (old.ledger, old.view) {
             match decides {
-                Decides::Parent => ledger.decide(&view.committed),
+                Decides::Parent => ledger.decide(&view.committed, &view.failed),
                 Decides::Nothing => ledger.cut_off(),
             }
             for effect in ledger.take_effects() {

@@ -67,6 +67,12 @@ fn half_made(budget: Budget) -> Group {
     Group { half_made: Some([3, 1]), ..of_two(calling(4, 0, budget)) }
 }
 
+/// Of three nodes the ranks 0 and 2 call, and one of them may die between two proposals.
+fn left_behind() -> Group {
+    let budget = Budget { calls: 2, proposals: 2, crashes: 1, ..Budget::default() };
+    of_two(calling(3, 0, budget))
+}
+
 fn planned(group: Group) -> Group {
     Group { has_plans: true, ..group }
 }
@@ -218,6 +224,7 @@ fn all_histories_of_rich_groups_keep_the_claims() {
         of_two(calling(3, 0, Budget { calls: 3, losses: 1, aborts: 1, ..none })),
         of_two(calling(3, 1, Budget { calls: 3, ..none })),
         half_made(Budget { calls: 2, ..view_change }),
+        left_behind(),
         // A link loses messages and is made anew.
         calling(2, 1, Budget { calls: 3, losses: 2, aborts: 1, ..view_change }),
         calling(3, 1, Budget { calls: 3, losses: 1, ..none }),
@@ -342,6 +349,7 @@ fn smallest_extended_group(defect: Defect) -> Option<Group> {
         Defect::ForgetsBeginning => beginning([4, 2, 16], 2),
         Defect::AllDecideGroups => of_two(calling(3, 0, Budget { calls: 2, proposals: 1, ..none })),
         Defect::AdoptsAll => half_made(Budget { calls: 2, proposals: 1, ..none }),
+        Defect::SilenceAborts => left_behind(),
         _ => return None,
     };
     Some(group)
@@ -384,7 +392,7 @@ const WALKS: [(Defect, Partition, u64); 14] = [
 ];
 
 /// Defects that walks rarely reach, or that show in small groups; exhaustive search finds them.
-const EXPLORED: [Defect; 13] = [
+const EXPLORED: [Defect; 14] = [
     Defect::NoAdoption,
     Defect::KeepsDone,
     Defect::WithholdsVotes,
@@ -398,6 +406,7 @@ const EXPLORED: [Defect; 13] = [
     Defect::ForgetsBeginning,
     Defect::AllDecideGroups,
     Defect::AdoptsAll,
+    Defect::SilenceAborts,
 ];
 
 /// That these walks do not find the defect, and the first seed that does.

@@ -240,7 +240,7 @@ impl<'a> Turn<'a> {
         self.acts.push(Act::Installs { before, view: Arc::clone(&view), decides });
         if let Some(mut old) = self.node.ledger.take() {
             match decides {
-                Decides::Parent => old.decide(&view.committed),
+                Decides::Parent => old.decide(&view.committed, &view.failed),
                 Decides::Nothing => old.cut_off(),
             }
             for effect in old.take_effects() {
