@@ -15,7 +15,7 @@ use crate::protocol::{
 };
 use crate::report::{Error, Peer, Result, State, Traffic, ViewPlan};
 use crate::session::{Refused, ViewSession};
-use crate::topology::lacks_a_way;
+use crate::topology::lacks_a_path;
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -252,7 +252,7 @@ impl Context {
         }
         let here =
             |rank| group.in_view(rank).and_then(|r| self.ranks().in_group(r)).unwrap_or(rank);
-        let apart = lacks_a_way(group, &self.session.view().no_direct_link);
+        let apart = lacks_a_path(group, &self.session.view().no_direct_link);
         let problem = |(a, b)| GroupProblem::NoDirectLink { from: here(a), to: here(b) };
         apart.map(problem).map_or(Ok(group), Err)
     }

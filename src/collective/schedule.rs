@@ -22,9 +22,9 @@
 //! because folding two values is commutative.
 
 mod flow;
+mod flow_builder;
 #[cfg(test)]
 mod tests;
-mod ways;
 
 use crate::compression::{BLOCK, Codec, codec, codec_of_sums};
 use crate::memory::DType;
@@ -33,8 +33,8 @@ use crate::protocol::{
 };
 use flow::{Flow, Kept};
 pub use flow::{Route, Unfit};
+use flow_builder::FlowBuilder;
 use std::ops::Range;
-use ways::Ways;
 
 /// The schedule of one operation; the same value on every rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Schedule {
             _ => call.output_count(size),
         };
         let count = usize::try_from(count).map_err(|_| Unfit)?;
-        let flows = |ways: &Ways<'_>| ways.flows(call.kind, count, sync_root);
+        let flows = |builder: &FlowBuilder<'_>| builder.flows(call.kind, count, sync_root);
         Schedule::with(call, plan, size, count, flows)
     }
 
@@ -127,7 +127,7 @@ impl Schedule {
         }
         // It fits: all lengths together do.
         let count = call.output_count(size) as usize;
-        Schedule::with(call, plan, size, count, |ways| ways.uneven(call.kind, lengths))
+        Schedule::with(call, plan, size, count, |builder| builder.uneven(call.kind, lengths))
     }
 
     /// The schedule with these flows. `count` are the elements of the largest buffer.
@@ -136,7 +136,7 @@ impl Schedule {
         plan: &Plan,
         size: usize,
         count: usize,
-        flows: impl FnOnce(&Ways<'_>) -> Result<Vec<Flow>, Unfit>,
+        flows: impl FnOnce(&FlowBuilder<'_>) -> Result<Vec<Flow>, Unfit>,
     ) -> Result<Schedule, Unfit> {
         let is_planned =
             (1..=MEMBERS_MAX).contains(&size) && plan.fits(size) && plan.is_for(EngineKind::Native);
@@ -159,8 +159,8 @@ impl Schedule {
         } else {
             chunk_elements - chunk_elements % BLOCK
         };
-        let ways = Ways::new(plan, &class.algorithm, size, coding.codec());
-        let (reduce, flows) = (call.kind.reduce_op(), flows(&ways)?);
+        let builder = FlowBuilder::new(plan, &class.algorithm, size, coding.codec());
+        let (reduce, flows) = (call.kind.reduce_op(), flows(&builder)?);
         let schedule = Schedule { size, dtype: call.dtype, coding, reduce, flows, chunk_elements };
         let chunks: usize = (0..schedule.flows.len()).map(|flow| schedule.chunks(flow)).sum();
         if chunks <= CHUNKS_MAX { Ok(schedule) } else { Err(Unfit) }

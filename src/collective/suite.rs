@@ -24,7 +24,7 @@ pub use results::{
     what_was_kept_of_a_contribution_has_its_length,
 };
 pub use scarce::{
-    Scarce, Way, whichever_block_there_is_no_memory_for_the_call_fails_and_the_next_one_does_not,
+    Scarce, Setup, whichever_block_there_is_no_memory_for_the_call_fails_and_the_next_one_does_not,
 };
 
 use crate::link::{Ends, memory, narrow};

@@ -27,7 +27,7 @@ pub use fixed::FixedPeer;
 pub use mdns::{MdnsDiscovery, MdnsScope};
 pub use memory::Medium;
 pub use origin::Origin;
-pub use paths::{Paths, Trial, is_same_place, ways};
+pub use paths::{Paths, Trial, is_same_place, reachable};
 pub use relation::Relation;
 use report::DiscoveryProblem;
 pub use report::{Activity, InterfaceReport, SkipReason};

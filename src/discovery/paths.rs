@@ -41,13 +41,13 @@ struct Tried {
 impl Paths {
     /// The paths among `ways` to try now. Forgets the results of the node's other paths, so a path
     /// that comes back counts as new.
-    pub fn due(&mut self, now_ms: u64, node: NodeId, ways: &[SocketAddr]) -> Vec<SocketAddr> {
-        self.tried.retain(|(of, to), _| *of != node || ways.contains(to));
+    pub fn due(&mut self, now_ms: u64, node: NodeId, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+        self.tried.retain(|(of, to), _| *of != node || addresses.contains(to));
         let is_due = |to: &SocketAddr| match self.tried.get(&(node, *to)) {
             Some(tried) => tried.due_ms.is_some_and(|due_ms| due_ms <= now_ms),
             None => true,
         };
-        ways.iter().copied().filter(is_due).collect()
+        addresses.iter().copied().filter(is_due).collect()
     }
 
     /// Records the result of a trial.
@@ -86,20 +86,20 @@ impl Paths {
 /// The addresses among `theirs` that our interfaces reach directly, the most promising first. If an
 /// interface reaches IPv4 addresses, its IPv6 ones are left out, because they lead to the same
 /// place.
-pub fn ways(interfaces: &[Interface], theirs: &[SocketAddr]) -> Vec<SocketAddr> {
-    let mut ways: Vec<(Promise, SocketAddr)> = Vec::new();
+pub fn reachable(interfaces: &[Interface], theirs: &[SocketAddr]) -> Vec<SocketAddr> {
+    let mut promising: Vec<(Promise, SocketAddr)> = Vec::new();
     for interface in interfaces {
         let leads = |to: &&SocketAddr| leads_to(interface, **to);
         let (v4, v6): (Vec<SocketAddr>, Vec<SocketAddr>) =
             theirs.iter().filter(leads).partition(|to| to.is_ipv4());
         let found = if v4.is_empty() { v6 } else { v4 };
-        ways.extend(
-            found.into_iter().take(WAYS_OF_A_PORT_MAX).map(|to| (promise_of(interface), to)),
+        promising.extend(
+            found.into_iter().take(OF_AN_INTERFACE_MAX).map(|to| (promise_of(interface), to)),
         );
     }
-    ways.sort_unstable();
-    ways.dedup_by_key(|(_, to)| *to);
-    ways.into_iter().map(|(_, to)| to).collect()
+    promising.sort_unstable();
+    promising.dedup_by_key(|(_, to)| *to);
+    promising.into_iter().map(|(_, to)| to).collect()
 }
 
 /// The sort key of a path: interface kind, then nominal speed.
@@ -139,7 +139,7 @@ pub fn is_same_place(a: SocketAddr, b: SocketAddr) -> bool {
 
 /// Most paths per interface. A machine with Ethernet and Wi-Fi in one network has two addresses
 /// there.
-const WAYS_OF_A_PORT_MAX: usize = 4;
+const OF_AN_INTERFACE_MAX: usize = 4;
 /// Back-off after a failed trial, doubled for each further failure.
 const WAIT_MS: u64 = 5_000;
 const WAIT_MS_MAX: u64 = 60_000;
@@ -203,8 +203,8 @@ mod tests {
             "192.168.1.9:47474",
         ]
         .map(at);
-        assert_eq!(ways(&interfaces, &theirs), expected);
-        assert_eq!(ways(&interfaces, &[]), []);
+        assert_eq!(reachable(&interfaces, &theirs), expected);
+        assert_eq!(reachable(&interfaces, &[]), []);
     }
 
     #[test]

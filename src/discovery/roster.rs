@@ -370,7 +370,7 @@ impl Roster {
     /// The addresses of `member` that may carry its links: those that were proven, and those that
     /// the member has told itself. Any host can send an advert that names the member, so adverts
     /// alone do not count.
-    pub fn ways_to(&self, member: MemberId) -> BTreeSet<SocketAddr> {
+    pub fn own_addresses_of(&self, member: MemberId) -> BTreeSet<SocketAddr> {
         let told = self.told.get(&member.boot);
         let is_told = |to: SocketAddr| told.is_some_and(|told| told.contains(&plain(to)));
         let is_other = |c: &Candidate| c.verified.is_some_and(|it| self.has_link(it.boot));

@@ -47,27 +47,27 @@ pub fn into_data_link(
 pub struct TcpData {
     sender: TcpSender,
     receiver: TcpReceiver,
-    line: Arc<Line>,
+    connection: Arc<Connection>,
 }
 
 /// The sending half. When dropped, it first writes the remaining frames (`frames` is the first
 /// field and drops first), then ends the stream in this direction.
 struct TcpSender {
     frames: FrameWriter<Outward>,
-    line: EndOfStream,
+    connection: EndOfStream,
 }
 
 /// Shuts down the socket's writing direction when dropped.
-struct EndOfStream(Arc<Line>);
+struct EndOfStream(Arc<Connection>);
 
 /// The receiving half. When dropped, it ends the whole link.
 struct TcpReceiver {
     frames: FrameReader<Inward>,
-    line: Arc<Line>,
+    connection: Arc<Connection>,
 }
 
 /// The socket of the link, shared by both halves, and whether it was shut down.
-struct Line {
+struct Connection {
     peer: MemberId,
     socket: TcpStream,
     closed: AtomicBool,
@@ -75,12 +75,12 @@ struct Line {
 
 /// The socket as the sending half uses it: every write fails after a shutdown, even if the kernel
 /// would still accept bytes.
-struct Outward(Arc<Line>);
+struct Outward(Arc<Connection>);
 
 /// The socket as the receiving half uses it: every read fails after a shutdown, even if the kernel
 /// still holds received bytes.
 struct Inward {
-    line: Arc<Line>,
+    connection: Arc<Connection>,
     low_water: LowWater,
 }
 
@@ -99,19 +99,21 @@ impl TcpData {
             }
             Wire::Trusted => (None, None),
         };
-        let line = Arc::new(Line { peer, socket, closed: AtomicBool::new(false) });
+        let connection = Arc::new(Connection { peer, socket, closed: AtomicBool::new(false) });
         let sender = TcpSender {
             frames: FrameWriter::new(
-                Outward(Arc::clone(&line)),
+                Outward(Arc::clone(&connection)),
                 sealer,
                 Threads::of_this_machine(),
             ),
-            line: EndOfStream(Arc::clone(&line)),
+            connection: EndOfStream(Arc::clone(&connection)),
         };
-        let inward = Inward { line: Arc::clone(&line), low_water: LowWater::new() };
-        let receiver =
-            TcpReceiver { frames: FrameReader::new(inward, opener), line: Arc::clone(&line) };
-        Ok(TcpData { sender, receiver, line })
+        let inward = Inward { connection: Arc::clone(&connection), low_water: LowWater::new() };
+        let receiver = TcpReceiver {
+            frames: FrameReader::new(inward, opener),
+            connection: Arc::clone(&connection),
+        };
+        Ok(TcpData { sender, receiver, connection })
     }
 }
 
@@ -127,30 +129,30 @@ impl TcpData {
 
 impl DataLink for TcpData {
     fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
-        (Box::new(self.sender), Box::new(self.receiver), self.line)
+        (Box::new(self.sender), Box::new(self.receiver), self.connection)
     }
 }
 
 impl DataSender for TcpSender {
     fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
-        self.line.0.check()?;
-        self.frames.send(header, payload).inspect_err(|error| self.line.0.broke(error))
+        self.connection.0.check()?;
+        self.frames.send(header, payload).inspect_err(|error| self.connection.0.broke(error))
     }
 }
 
 impl DataReceiver for TcpReceiver {
     fn header(&mut self) -> io::Result<DataHeader> {
         // Needed although `Inward` also checks: the reader may hold whole frames in its buffer.
-        self.line.check()?;
-        self.frames.header().inspect_err(|error| self.line.broke(error))
+        self.connection.check()?;
+        self.frames.header().inspect_err(|error| self.connection.broke(error))
     }
 
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
-        self.frames.payload(into).inspect_err(|error| self.line.broke(error))
+        self.frames.payload(into).inspect_err(|error| self.connection.broke(error))
     }
 
     fn skip(&mut self, len: usize) -> io::Result<()> {
-        self.frames.skip(len).inspect_err(|error| self.line.broke(error))
+        self.frames.skip(len).inspect_err(|error| self.connection.broke(error))
     }
 }
 
@@ -164,11 +166,11 @@ impl Drop for EndOfStream {
 
 impl Drop for TcpReceiver {
     fn drop(&mut self) {
-        self.line.shutdown();
+        self.connection.shutdown();
     }
 }
 
-impl Shutdown for Line {
+impl Shutdown for Connection {
     fn shutdown(&self) {
         self.closed.store(true, Ordering::Release);
         // An error means that the connection has already ended.
@@ -176,7 +178,7 @@ impl Shutdown for Line {
     }
 }
 
-impl Line {
+impl Connection {
     fn check(&self) -> io::Result<()> {
         if self.closed.load(Ordering::Acquire) {
             Err(io::ErrorKind::NotConnected.into())
@@ -201,8 +203,8 @@ impl Line {
 
 impl Source for Inward {
     fn read(&mut self, wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.line.check()?;
-        self.low_water.read(&self.line.socket, wanted, into)
+        self.connection.check()?;
+        self.low_water.read(&self.connection.socket, wanted, into)
     }
 }
 

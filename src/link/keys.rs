@@ -27,7 +27,7 @@ pub struct Keys {
 }
 
 /// The keys of a link, as one end uses them.
-pub struct BothWays {
+pub struct BothDirections {
     /// Encrypts the records that this end sends.
     pub outgoing: Keys,
     /// Decrypts the records that the peer sends.
@@ -36,17 +36,17 @@ pub struct BothWays {
 
 type Secret = Zeroizing<[u8; 32]>;
 
-impl BothWays {
+impl BothDirections {
     /// Derives the keys of a link with `suite` from a finished handshake.
-    pub fn of(noise: &mut HandshakeState, suite: Suite) -> BothWays {
+    pub fn of(noise: &mut HandshakeState, suite: Suite) -> BothDirections {
         let (first, second) = noise.dangerously_get_raw_split();
         let (first, second) = (Zeroizing::new(first), Zeroizing::new(second));
         let keys = |split: &Secret| Keys::of(split, noise.get_handshake_hash(), suite);
         let (from_initiator, from_responder) = (keys(&first), keys(&second));
         if noise.is_initiator() {
-            BothWays { outgoing: from_initiator, incoming: from_responder }
+            BothDirections { outgoing: from_initiator, incoming: from_responder }
         } else {
-            BothWays { outgoing: from_responder, incoming: from_initiator }
+            BothDirections { outgoing: from_responder, incoming: from_initiator }
         }
     }
 }

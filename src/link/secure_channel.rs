@@ -10,7 +10,7 @@
 
 use super::endpoints::PathProof;
 use super::hello::{Hello, Wire};
-use super::keys::{BothWays, Broken, Keys, TAG_BYTES};
+use super::keys::{BothDirections, Broken, Keys, TAG_BYTES};
 use super::local::PskNumber;
 use super::preamble::Purpose;
 use super::refusal::Refusal;
@@ -79,7 +79,7 @@ impl SecureChannel {
             .iter()
             .take(8)
             .fold(0, |number, byte| number << 8 | u64::from(*byte));
-        let keys = BothWays::of(&mut noise, suite);
+        let keys = BothDirections::of(&mut noise, suite);
         let direction = |keys| Direction { keys, next: 0 };
         let (sealer, opener) = (Sealer(direction(keys.outgoing)), Opener(direction(keys.incoming)));
         Ok(SecureChannel { peer, purpose, wire, suite, path, psk, number, sealer, opener })

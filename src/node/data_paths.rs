@@ -179,11 +179,11 @@ impl DataPaths {
         now: u64,
         peer: Rank,
         node: NodeId,
-        mut ways: Vec<SocketAddr>,
+        mut addresses: Vec<SocketAddr>,
     ) -> Vec<SocketAddr> {
         let Some(data_path) = self.data_paths.get(&peer) else { return Vec::new() };
-        ways.retain(|to| !is_same_place(*to, data_path.at().theirs));
-        let mut due = self.known.due(now, node, &ways);
+        addresses.retain(|to| !is_same_place(*to, data_path.at().theirs));
+        let mut due = self.known.due(now, node, &addresses);
         due.truncate(ROUND_MAX);
         due
     }
@@ -220,13 +220,13 @@ impl DataPaths {
     }
 
     /// A control link with this member stands over this path.
-    pub(super) fn answers(&mut self, member: MemberId, way: SocketAddr) {
-        self.known.answers(member.node, way);
+    pub(super) fn answers(&mut self, member: MemberId, address: SocketAddr) {
+        self.known.answers(member.node, address);
     }
 
     /// This path to a member is broken.
-    pub(super) fn is_broken(&mut self, now: u64, member: MemberId, way: SocketAddr) {
-        self.known.tried(now, member.node, way, Trial::Failed);
+    pub(super) fn is_broken(&mut self, now: u64, member: MemberId, address: SocketAddr) {
+        self.known.tried(now, member.node, address, Trial::Failed);
     }
 
     // The round of trials.

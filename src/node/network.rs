@@ -1,6 +1,6 @@
 //! The network interfaces of this machine, and the addresses at which this node answers there.
 
-use crate::discovery::{Advert, Tags, ways};
+use crate::discovery::{Advert, Tags, reachable};
 use crate::identity::Boot;
 use crate::os::{Interface, InterfaceSet, InterfaceSource};
 use crate::topology::Port;
@@ -98,8 +98,8 @@ impl Network {
 
     /// The addresses among `theirs` to which this machine's interfaces lead, the most promising
     /// first.
-    pub(super) fn ways_to(&self, theirs: &[SocketAddr]) -> Vec<SocketAddr> {
-        ways(&self.interface_set.chosen, theirs)
+    pub(super) fn reachable(&self, theirs: &[SocketAddr]) -> Vec<SocketAddr> {
+        reachable(&self.interface_set.chosen, theirs)
     }
 
     pub(super) fn port(&self) -> u16 {

@@ -43,9 +43,9 @@ pub(super) fn ring(
     segment_bytes: usize,
 ) -> Vec<FoldSegment> {
     let chunk = |owner: usize| {
-        let way = (1..=size).map(|step| rank((owner + size - step) % size));
+        let path = (1..=size).map(|step| rank((owner + size - step) % size));
         let elements = gloo_ring_chunk(owner, size, count, elem_bytes, segment_bytes);
-        FoldSegment { elements, tree: FoldTree::sum_of(way) }
+        FoldSegment { elements, tree: FoldTree::sum_of(path) }
     };
     (0..size).map(chunk).collect()
 }

@@ -110,7 +110,7 @@ impl Seeker {
     pub fn due(
         &mut self,
         now: u64,
-        way: impl Fn(MemberId, &BTreeSet<MemberId>) -> Option<Vec<MemberId>>,
+        find: impl Fn(MemberId, &BTreeSet<MemberId>) -> Option<Vec<MemberId>>,
     ) -> Vec<(MemberId, Vec<MemberId>)> {
         let mut under_way = self.sought.values().filter(|sought| sought.over.is_some()).count();
         let mut tries = Vec::new();
@@ -127,7 +127,7 @@ impl Seeker {
             if under_way >= UNDER_WAY_MAX {
                 break;
             }
-            match way(id, &sought.failed).filter(|stations| stations.len() > 2) {
+            match find(id, &sought.failed).filter(|stations| stations.len() > 2) {
                 Some(stations) => {
                     sought.over = Some(stations[1]);
                     under_way += 1;
@@ -144,11 +144,11 @@ impl Seeker {
         &mut self,
         now: u64,
         id: MemberId,
-        way: impl Fn(&BTreeSet<MemberId>) -> bool,
+        find: impl Fn(&BTreeSet<MemberId>) -> bool,
     ) -> bool {
         let Some(sought) = self.sought.get_mut(&id) else { return false };
         sought.failed.extend(sought.over.take());
-        let is_left = way(&sought.failed);
+        let is_left = find(&sought.failed);
         if is_left {
             sought.due = now;
         } else {

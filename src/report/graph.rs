@@ -111,16 +111,16 @@ impl Topology {
     /// port.
     pub fn port_bps(&self, rank: impl Into<Rank>) -> Option<u64> {
         let rank = rank.into();
-        let ways = |sends: bool| {
+        let rate = |sends: bool| {
             let its =
                 self.links.iter().filter_map(move |link| match (link.a == rank, link.b == rank) {
                     (true, _) => Some(if sends { link.there } else { link.back }),
                     (_, true) => Some(if sends { link.back } else { link.there }),
                     _ => None,
                 });
-            its.filter_map(|way| way.rate_bps).max()
+            its.filter_map(|direction| direction.rate_bps).max()
         };
-        Some(ways(true)?.min(ways(false)?))
+        Some(rate(true)?.min(rate(false)?))
     }
 
     /// The rank that slows the group down: the one whose port carries less than four fifths of the
@@ -184,12 +184,13 @@ mod tests {
     /// Three members whose ports carry these rates in Mbit/s.
     fn of_ports(ports: [Option<u32>; 3]) -> Topology {
         let carries = |a: usize, b: usize| Some(u64::from(ports[a]?.min(ports[b]?)) * 1_000_000);
-        let way = |a, b| LinkDirection { rate_bps: carries(a, b), ..LinkDirection::default() };
+        let direction =
+            |a, b| LinkDirection { rate_bps: carries(a, b), ..LinkDirection::default() };
         let link = |a: usize, b: usize| TopologyLink {
             a: a.into(),
             b: b.into(),
-            there: way(a, b),
-            back: way(b, a),
+            there: direction(a, b),
+            back: direction(b, a),
             path: None,
         };
         let member = |rank: u8| Peer {

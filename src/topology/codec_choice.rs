@@ -108,8 +108,9 @@ impl<'a> CodecChoice<'a> {
     fn plain_sets(&self, algorithm: &Algorithm) -> Option<Vec<RankSet>> {
         let Algorithm::Trees { trees } = algorithm else { return Some(vec![RankSet::EMPTY]) };
         let kbps = |rank: Rank| {
-            let ways = trees.iter().filter_map(|share| share.tree.parent(rank));
-            ways.map(|parent| self.network.kbps(rank, parent))
+            let links = trees.iter().filter_map(|share| share.tree.parent(rank));
+            links
+                .map(|parent| self.network.kbps(rank, parent))
                 .try_fold(u32::MAX, |least, kbps| Some(least.min(kbps?)))
         };
         let slowest: Vec<(Rank, u32)> = ranks(self.network.size)
@@ -148,11 +149,16 @@ impl<'a> CodecChoice<'a> {
             if is_gloo { class.chunk_bytes.min(GLOO_SEGMENT_BYTES_MAX) } else { class.chunk_bytes };
         let Some(codec) = codec(coding.codec()) else {
             return Some([
-                forecast_us(&self.network, &self.way(&class.algorithm, false), bytes, chunk_bytes)?,
+                forecast_us(
+                    &self.network,
+                    &self.native_equivalent(&class.algorithm, false),
+                    bytes,
+                    chunk_bytes,
+                )?,
                 0.0,
             ]);
         };
-        let way = self.way(&class.algorithm, true);
+        let algorithm = self.native_equivalent(&class.algorithm, true);
         // A class may allow more bytes than this machine can address.
         let elements = usize::try_from(bytes / 4).ok()?;
         let chunk = codec.encoded_len(chunk_bytes as usize / 4) as u32;
@@ -160,11 +166,11 @@ impl<'a> CodecChoice<'a> {
         let longer_up = |rank| {
             if coding.plain().contains(rank) { bytes as f64 / encoded.max(1) as f64 } else { 1.0 }
         };
-        let travel_us = forecast_longer_us(&self.network, &way, encoded, chunk, longer_up)?;
+        let travel_us = forecast_longer_us(&self.network, &algorithm, encoded, chunk, longer_up)?;
         let coding_us = |rank: Rank| {
             let mbps =
                 f64::from(self.links.coding(self.members[rank.index()]).mbps(coding.codec())?);
-            Some(turns(&way, rank, self.network.size, coding) * bytes as f64 / mbps)
+            Some(turns(&algorithm, rank, self.network.size, coding) * bytes as f64 / mbps)
         };
         let coding_us = ranks(self.network.size)
             .map(coding_us)
@@ -175,7 +181,7 @@ impl<'a> CodecChoice<'a> {
     /// An equivalent schedule of the native engine, which moves as many bytes over the same ports.
     /// For encoded calls, Gloo's schedules become a mesh of equal stars, and so do rings if
     /// `straight`.
-    fn way(&self, algorithm: &Algorithm, is_coded: bool) -> Algorithm {
+    fn native_equivalent(&self, algorithm: &Algorithm, is_coded: bool) -> Algorithm {
         let size = self.network.size;
         let mesh = || {
             let ppm = |rank: Rank| {
@@ -221,11 +227,11 @@ impl<'a> CodecChoice<'a> {
 fn but_as_it_is(algorithm: &Algorithm, plain: RankSet) -> String {
     let Algorithm::Trees { trees } = algorithm else { return String::new() };
     let up = |share: &TreeShare, rank: Rank| Some((rank, share.tree.parent(rank)?));
-    let ways: BTreeSet<(Rank, Rank)> =
+    let links: BTreeSet<(Rank, Rank)> =
         trees.iter().flat_map(|share| plain.iter().filter_map(|rank| up(share, rank))).collect();
     let named: Vec<String> =
-        ways.iter().take(NAMED_MAX).map(|(from, to)| format!("{from} to {to}")).collect();
-    match ways.len() {
+        links.iter().take(NAMED_MAX).map(|(from, to)| format!("{from} to {to}")).collect();
+    match links.len() {
         0 => String::new(),
         all if all > NAMED_MAX => {
             format!(", but as it is from {} and over {} more", named.join(", "), all - NAMED_MAX)
@@ -246,8 +252,8 @@ fn typical_bytes(class: &PlanClass) -> u64 {
 
 /// How many times a rank encodes and decodes the whole buffer; only encoding or only decoding it
 /// counts as one half.
-fn turns(way: &Algorithm, rank: Rank, size: usize, coding: Coding) -> f64 {
-    let half_turns = match way {
+fn turns(algorithm: &Algorithm, rank: Rank, size: usize, coding: Coding) -> f64 {
+    let half_turns = match algorithm {
         // Its own contribution is encoded, and then all of them are decoded.
         Algorithm::OneShot => 1.0 + size as f64,
         Algorithm::Trees { trees } => trees

@@ -2,7 +2,7 @@
 //! filling (Bertsekas and Gallager 1992, 6.5.2). On each connection messages are sent one after the
 //! other, as the native engine does.
 
-use super::homes::{Home, HomeWay};
+use super::homes::{Home, HomePath};
 use crate::collective::{Schedule, Then};
 use crate::memory::DType;
 use crate::protocol::{Call, CallKind, Plan, Rank, ReduceOp, rank_pairs, ranks};
@@ -37,7 +37,7 @@ struct Message {
 
 /// The send queue from one rank to another.
 struct Connection {
-    way: HomeWay,
+    path: HomePath,
     queue: VecDeque<Message>,
     /// The unsent part of the first message in the queue.
     bits_left: f64,
@@ -60,12 +60,12 @@ struct Fluid<'a> {
 impl<'a> Fluid<'a> {
     fn new(home: &Home, schedule: &'a Schedule) -> Fluid<'a> {
         let connection =
-            |way| Connection { way, queue: VecDeque::new(), bits_left: 0.0, bits_per_s: 0.0 };
+            |path| Connection { path, queue: VecDeque::new(), bits_left: 0.0, bits_per_s: 0.0 };
         Fluid {
             schedule,
             resources: home.resources(),
             connections: rank_pairs(home.size())
-                .filter_map(|pair| Some((pair, connection(home.way(pair.0.0, pair.1.0)?))))
+                .filter_map(|pair| Some((pair, connection(home.path(pair.0.0, pair.1.0)?))))
                 .collect(),
             in_flight: BTreeMap::new(),
             contributions: BTreeMap::new(),
@@ -154,7 +154,7 @@ impl<'a> Fluid<'a> {
             let Some(connection) = self.connections.get_mut(&(from, to)) else { continue };
             let Some(message) = connection.queue.pop_front() else { continue };
             let next = connection.queue.front().copied();
-            let arrives_s = self.now_s + connection.way.latency_s;
+            let arrives_s = self.now_s + connection.path.latency_s;
             self.sent += 1;
             self.in_flight.insert((arrives_s.to_bits(), self.sent), (to, message));
             let bits_left = next.map_or(0.0, |next| self.bits(next));
@@ -178,7 +178,7 @@ impl<'a> Fluid<'a> {
         while !open.is_empty() {
             let mut need = vec![0.0; self.resources];
             open.iter()
-                .flat_map(|c| &c.way.busy)
+                .flat_map(|c| &c.path.busy)
                 .for_each(|(resource, time)| need[*resource] += time);
             let room = |resource: &usize| free[*resource] / need[*resource];
             let more = (0..self.resources)
@@ -192,7 +192,7 @@ impl<'a> Fluid<'a> {
             free.iter_mut().zip(&need).for_each(|(free, need)| *free -= need * more);
             open.retain_mut(|connection| {
                 connection.bits_per_s = rate;
-                !connection.way.busy.iter().any(|(resource, _)| full[*resource])
+                !connection.path.busy.iter().any(|(resource, _)| full[*resource])
             });
         }
     }

@@ -107,7 +107,7 @@ fn fill_of_tree_us(network: &Network, share: &TreeShare, hops: &[Hop], chunk: f6
 }
 
 fn one_way_us(network: &Network, from: Rank, to: Rank) -> Option<f64> {
-    network.way(from, to).map(|(edge, _)| f64::from(edge.rtt_us) / 2.0)
+    network.direct(from, to).map(|(edge, _)| f64::from(edge.rtt_us) / 2.0)
 }
 
 /// The time for `bytes` bytes on the slowest of these hops, in microseconds.
@@ -129,7 +129,7 @@ fn busiest_us(network: &Network, hops: &[Hop], bytes: u64) -> Option<f64> {
     let mut busy_us = vec![0.0; network.resources.len()];
     let mut senders: Vec<BTreeSet<Rank>> = vec![BTreeSet::new(); network.resources.len()];
     for hop in hops {
-        for busy in network.way(hop.from, hop.to)?.1 {
+        for busy in network.direct(hop.from, hop.to)?.1 {
             busy_us[busy.resource] +=
                 hop.times * hop.longer * bytes as f64 * 8000.0 / f64::from(busy.kbps);
             senders[busy.resource].insert(hop.from);

@@ -20,7 +20,7 @@ use crate::protocol::{
 
 /// The plan of a group, derived from the plan of its View. Its ranks are those of the group.
 /// `no_direct_link` has the pairs of the View without a direct link, with the lower rank first.
-/// `None` if the direct links do not connect the group, see [`lacks_a_way`].
+/// `None` if the direct links do not connect the group, see [`lacks_a_path`].
 pub fn plan_of_group(
     plan: &Plan,
     group: GroupRanks,
@@ -39,7 +39,7 @@ pub fn plan_of_group(
 
 /// The lowest pair of ranks of a group that its direct links do not connect; `None` if they connect
 /// all. Ranks are those of the group.
-pub fn lacks_a_way(group: GroupRanks, no_direct_link: &[(Rank, Rank)]) -> Option<(Rank, Rank)> {
+pub fn lacks_a_path(group: GroupRanks, no_direct_link: &[(Rank, Rank)]) -> Option<(Rank, Rank)> {
     let links = Links { group, no_direct_link };
     let (mut reached, mut next) = (vec![Rank(0)], 0);
     while let Some(at) = reached.get(next).copied() {
@@ -188,11 +188,11 @@ mod tests {
         assert_eq!(narrowed(row.clone(), &[1, 2, 3], &apart), Algorithm::tree(tree(&[-1, 0, 1])));
         for (ranks, pair) in [(&[0, 2][..], (0, 1)), (&[0, 1, 3], (0, 2)), (&[0, 2, 3], (0, 1))] {
             let pair = (Rank(pair.0), Rank(pair.1));
-            assert_eq!(lacks_a_way(group(ranks), &apart), Some(pair), "{ranks:?}");
+            assert_eq!(lacks_a_path(group(ranks), &apart), Some(pair), "{ranks:?}");
             let plan = Plan::of_one(4096, row.clone());
             assert_eq!(plan_of_group(&plan, group(ranks), &apart), None, "{ranks:?}");
         }
-        assert_eq!(lacks_a_way(group(&[0, 1, 2]), &apart), None);
+        assert_eq!(lacks_a_path(group(&[0, 1, 2]), &apart), None);
         // A ring of four whose diagonals are missing: without 3 it is a row.
         let apart = [(Rank(0), Rank(2)), (Rank(1), Rank(3))];
         let row = Algorithm::tree(tree(&[1, -1, 1]));
@@ -240,11 +240,11 @@ mod tests {
             let links = Links { group, no_direct_link: &apart };
             match plan_of_group(&plan, group, &apart) {
                 Some(plan) => {
-                    prop_assert!(plan.fits(group.len()) && lacks_a_way(group, &apart).is_none());
+                    prop_assert!(plan.fits(group.len()) && lacks_a_path(group, &apart).is_none());
                     let edges = plan.classes[0].algorithm.edges();
                     prop_assert!(edges.is_none_or(|mut e| e.all(|(a, b)| links.have(a, b))));
                 }
-                None => prop_assert!(lacks_a_way(group, &apart).is_some()),
+                None => prop_assert!(lacks_a_path(group, &apart).is_some()),
             }
         }
     }

@@ -148,7 +148,7 @@ impl<'a> Candidates<'a> {
     }
 
     fn reason(&self, large: &PlanClass, us: f64, bound_kbps: f64) -> String {
-        let way = match &large.algorithm {
+        let chosen = match &large.algorithm {
             Algorithm::Trees { trees } => over(trees, self.network.size),
             Algorithm::Ring { .. } => "round a ring".to_owned(),
             _ => "whole to everybody".to_owned(),
@@ -156,7 +156,7 @@ impl<'a> Candidates<'a> {
         let others =
             [("round a ring", self.ring.as_ref()), ("whole to everybody", self.exchange.as_ref())];
         let against =
-            others.iter().filter(|(name, _)| *name != way).filter_map(|(name, algorithm)| {
+            others.iter().filter(|(name, _)| *name != chosen).filter_map(|(name, algorithm)| {
                 let us = self.us((*algorithm)?, LARGE_BYTES, large)?;
                 Some(format!("{} {name}", time(us)))
             });
@@ -169,7 +169,7 @@ impl<'a> Candidates<'a> {
         let bound = time(LARGE_BYTES as f64 * 8000.0 / bound_kbps);
         let size = self.network.size;
         format!(
-            "{size} members whose links differ: 64 MiB {way} take about {}{against}; trees could not take less than {bound}",
+            "{size} members whose links differ: 64 MiB {chosen} take about {}{against}; trees could not take less than {bound}",
             time(us)
         )
     }
@@ -357,7 +357,7 @@ mod tests {
         let mut home = Home::new(&(0..size).map(|_| lan(rng)).collect::<Vec<_>>(), &[]);
         for _ in 0..rng.random_range(0..4) {
             let (a, b) = (rng.random_range(0..size), rng.random_range(0..size));
-            if a != b && home.way(a, b).is_some_and(|way| way.busy.len() > 1) {
+            if a != b && home.path(a, b).is_some_and(|path| path.busy.len() > 1) {
                 home.cables.push((a, b, [9400, 16_000, 22_000][rng.random_range(0..3)]));
             }
         }
@@ -409,7 +409,7 @@ mod tests {
     fn without_a_full_mesh_only_neighbours_talk() {
         for case in cases() {
             let (plan, pairs) = (plan_for(&case.home), case.home.size() * (case.home.size() - 1));
-            let direct = |from: Rank, to: Rank| case.home.way(from.0, to.0).is_some();
+            let direct = |from: Rank, to: Rank| case.home.path(from.0, to.0).is_some();
             let is_mesh =
                 rank_pairs(case.home.size()).filter(|(a, b)| direct(*a, *b)).count() == pairs;
             assert_eq!(

@@ -25,7 +25,7 @@ pub(super) struct Home {
 
 /// A direction between two machines: its latency, and the resources that it occupies with the
 /// seconds that one bit takes on each.
-pub(super) struct HomeWay {
+pub(super) struct HomePath {
     pub(super) busy: Vec<(usize, f64)>,
     pub(super) latency_s: f64,
 }
@@ -66,13 +66,13 @@ impl Home {
         2 * self.size() + 2 * self.cables.len() + 3
     }
 
-    pub(super) fn way(&self, from: u8, to: u8) -> Option<HomeWay> {
+    pub(super) fn path(&self, from: u8, to: u8) -> Option<HomePath> {
         let second = |mbps: u32| 1e-6 / f64::from(mbps);
         let cables = 2 * self.size();
         if let Some(place) = self.cable(from, to) {
             let (a, _, mbps) = self.cables[place];
             let busy = vec![(cables + 2 * place + usize::from(a == from), second(mbps))];
-            return Some(HomeWay { busy, latency_s: 50e-6 });
+            return Some(HomePath { busy, latency_s: 50e-6 });
         }
         let (air, ap_up, ap_down) =
             (self.resources() - 3, self.resources() - 2, self.resources() - 1);
@@ -90,7 +90,7 @@ impl Home {
             });
         }
         let radio = |lan: Lan| matches!(lan, Lan::Radio(_));
-        Some(HomeWay {
+        Some(HomePath {
             busy,
             latency_s: if radio(sender) || radio(receiver) { 2e-3 } else { 100e-6 },
         })
@@ -98,7 +98,7 @@ impl Home {
 
     /// The sender's port of a path, and the round-trip time in microseconds.
     fn port(&self, from: u8, to: u8) -> Option<(Port, u32)> {
-        let way = self.way(from, to)?;
+        let path = self.path(from, to)?;
         let (kind, number, mbps) = match (self.cable(from, to), self.machines[usize::from(from)]) {
             (Some(place), _) => {
                 (InterfaceKind::Thunderbolt, 10 + place as u32, self.cables[place].2)
@@ -109,7 +109,7 @@ impl Home {
         };
         let kbps = NonZeroU32::new(mbps * 1000);
         let port = Port { send_kbps: kbps, receive_kbps: kbps, ..Port::unmeasured(kind, number) };
-        Some((port, (way.latency_s * 2e6).round() as u32))
+        Some((port, (path.latency_s * 2e6).round() as u32))
     }
 
     fn pairs(&self) -> impl Iterator<Item = (u8, u8)> {

@@ -33,7 +33,7 @@ mod watch;
 pub use arrangement::{Arrangement, arrange};
 pub use burst::Burst;
 pub use codec_choice::with_better_codecs;
-pub use group_plan::{lacks_a_way, plan_of_group};
+pub use group_plan::{lacks_a_path, plan_of_group};
 pub use heterogeneous::{best_plan, better_plan, forecasts_us};
 pub use link_map::LinkMap;
 #[cfg(test)]

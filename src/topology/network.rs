@@ -124,7 +124,7 @@ impl Network {
     }
 
     /// The edge between two ranks, and the resources that are busy while `from` sends to `to`.
-    pub(super) fn way(&self, from: Rank, to: Rank) -> Option<(&Edge, &[Use])> {
+    pub(super) fn direct(&self, from: Rank, to: Rank) -> Option<(&Edge, &[Use])> {
         let ends = (from.min(to), from.max(to));
         let edge = self.edges.iter().find(|edge| (edge.a, edge.b) == ends)?;
         Some((edge, if from < to { &edge.there } else { &edge.back }))
@@ -132,7 +132,7 @@ impl Network {
 
     /// The rate from one rank to another: that of the slowest resource in between.
     pub(super) fn kbps(&self, from: Rank, to: Rank) -> Option<u32> {
-        self.way(from, to)?.1.iter().map(|busy| busy.kbps).min()
+        self.direct(from, to)?.1.iter().map(|busy| busy.kbps).min()
     }
 
     /// The tree of these edges, rooted where its height is smallest; `None` if these edges are no
@@ -320,7 +320,13 @@ mod tests {
     }
 
     fn kbps(network: &Network, from: u8, to: u8) -> Vec<u32> {
-        network.way(Rank(from), Rank(to)).expect("an edge").1.iter().map(|busy| busy.kbps).collect()
+        network
+            .direct(Rank(from), Rank(to))
+            .expect("an edge")
+            .1
+            .iter()
+            .map(|busy| busy.kbps)
+            .collect()
     }
 
     #[test]
@@ -370,9 +376,12 @@ mod tests {
         let network = network(&Home::new(&[Radio(600), Radio(300), Wired(940)], &[]));
         assert_eq!(network.resources, [Resource::Air, Resource::Send, Resource::Receive]);
         let air = |kbps| Use { resource: 0, kbps };
-        assert_eq!(network.way(Rank(0), Rank(1)).expect("an edge").1, [air(600_000), air(300_000)]);
         assert_eq!(
-            network.way(Rank(0), Rank(2)).expect("an edge").1,
+            network.direct(Rank(0), Rank(1)).expect("an edge").1,
+            [air(600_000), air(300_000)]
+        );
+        assert_eq!(
+            network.direct(Rank(0), Rank(2)).expect("an edge").1,
             [air(600_000), Use { resource: 2, kbps: 940_000 }]
         );
     }

@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// One rank's call as a table entry: bound to an element type, and checked.
 #[derive(Clone, Copy)]
-struct Line {
+struct Row {
     ask: Ask,
     make: for<'c> fn(Ask, &'c mut Context) -> Made<'c>,
     named: fn(&Ask, usize) -> Named,
@@ -23,9 +23,9 @@ struct Line {
 /// The error, returned after the buffer was found unchanged.
 type Made<'c> = Pin<Box<dyn Future<Output = Result<Error>> + Send + 'c>>;
 
-impl Line {
-    fn of<T: Number>(ask: Ask) -> Line {
-        Line {
+impl Row {
+    fn of<T: Number>(ask: Ask) -> Row {
+        Row {
             ask,
             make: |ask, context| Box::pin(refused::<T>(ask, context)),
             named: Ask::named::<T>,
@@ -45,20 +45,20 @@ async fn refused<T: Number>(ask: Ask, context: &mut Context) -> Result<Error> {
 }
 
 /// The call of most ranks, and the call of the odd one. One row per kind of difference.
-fn table() -> Vec<(&'static str, Line, Line)> {
-    let f32 = Line::of::<f32>;
+fn table() -> Vec<(&'static str, Row, Row)> {
+    let f32 = Row::of::<f32>;
     let sum = |len| Ask::sum(What::AllReduce, len);
     let any = |len| Ask { op: ReduceOp::BitOr, ..sum(len) };
     let every = |len| Ask { op: ReduceOp::BitAnd, ..sum(len) };
     let mut rows = vec![
-        ("dtype", f32(sum(10)), Line::of::<f64>(sum(10))),
-        ("dtype", f32(sum(65537)), Line::of::<i32>(sum(65537))),
-        ("dtype", Line::of::<f16>(sum(10)), Line::of::<bf16>(sum(10))),
-        ("dtype", Line::of::<i8>(sum(0)), Line::of::<u8>(sum(0))),
-        ("dtype", Line::of::<i16>(sum(10)), Line::of::<u16>(sum(10))),
-        ("dtype", Line::of::<bool>(any(10)), Line::of::<u8>(any(10))),
-        ("op", Line::of::<bool>(any(10)), Line::of::<bool>(every(10))),
-        ("op", Line::of::<u16>(every(65537)), Line::of::<u16>(any(65537))),
+        ("dtype", f32(sum(10)), Row::of::<f64>(sum(10))),
+        ("dtype", f32(sum(65537)), Row::of::<i32>(sum(65537))),
+        ("dtype", Row::of::<f16>(sum(10)), Row::of::<bf16>(sum(10))),
+        ("dtype", Row::of::<i8>(sum(0)), Row::of::<u8>(sum(0))),
+        ("dtype", Row::of::<i16>(sum(10)), Row::of::<u16>(sum(10))),
+        ("dtype", Row::of::<bool>(any(10)), Row::of::<u8>(any(10))),
+        ("op", Row::of::<bool>(any(10)), Row::of::<bool>(every(10))),
+        ("op", Row::of::<u16>(every(65537)), Row::of::<u16>(any(65537))),
         ("mode", f32(sum(1000)), f32(Ask { best_effort: true, ..sum(1000) })),
         ("mode", f32(Ask { best_effort: true, ..sum(65537) }), f32(sum(65537))),
         ("codec", f32(sum(1000)), f32(Ask { rounded: true, ..sum(1000) })),
@@ -161,12 +161,12 @@ pub async fn in_a_group(on: On) -> Result<()> {
 }
 
 /// One mismatch, then the next call of the same View.
-async fn meet(context: &mut Context, odd_rank: usize, [usual, odd]: [Line; 2]) -> Result<Error> {
+async fn meet(context: &mut Context, odd_rank: usize, [usual, odd]: [Row; 2]) -> Result<Error> {
     let (rank, size) = (context.rank().index(), context.size());
     // Deadlines start only when all ranks are here.
     context.barrier().await?;
-    let line = if rank == odd_rank { odd } else { usual };
-    let error = (line.make)(line.ask, context).await?;
+    let row = if rank == odd_rank { odd } else { usual };
+    let error = (row.make)(row.ask, context).await?;
     let Error::Mismatch(calls) = &error else { bail!("{error:?}") };
     let sides = [&calls.one, &calls.other].map(|(peer, call)| (peer.rank.index(), *call));
     ensure!(
@@ -174,9 +174,9 @@ async fn meet(context: &mut Context, odd_rank: usize, [usual, odd]: [Line; 2]) -
         "{error}"
     );
     for (rank, call) in sides {
-        let line = if rank == odd_rank { odd } else { usual };
+        let row = if rank == odd_rank { odd } else { usual };
         let named = (call.kind, call.dtype, call.count, call.codec, call.mode);
-        ensure!(named == (line.named)(&line.ask, size), "{error}");
+        ensure!(named == (row.named)(&row.ask, size), "{error}");
     }
     let mut next = [rank as u64; 5];
     context.all_reduce(&mut next).await?;

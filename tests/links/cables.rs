@@ -77,26 +77,26 @@ fn all_of_them(group: &mut Group) -> Result<()> {
 
 /// The members with which a machine has a control link, by name, and the number of relays of each
 /// link.
-fn ways(group: &mut Group, index: usize) -> Result<Vec<(String, usize)>> {
+fn linked(group: &mut Group, index: usize) -> Result<Vec<(String, usize)>> {
     let linked = group.peers.len() - 1;
     let all = |status: &Value| status["peers"].as_array().map(Vec::len) == Some(linked);
     let status = group.peers[index].status_where(all, PATIENCE)?;
     let peers = status["peers"].as_array().cloned().unwrap_or_default();
-    let way = |peer: &Value| {
+    let of_peer = |peer: &Value| {
         let through = peer["through"].as_array().map_or(0, Vec::len);
         (peer["name"].as_str().unwrap_or_default().to_owned(), through)
     };
-    let mut ways: Vec<(String, usize)> = peers.iter().map(way).collect();
-    ways.sort();
-    Ok(ways)
+    let mut linked: Vec<(String, usize)> = peers.iter().map(of_peer).collect();
+    linked.sort();
+    Ok(linked)
 }
 
-fn expect_ways(group: &mut Group, expected: [[usize; 4]; 4]) -> Result<()> {
+fn expect_linked(group: &mut Group, expected: [[usize; 4]; 4]) -> Result<()> {
     for (index, through) in expected.into_iter().enumerate() {
         let others = (0..4)
             .filter(|other| *other != index)
             .map(|other| (format!("p{}", other + 1), through[other]));
-        let found = ways(group, index)?;
+        let found = linked(group, index)?;
         ensure!(found == others.collect::<Vec<_>>(), "p{}: {found:?}", index + 1);
     }
     Ok(())
@@ -121,7 +121,7 @@ fn chain() -> Result<()> {
         now_ms() - began
     );
     let contexts = group.meet()?;
-    expect_ways(&mut group, [[0, 0, 1, 2], [0, 0, 0, 1], [1, 0, 0, 0], [2, 1, 0, 0]])?;
+    expect_linked(&mut group, [[0, 0, 1, 2], [0, 0, 0, 1], [1, 0, 0, 0], [2, 1, 0, 0]])?;
     let status = group.peers[0].status()?;
     ensure!(status["view"]["engine"] == "native", "{status}");
     all_of_them(&mut group)?;
@@ -207,7 +207,7 @@ fn engine() -> Result<()> {
 
 fn ring() -> Result<()> {
     let mut group = Group::up("ring4", 4)?;
-    expect_ways(&mut group, [[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]])?;
+    expect_linked(&mut group, [[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]])?;
     all_of_them(&mut group)
 }
 
@@ -263,7 +263,7 @@ fn pulled() -> Result<()> {
         now_ms() - since
     );
     group.meet()?;
-    expect_ways(&mut group, [[0, 2, 1, 0], [2, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]])?;
+    expect_linked(&mut group, [[0, 2, 1, 0], [2, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]])?;
     for (index, peer) in group.peers.iter_mut().enumerate() {
         let views = views_of(&peer.status()?) - before[index];
         ensure!(views == 1, "p{}: {views} Views", index + 1);
@@ -281,6 +281,6 @@ fn pulled() -> Result<()> {
     group.peers[0].status_where(direct, Duration::from_secs(40))?;
     group.all_show(|status| is_of_four_after(status, &old), PATIENCE)?;
     group.meet()?;
-    expect_ways(&mut group, [[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]])?;
+    expect_linked(&mut group, [[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]])?;
     all_of_them(&mut group)
 }

@@ -104,8 +104,8 @@ pub fn strike(
         Fault::Cut => (words(&["cut", machine]), words(&["join", machine])),
         Fault::Pair => (words(&["cut", machine, other]), words(&["join", machine, other])),
         Fault::OneWay => {
-            let way = ["up", "down"][chance.below(2)];
-            (words(&["loss", machine, "100", way]), words(&["loss", machine, "0"]))
+            let handling = ["up", "down"][chance.below(2)];
+            (words(&["loss", machine, "100", handling]), words(&["loss", machine, "0"]))
         }
         Fault::FlowKilled | Fault::FlowSwallowed => {
             let flows = Flow::all_of(lab, machine)?;

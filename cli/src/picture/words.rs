@@ -91,7 +91,7 @@ pub fn kinds(link: &GraphLink) -> Option<String> {
         let is_news = way.medium.is_some() && kind != "wifi";
         Some(if is_news { format!("shared {kind}") } else { kind })
     };
-    match link.ways().map(kind) {
+    match link.directions().map(kind) {
         [None, None] => None,
         [a, b] if a == b => a,
         [a, b] => {
@@ -102,7 +102,7 @@ pub fn kinds(link: &GraphLink) -> Option<String> {
 
 /// The number of buffers that go over it, both directions together, as `1.33 buffers`.
 pub fn share(link: &GraphLink) -> Option<String> {
-    let ppm: u64 = link.ways().iter().filter_map(|way| way.share_ppm).map(u64::from).sum();
+    let ppm: u64 = link.directions().iter().filter_map(|way| way.share_ppm).map(u64::from).sum();
     (ppm > 0).then(|| format!("{:.2} buffers", ppm as f64 / 1e6))
 }
 

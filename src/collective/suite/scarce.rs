@@ -20,7 +20,7 @@ pub struct Scarce {
 
 /// A call, its plan, and whether its buffer is lent.
 #[derive(Clone)]
-pub struct Way {
+pub struct Setup {
     pub call: Call,
     pub plan: Arc<Plan>,
     pub lent: bool,
@@ -40,7 +40,7 @@ impl Scarce {
         op(0, self.ops)
     }
 
-    pub fn begin(&self, me: Rank, op: OpId, Way { call, plan, lent }: &Way) {
+    pub fn begin(&self, me: Rank, op: OpId, Setup { call, plan, lent }: &Setup) {
         let given = &self.inputs[me.index()];
         let input =
             if *lent { Input::lent(given) } else { Input::Borrowed(bytes_of(given.as_slice())) };
@@ -51,10 +51,10 @@ impl Scarce {
 
     /// One call, of which rank `poor` gets only so many blocks. Returns the results by rank, or
     /// `None` if it failed there.
-    fn attempt(&mut self, way: &Way, poor: Rank, blocks: usize) -> Option<Vec<Vec<u8>>> {
+    fn attempt(&mut self, setup: &Setup, poor: Rank, blocks: usize) -> Option<Vec<Vec<u8>>> {
         let op = self.next();
         self.pools[poor.index()].refuse_after(blocks);
-        self.group.ranks().for_each(|me| self.begin(me, op, way));
+        self.group.ranks().for_each(|me| self.begin(me, op, setup));
         let (mut results, mut has_failed) = (vec![None; SIZE], false);
         for _ in 0..SIZE {
             let (me, of, result) = self.group.outcome();
@@ -67,7 +67,7 @@ impl Scarce {
                     self.group.cancel(op);
                 }
                 Err(EngineFault::Cancelled) => {}
-                Err(fault) => panic!("{}, rank {me}: {fault}", way.call),
+                Err(fault) => panic!("{}, rank {me}: {fault}", setup.call),
             }
         }
         assert!(!has_failed || self.pools[poor.index()].is_used_up());
@@ -77,17 +77,17 @@ impl Scarce {
     }
 }
 
-fn ways(door: &Door) -> Vec<Way> {
+fn setups(door: &Door) -> Vec<Setup> {
     let (count, chunk_bytes) = door.scarce;
     let plan = |algorithm| super::plan(chunk_bytes, algorithm);
     let plans: Vec<_> = (door.algorithms)(SIZE, &mut Chance(1)).into_iter().map(plan).collect();
     let sum = f32_call(CallKind::AllReduce(ReduceOp::Sum), count);
-    let mut ways = Vec::new();
+    let mut setups = Vec::new();
     for plan in &plans {
         for (lent, codec) in
             [false, true].map(|lent| [(lent, CodecId::None), (lent, CodecId::Int8)]).concat()
         {
-            ways.push(Way { call: Call { codec, ..sum }, plan: Arc::clone(plan), lent });
+            setups.push(Setup { call: Call { codec, ..sum }, plan: Arc::clone(plan), lent });
         }
     }
     let others = [
@@ -100,8 +100,8 @@ fn ways(door: &Door) -> Vec<Way> {
     ];
     let sync = call(CallKind::Sync { version: 1 }, DType::U8, 4 * count);
     let calls = others.map(|kind| f32_call(kind, count)).into_iter().chain([sync]);
-    ways.extend(calls.map(|call| Way { call, plan: Arc::clone(&plans[0]), lent: false }));
-    ways
+    setups.extend(calls.map(|call| Setup { call, plan: Arc::clone(&plans[0]), lent: false }));
+    setups
 }
 
 /// Every block that an operation takes is once the one that there is no memory for.
@@ -109,19 +109,19 @@ pub fn whichever_block_there_is_no_memory_for_the_call_fails_and_the_next_one_do
     door: &Door,
 ) {
     let mut scarce = Scarce::new(door);
-    for way in ways(door) {
-        let call = way.call;
-        let whole = scarce.attempt(&way, ROOT, usize::MAX).expect("there is memory");
+    for setup in setups(door) {
+        let call = setup.call;
+        let whole = scarce.attempt(&setup, ROOT, usize::MAX).expect("there is memory");
         for poor in [ROOT, Rank(1)] {
             let mut blocks = 0;
             let results = loop {
-                match scarce.attempt(&way, poor, blocks) {
+                match scarce.attempt(&setup, poor, blocks) {
                     Some(results) => break results,
                     None => blocks += 1,
                 }
                 assert!(blocks < 1000, "{call}: it never has enough");
                 if blocks % 5 == 0 {
-                    let next = scarce.attempt(&way, poor, usize::MAX);
+                    let next = scarce.attempt(&setup, poor, usize::MAX);
                     assert!(next.as_ref() == Some(&whole), "{call}: after it");
                 }
             };

@@ -230,21 +230,22 @@ fn links_move_only_to_what_was_proven_or_told_by_the_member_itself() {
     appeared(&mut roster, copied, 0);
     appeared(&mut roster, own, 0);
     assert_eq!(roster.addresses_of(member(1)).count(), 3);
-    let ways = |roster: &Roster| roster.ways_to(member(1)).into_iter().collect::<Vec<_>>();
-    assert_eq!(ways(&roster), []);
+    let addresses =
+        |roster: &Roster| roster.own_addresses_of(member(1)).into_iter().collect::<Vec<_>>();
+    assert_eq!(addresses(&roster), []);
     assert_eq!(due(&mut roster, 0).len(), 3);
     roster.dialled(port(5001), DialOutcome::Authenticated(member(1)), 1);
     roster.dialled(port(6666), DialOutcome::Unproven(member(1)), 1);
-    assert_eq!(ways(&roster), [port(5001)]);
+    assert_eq!(addresses(&roster), [port(5001)]);
     // The last one is announced nowhere, and the policy forbids the one before it.
     let told = [port(5002), SocketAddr::from(([10, 0, 0, 1], 5003)), port(5004)];
     roster.tells(member(1), &told, 1);
-    assert_eq!(ways(&roster), [port(5001), port(5002), port(5004)]);
+    assert_eq!(addresses(&roster), [port(5001), port(5002), port(5004)]);
     roster.tells(member(2), &[port(5001)], 1);
-    assert_eq!(roster.ways_to(member(2)), BTreeSet::new(), "another member is there");
+    assert_eq!(roster.own_addresses_of(member(2)), BTreeSet::new(), "another member is there");
     roster.link_down(member(1), 2);
-    assert_eq!(ways(&roster), [port(5001)]);
-    assert_eq!(roster.ways_to(member(2)), BTreeSet::from([port(5001)]));
+    assert_eq!(addresses(&roster), [port(5001)]);
+    assert_eq!(roster.own_addresses_of(member(2)), BTreeSet::from([port(5001)]));
 }
 
 #[test]
@@ -269,7 +270,7 @@ fn a_link_local_address_is_told_without_its_scope() {
     let at = |text: &str| text.parse::<SocketAddr>().expect("an address of this test");
     appeared(&mut roster, Advert { addresses: vec![at("[fe80::9%4]:47474")], ..ours(1) }, 0);
     roster.tells(member(1), &[at("[fe80::9]:47474"), at("[fe80::8]:47474")], 0);
-    assert_eq!(roster.ways_to(member(1)), BTreeSet::from([at("[fe80::9%4]:47474")]));
+    assert_eq!(roster.own_addresses_of(member(1)), BTreeSet::from([at("[fe80::9%4]:47474")]));
 }
 
 #[test]
@@ -281,7 +282,7 @@ fn what_members_tell_of_themselves_is_bounded() {
         roster.tells(member(n), &many, 0);
     }
     assert!(roster.told.len() <= TOLD_MAX);
-    assert_eq!(roster.ways_to(member(1)).len(), Advert::ADDRESSES_MAX);
+    assert_eq!(roster.own_addresses_of(member(1)).len(), Advert::ADDRESSES_MAX);
 }
 
 #[test]
@@ -485,34 +486,34 @@ fn replayed_adverts_of_one_boot_are_bounded() {
 }
 
 #[derive(Clone, Debug)]
-enum Way {
+enum Mention {
     Seen(u16, Vec<u16>),
     Added(u16, Origin),
     Up(u16),
 }
 
-fn way() -> impl Strategy<Value = Way> {
+fn mention() -> impl Strategy<Value = Mention> {
     let origin = prop_oneof![Just(Origin::Fixed), Just(Origin::Gossip), Just(Origin::Cache)];
     prop_oneof![
         (0u16..6, proptest::collection::vec(2000u16..2012, 0..4))
-            .prop_map(|(n, ports)| Way::Seen(n, ports)),
-        (2000u16..2012, origin).prop_map(|(at, origin)| Way::Added(at, origin)),
-        (0u16..6).prop_map(Way::Up),
+            .prop_map(|(n, ports)| Mention::Seen(n, ports)),
+        (2000u16..2012, origin).prop_map(|(at, origin)| Mention::Added(at, origin)),
+        (0u16..6).prop_map(Mention::Up),
     ]
 }
 
-fn take_in(roster: &mut Roster, ways: &[Way]) {
-    for (number, way) in ways.iter().enumerate() {
-        match way {
-            Way::Seen(n, ports) => {
+fn take_in(roster: &mut Roster, mentions: &[Mention]) {
+    for (number, mention) in mentions.iter().enumerate() {
+        match mention {
+            Mention::Seen(n, ports) => {
                 let addresses = ports.iter().map(|at| port(*at)).collect();
                 // One instance per content: a later advert of the same instance would replace the
                 // earlier one.
                 let instance = format!("{n}-{ports:?}");
                 appeared(roster, Advert { instance, addresses, ..ours(*n) }, 50);
             }
-            Way::Added(at, origin) => roster.add(port(*at), *origin, 50),
-            Way::Up(n) => roster.link_up(member(*n)),
+            Mention::Added(at, origin) => roster.add(port(*at), *origin, 50),
+            Mention::Up(n) => roster.link_up(member(*n)),
         }
         assert!(number < 100);
     }
@@ -521,12 +522,12 @@ fn take_in(roster: &mut Roster, ways: &[Way]) {
 proptest! {
     #[test]
     fn the_order_of_sightings_does_not_matter(
-        (ways, shuffled) in proptest::collection::vec(way(), 0..12).prop_flat_map(|ways| (Just(ways.clone()), Just(ways).prop_shuffle())),
+        (mentions, shuffled) in proptest::collection::vec(mention(), 0..12).prop_flat_map(|mentions| (Just(mentions.clone()), Just(mentions).prop_shuffle())),
     ) {
         let no_limit = Limits { per_boot: 100, ..Limits::default() };
         let make = || Roster::new(no_limit.clone(), AddressPolicy::Loopback, ME, relation);
         let (mut one, mut two) = (make(), make());
-        take_in(&mut one, &ways);
+        take_in(&mut one, &mentions);
         take_in(&mut two, &shuffled);
         prop_assert_eq!(one.entries(), two.entries());
         prop_assert_eq!(one.next_due(50), two.next_due(50));
@@ -535,14 +536,14 @@ proptest! {
 
     #[test]
     fn a_dial_is_never_due_twice_nor_to_a_linked_peer(
-        steps in proptest::collection::vec((way(), 0u64..400, 0usize..4), 1..60),
+        steps in proptest::collection::vec((mention(), 0u64..400, 0usize..4), 1..60),
     ) {
         let mut roster = roster();
         let mut open: Vec<Dial> = Vec::new();
         let mut now_ms = 0;
-        for (way, wait_ms, outcome) in steps {
+        for (mention, wait_ms, outcome) in steps {
             now_ms += wait_ms;
-            take_in(&mut roster, &[way]);
+            take_in(&mut roster, &[mention]);
             for dial in roster.due(now_ms) {
                 prop_assert!(open.iter().all(|other| other.to != dial.to));
                 prop_assert!(dial.expected.is_none_or(|boot| !roster.linked.contains_key(&boot)));

@@ -5,7 +5,7 @@
 //! payload straight to it and wakes the waiting threads. It never writes and never waits for a
 //! program, since there is room for every frame that a peer may send.
 
-use super::matching::Way;
+use super::matching::PeerFlow;
 use super::registered::Direction;
 use super::state::{Frame, Offence, Posted, ReceiveSlot, Received, State};
 use super::stream::{EAGER_OP_BYTES, RegionId, Span};
@@ -120,7 +120,7 @@ impl Drop for Owner {
 }
 
 impl Core {
-    pub(super) fn send(&self, to: Way, span: Span) -> Result<(), EngineFault> {
+    pub(super) fn send(&self, to: PeerFlow, span: Span) -> Result<(), EngineFault> {
         let mine = self.lock().send(to, span)?;
         if let Some(frame) = mine {
             self.write(to.peer, frame);
@@ -128,7 +128,7 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn recv(&self, from: Way, span: Span) -> Result<(), EngineFault> {
+    pub(super) fn recv(&self, from: PeerFlow, span: Span) -> Result<(), EngineFault> {
         let posted = self.lock().post(from, span)?;
         match posted {
             Posted::Awaited => {}

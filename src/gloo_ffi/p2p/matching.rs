@@ -66,7 +66,7 @@ enum Standing {
 
 /// One flow of an operation between this rank and a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct PeerFlow {
     /// The operation.
     pub op: OpId,
     /// The other end.
@@ -174,7 +174,7 @@ impl Matching {
     /// # Errors
     /// The reason why not. After [`EngineFault::Unfit`] the state is unchanged. After any other
     /// fault the operation cannot continue.
-    pub fn send(&mut self, to: Way, span: Span) -> Result<Departure, EngineFault> {
+    pub fn send(&mut self, to: PeerFlow, span: Span) -> Result<Departure, EngineFault> {
         let op = self.open_with(to)?;
         let departure =
             entry_of(&mut op.outward, to, Outward::of).ok_or(EngineFault::Unfit)?.send(span);
@@ -187,7 +187,7 @@ impl Matching {
     /// # Errors
     /// As for [`send`](Matching::send); or a [`Misfit`] if the message has already arrived with
     /// another length.
-    pub fn post(&mut self, from: Way, span: Span) -> Result<Posting, Refusal> {
+    pub fn post(&mut self, from: PeerFlow, span: Span) -> Result<Posting, Refusal> {
         // A message that has arrived can be received even if its link is lost: a rank that is done
         // may leave before the others.
         let stashed = self.check(from.op).is_ok() && self.has_stashed(from);
@@ -213,7 +213,7 @@ impl Matching {
     /// The reason why the frame does not fit.
     pub fn arrive(
         &mut self,
-        from: Way,
+        from: PeerFlow,
         left: usize,
         payload: Payload,
     ) -> Result<Option<Arrival>, Misfit> {
@@ -232,7 +232,7 @@ impl Matching {
     ///
     /// # Errors
     /// The peer uses more operations than it may.
-    pub fn wants(&mut self, from: Way) -> Result<bool, Misfit> {
+    pub fn wants(&mut self, from: PeerFlow) -> Result<bool, Misfit> {
         Ok(self.wanting(from)?.is_some())
     }
 
@@ -240,7 +240,7 @@ impl Matching {
     ///
     /// # Errors
     /// The peer uses more operations or flows than it may.
-    pub fn credit(&mut self, to: Way) -> Result<Option<Span>, Misfit> {
+    pub fn credit(&mut self, to: PeerFlow) -> Result<Option<Span>, Misfit> {
         let Some(op) = self.wanting(to)? else { return Ok(None) };
         op.moved = op.moved.wrapping_add(1);
         let outward = entry_of(&mut op.outward, to, Outward::of).ok_or(Misfit::Violation)?;
@@ -303,26 +303,26 @@ impl Matching {
     }
 
     /// The operation, if it may exchange messages with this peer.
-    fn open_with(&mut self, way: Way) -> Result<&mut Op, EngineFault> {
-        if way.peer == self.me || way.peer.index() >= self.size {
+    fn open_with(&mut self, peer_flow: PeerFlow) -> Result<&mut Op, EngineFault> {
+        if peer_flow.peer == self.me || peer_flow.peer.index() >= self.size {
             return Err(EngineFault::Unfit);
         }
-        self.check(way.op)?;
-        let op = self.ops.get_mut(&way.op).ok_or(EngineFault::Unfit)?;
-        match op.lost[way.peer.index()].or(self.lost[way.peer.index()]) {
+        self.check(peer_flow.op)?;
+        let op = self.ops.get_mut(&peer_flow.op).ok_or(EngineFault::Unfit)?;
+        match op.lost[peer_flow.peer.index()].or(self.lost[peer_flow.peer.index()]) {
             Some(fault) => Err(fault),
             None => Ok(op),
         }
     }
 
-    fn has_stashed(&self, from: Way) -> bool {
+    fn has_stashed(&self, from: PeerFlow) -> bool {
         let inward = self.ops.get(&from.op).and_then(|op| op.inward.get(&(from.peer, from.flow)));
         inward.is_some_and(|inward| inward.stashed().next().is_some())
     }
 
     /// The operation of a frame; `None` if the frame is to be dropped. Records operations that have
     /// not begun.
-    fn wanting(&mut self, from: Way) -> Result<Option<&mut Op>, Misfit> {
+    fn wanting(&mut self, from: PeerFlow) -> Result<Option<&mut Op>, Misfit> {
         if self.closed || self.retired.contains(from.op) {
             return Ok(None);
         }
@@ -387,13 +387,13 @@ impl Op {
 /// The state of a flow, created if there is room for one more.
 fn entry_of<T>(
     flows: &mut BTreeMap<(Rank, u32), T>,
-    way: Way,
+    peer_flow: PeerFlow,
     new: fn(OpId) -> T,
 ) -> Option<&mut T> {
-    let key = (way.peer, way.flow);
-    let of_peer = (way.peer, 0)..=(way.peer, u32::MAX);
+    let key = (peer_flow.peer, peer_flow.flow);
+    let of_peer = (peer_flow.peer, 0)..=(peer_flow.peer, u32::MAX);
     if !flows.contains_key(&key) && flows.range(of_peer).count() >= SLOTS_MAX {
         return None;
     }
-    Some(flows.entry(key).or_insert_with(|| new(way.op)))
+    Some(flows.entry(key).or_insert_with(|| new(peer_flow.op)))
 }

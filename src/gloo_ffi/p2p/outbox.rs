@@ -7,7 +7,7 @@
 //! bound of their own: an entry is a few words, was made by a call of this rank's own program, and
 //! is removed when its operation ends.
 
-use super::matching::Way;
+use super::matching::PeerFlow;
 use super::stream::{PIECE, Pace, Span, frames};
 use crate::collective::{CurrentLink, Generation};
 use crate::link::{DataHeader, DataSender, Phase, Shutdown};
@@ -35,7 +35,7 @@ pub type Unused = (Arc<dyn Shutdown>, Option<Box<dyn DataSender>>);
 /// An entry of the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
-    way: Way,
+    peer_flow: PeerFlow,
     /// A message and the number of its bytes already taken; `None` for a credit.
     message: Option<(Span, usize)>,
 }
@@ -65,13 +65,13 @@ pub enum Turn {
 
 impl Item {
     /// A credit for one message.
-    pub fn credit(from: Way) -> Item {
-        Item { way: from, message: None }
+    pub fn credit(from: PeerFlow) -> Item {
+        Item { peer_flow: from, message: None }
     }
 
     /// A message to send.
-    pub fn message(to: Way, span: Span) -> Item {
-        Item { way: to, message: Some((span, 0)) }
+    pub fn message(to: PeerFlow, span: Span) -> Item {
+        Item { peer_flow: to, message: Some((span, 0)) }
     }
 
     fn is_small(&self) -> bool {
@@ -89,7 +89,7 @@ impl Outbox {
             Pace::Credited => match self
                 .bulk
                 .iter_mut()
-                .find(|queue| queue.iter().any(|other| other.way.op == item.way.op))
+                .find(|queue| queue.iter().any(|other| other.peer_flow.op == item.peer_flow.op))
             {
                 Some(queue) => queue.push_back(item),
                 None => self.bulk.push_back(VecDeque::from([item])),
@@ -136,8 +136,8 @@ impl Outbox {
 
     /// Removes the messages and credits of an operation.
     pub fn purge(&mut self, op: OpId) {
-        self.urgent.retain(|item| item.way.op != op);
-        self.bulk.retain(|queue| queue.iter().all(|item| item.way.op != op));
+        self.urgent.retain(|item| item.peer_flow.op != op);
+        self.bulk.retain(|queue| queue.iter().all(|item| item.peer_flow.op != op));
     }
 
     /// Whether a queued message satisfies `concerned`.
@@ -172,7 +172,7 @@ impl Outbox {
 impl Item {
     /// The next frame of the entry: header, location of the bytes, and whether it is the last.
     fn frame(&mut self) -> (DataHeader, Option<Span>, bool) {
-        let Way { op, flow, .. } = self.way;
+        let PeerFlow { op, flow, .. } = self.peer_flow;
         let Some((span, taken)) = &mut self.message else {
             return (DataHeader { op, flow, chunk: 0, phase: Phase::Posted, len: 0 }, None, true);
         };
@@ -196,12 +196,12 @@ mod tests {
     use crate::link::memory;
     use crate::protocol::{Lane, Rank};
 
-    fn way(flow: u32) -> Way {
-        Way { op: OpId { lane: Lane::MAIN, number: 0 }, peer: Rank(1), flow }
+    fn peer_flow(flow: u32) -> PeerFlow {
+        PeerFlow { op: OpId { lane: Lane::MAIN, number: 0 }, peer: Rank(1), flow }
     }
 
     fn message(flow: u32, len: usize) -> Item {
-        Item::message(way(flow), Span { region: RegionId(u64::from(flow)), offset: 0, len })
+        Item::message(peer_flow(flow), Span { region: RegionId(u64::from(flow)), offset: 0, len })
     }
 
     fn connected() -> Outbox {
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(write(&mut outbox), Some((0, Phase::Message, 2)));
         outbox.push(message(1, 10), Pace::Eager);
         outbox.push(message(2, 10), Pace::Eager);
-        outbox.push(Item::credit(way(3)), Pace::Eager);
+        outbox.push(Item::credit(peer_flow(3)), Pace::Eager);
         let rest: Vec<_> = std::iter::from_fn(|| write(&mut outbox)).collect();
         let message = |flow, left| (flow, Phase::Message, left);
         assert_eq!(
@@ -244,8 +244,8 @@ mod tests {
     fn operations_take_turns_and_each_keeps_its_order() {
         let of = |number| OpId { lane: Lane::MAIN, number };
         let item = |number, flow, len| {
-            let way = Way { op: of(number), peer: Rank(1), flow };
-            Item::message(way, Span { region: RegionId(1), offset: 0, len })
+            let peer_flow = PeerFlow { op: of(number), peer: Rank(1), flow };
+            Item::message(peer_flow, Span { region: RegionId(1), offset: 0, len })
         };
         let mut outbox = connected();
         for item in [
@@ -285,9 +285,9 @@ mod tests {
         assert_eq!(outbox.push(message(0, 10), Pace::Eager), Turn::Later, "one is before it");
         let departing = outbox.next().expect("the first");
         assert!(!outbox.is_ready(), "somebody writes");
-        outbox.purge(way(0).op);
+        outbox.purge(peer_flow(0).op);
         assert_eq!(outbox.push(message(0, 10), Pace::Eager), Turn::Later, "somebody writes");
-        outbox.purge(way(0).op);
+        outbox.purge(peer_flow(0).op);
         assert!(outbox.give_back(departing.generation, departing.half).is_none());
         assert_eq!(outbox.push(message(0, PIECE), Pace::Credited), Turn::Later, "large");
         assert_eq!(

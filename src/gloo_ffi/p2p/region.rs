@@ -1,7 +1,7 @@
 //! Regions: a caller's memory from which messages are sent and into which they are received.
 
 use super::endpoint::Core;
-use super::matching::Way;
+use super::matching::PeerFlow;
 use super::memory::Memory;
 use super::registered::{Direction, Landed, Registered, flow_of};
 use super::stream::{RegionId, Span};
@@ -47,7 +47,7 @@ impl Region {
     /// not another rank, the operation has not begun, or it already has
     /// [`SLOTS_MAX`](super::matching::SLOTS_MAX) slots to that rank. Nothing is sent then.
     pub fn send(&self, to: Rank, slot: u64, offset: usize, len: usize) -> Result<(), EngineFault> {
-        self.core.send(self.way(to, slot), self.span(offset, len)?)
+        self.core.send(self.peer_flow(to, slot), self.span(offset, len)?)
     }
 
     /// Receives a message of exactly `len` bytes from the rank `from` to `offset`.
@@ -62,7 +62,7 @@ impl Region {
         offset: usize,
         len: usize,
     ) -> Result<(), EngineFault> {
-        self.core.recv(self.way(from, slot), self.span(offset, len)?)
+        self.core.recv(self.peer_flow(from, slot), self.span(offset, len)?)
     }
 
     /// Waits for the next message of this region to be handed to its link, and returns the
@@ -94,8 +94,8 @@ impl Region {
         self.core.abort(self.id, Direction::Receive);
     }
 
-    fn way(&self, peer: Rank, slot: u64) -> Way {
-        Way { op: self.op, peer, flow: flow_of(slot) }
+    fn peer_flow(&self, peer: Rank, slot: u64) -> PeerFlow {
+        PeerFlow { op: self.op, peer, flow: flow_of(slot) }
     }
 
     /// These bytes, if they are inside the region.

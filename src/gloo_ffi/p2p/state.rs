@@ -2,7 +2,7 @@
 //! work is handed to the caller, as a [`Frame`] to write or a [`ReceiveSlot`] to copy, each with a
 //! hold on its memory.
 
-use super::matching::{Matching, Refusal, Way};
+use super::matching::{Matching, PeerFlow, Refusal};
 use super::memory::Hold;
 use super::outbox::{Departing, Item, Outbox, Turn, Unused};
 use super::registered::{Direction, Landed, Registered};
@@ -49,7 +49,7 @@ pub struct Notices {
 
 /// A piece to copy or read to its place.
 pub struct ReceiveSlot {
-    way: Way,
+    peer_flow: PeerFlow,
     piece: Piece,
     payload: Payload,
     hold: Hold,
@@ -59,7 +59,7 @@ pub struct ReceiveSlot {
 /// A message that is complete.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
-    way: Way,
+    peer_flow: PeerFlow,
     region: RegionId,
 }
 
@@ -186,7 +186,7 @@ impl State {
     }
 
     /// Sends a message. Returns a frame if the calling thread must write it.
-    pub fn send(&mut self, to: Way, span: Span) -> Result<Option<Frame>, EngineFault> {
+    pub fn send(&mut self, to: PeerFlow, span: Span) -> Result<Option<Frame>, EngineFault> {
         if u32::try_from(frames(span.len)).is_err() {
             return Err(EngineFault::Unfit);
         }
@@ -198,7 +198,7 @@ impl State {
     }
 
     /// Posts a receive.
-    pub fn post(&mut self, from: Way, span: Span) -> Result<Posted, EngineFault> {
+    pub fn post(&mut self, from: PeerFlow, span: Span) -> Result<Posted, EngineFault> {
         match self.matching.post(from, span) {
             Ok(Posting::Awaited(Pace::Eager)) => Ok(Posted::Awaited),
             Ok(Posting::Awaited(Pace::Credited)) => {
@@ -227,11 +227,11 @@ impl State {
         header: &DataHeader,
         block: Block,
     ) -> Result<Option<ReceiveSlot>, Offence> {
-        let way = Way { op: header.op, peer: from, flow: header.flow };
+        let peer_flow = PeerFlow { op: header.op, peer: from, flow: header.flow };
         match header.phase {
-            Phase::Message => self.arrive(way, header.chunk as usize, Payload::Here(block)),
+            Phase::Message => self.arrive(peer_flow, header.chunk as usize, Payload::Here(block)),
             Phase::Posted if header.chunk == 0 && header.len == 0 => {
-                self.credit(way).map(|()| None)
+                self.credit(peer_flow).map(|()| None)
             }
             Phase::Posted | Phase::Reduce | Phase::Gather => Err(Offence),
         }
@@ -244,8 +244,8 @@ impl State {
         header: &DataHeader,
         lack: OutOfMemory,
     ) -> Result<Option<ReceiveSlot>, Offence> {
-        let way = Way { op: header.op, peer: from, flow: header.flow };
-        if self.matching.wants(way).map_err(|_| Offence)? {
+        let peer_flow = PeerFlow { op: header.op, peer: from, flow: header.flow };
+        if self.matching.wants(peer_flow).map_err(|_| Offence)? {
             self.fail(header.op, lack.into());
         }
         Ok(None)
@@ -258,13 +258,18 @@ impl State {
         from: Rank,
         header: &DataHeader,
     ) -> Result<Option<ReceiveSlot>, Offence> {
-        let way = Way { op: header.op, peer: from, flow: header.flow };
-        self.arrive(way, header.chunk as usize, Payload::Coming(header.len as usize))
+        let peer_flow = PeerFlow { op: header.op, peer: from, flow: header.flow };
+        self.arrive(peer_flow, header.chunk as usize, Payload::Coming(header.len as usize))
     }
 
     /// Records a complete message. Returns the condition variable to notify.
     pub fn landed(&mut self, received: Received) -> Option<Arc<Condvar>> {
-        self.complete(received.way.op, received.way.peer, received.region, Direction::Receive)
+        self.complete(
+            received.peer_flow.op,
+            received.peer_flow.peer,
+            received.region,
+            Direction::Receive,
+        )
     }
 
     /// Takes the next frame to `peer`, if there is one and no thread is writing.
@@ -330,7 +335,7 @@ impl State {
 
     fn arrive(
         &mut self,
-        from: Way,
+        from: PeerFlow,
         left: usize,
         payload: Payload,
     ) -> Result<Option<ReceiveSlot>, Offence> {
@@ -346,7 +351,7 @@ impl State {
     }
 
     /// Handles a credit. This is a receiver thread, so it leaves the writing to the sender thread.
-    fn credit(&mut self, to: Way) -> Result<(), Offence> {
+    fn credit(&mut self, to: PeerFlow) -> Result<(), Offence> {
         let Some(span) = self.matching.credit(to).map_err(|_| Offence)? else { return Ok(()) };
         let outbox = &mut self.outboxes[to.peer.index()];
         outbox.push(Item::message(to, span), Pace::Credited);
@@ -356,9 +361,15 @@ impl State {
         Ok(())
     }
 
-    fn landing(&self, way: Way, piece: Piece, payload: Payload) -> Option<ReceiveSlot> {
+    fn landing(&self, peer_flow: PeerFlow, piece: Piece, payload: Payload) -> Option<ReceiveSlot> {
         let region = self.regions.get(&piece.region)?;
-        Some(ReceiveSlot { way, piece, payload, hold: region.hold()?, landed: region.landed() })
+        Some(ReceiveSlot {
+            peer_flow,
+            piece,
+            payload,
+            hold: region.hold()?,
+            landed: region.landed(),
+        })
     }
 
     fn queue(&mut self, item: Item, peer: Rank, pace: Pace) -> Option<Frame> {
@@ -385,9 +396,9 @@ impl State {
         self.regions.get_mut(&id)?.complete(direction, peer)
     }
 
-    fn misfit(&mut self, from: Way, misfit: Misfit) {
+    fn misfit(&mut self, from: PeerFlow, misfit: Misfit) {
         if let Misfit::Length { posted, sent } = misfit {
-            let Way { op, peer, flow } = from;
+            let PeerFlow { op, peer, flow } = from;
             trace::warn!(?op, %peer, flow, posted_bytes = posted, sent_bytes = sent, "a message \
                 is not as long as its receive");
         }
@@ -460,7 +471,7 @@ impl ReceiveSlot {
     }
 
     fn written(self) -> Option<Received> {
-        let ReceiveSlot { way, piece, payload, hold, landed } = self;
+        let ReceiveSlot { peer_flow, piece, payload, hold, landed } = self;
         if let Some(landed) = landed.filter(|_| payload.len() > 0) {
             landed(
                 piece.message,
@@ -468,6 +479,6 @@ impl ReceiveSlot {
                 piece.before,
             );
         }
-        piece.last.then_some(Received { way, region: piece.region })
+        piece.last.then_some(Received { peer_flow, region: piece.region })
     }
 }

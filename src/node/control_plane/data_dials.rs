@@ -33,7 +33,7 @@ impl ControlPlane {
             // The direct link broke at this moment, so no data link can be made.
             return self.step(Input::DataLinkLost(view));
         };
-        let others = self.roster.ways_to(expect).into_iter();
+        let others = self.roster.own_addresses_of(expect).into_iter();
         let first =
             ours.and_then(|ours| ipv4_path(&self.network.interface_set().all, ours, others));
         let dial = DataDial { view, me, peer, expect, first, to };

@@ -33,7 +33,7 @@ impl ControlPlane {
         late.into_iter().for_each(|member| self.direct_does_not_come(member));
         let doubtful = self.doubtful();
         for member in self.redials.due(now, &doubtful) {
-            let around = self.ways_around(member);
+            let around = self.other_addresses_of(member);
             self.redial(member, around);
         }
     }
@@ -104,14 +104,14 @@ impl ControlPlane {
     }
 
     /// The paths to a member.
-    pub(super) fn ways_to(&self, member: MemberId) -> Vec<SocketAddr> {
-        let theirs: Vec<SocketAddr> = self.roster.ways_to(member).into_iter().collect();
-        self.network.ways_to(&theirs)
+    pub(super) fn addresses_of(&self, member: MemberId) -> Vec<SocketAddr> {
+        let theirs: Vec<SocketAddr> = self.roster.own_addresses_of(member).into_iter().collect();
+        self.network.reachable(&theirs)
     }
 
     /// The paths to a member except that of its control link.
-    pub(super) fn ways_around(&self, member: MemberId) -> Vec<SocketAddr> {
-        let mut others = self.ways_to(member);
+    pub(super) fn other_addresses_of(&self, member: MemberId) -> Vec<SocketAddr> {
+        let mut others = self.addresses_of(member);
         if let Some(link) = self.peers.get(member) {
             others.retain(|to| !is_same_place(*to, link.address));
         }

@@ -135,10 +135,10 @@ impl ControlPlane {
         &mut self,
         stream: Box<dyn Stream>,
         session: SecureChannel,
-        way: Route,
+        route: Route,
         dialled: Dialled,
     ) -> Taken {
-        let Route { address, over } = way;
+        let Route { address, over } = route;
         if let Err(refusal) = self.admit(&session) {
             trace::debug!(peer = %session.peer.id, %refusal, "no link with it");
             self.count(refusal);
@@ -207,7 +207,7 @@ impl ControlPlane {
         let views: Vec<_> = self.election.open_views().cloned().collect();
         let stays = |id: MemberId| views.iter().any(|view| view.contains(id));
         let Some(member) = self.peers.crowded_out_by(newcomer, ip, stays) else { return };
-        trace::info!(peer = %member, "most links lead to one address: one of them gives way to a \
+        trace::info!(peer = %member, "most links lead to one address: one of them gives route to a \
             newcomer");
         self.turn_away(member, CROWDED_OUT_MS);
     }
@@ -254,7 +254,7 @@ impl ControlPlane {
         }
         self.relays.end_over(member, (&self.peers, &self.handshakes));
         self.seek_lost(member, DirectDial::UnderWay);
-        let mut to = self.ways_around(member);
+        let mut to = self.other_addresses_of(member);
         to.retain(|to| !is_same_place(*to, link.address));
         // A forwarder of the connection may say that no node is there.
         let at = if link.is_proven() { 0 } else { to.len() };

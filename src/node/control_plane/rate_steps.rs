@@ -95,7 +95,7 @@ impl ControlPlane {
             return;
         }
         if !is_measured(port) {
-            return self.try_ways(to, 0);
+            return self.try_paths(to, 0);
         }
         match self.rates.bursts_to(to).filter(|_| session.moving() == 0) {
             Some(bursts) => bursts.begin(manner == Manner::Together),

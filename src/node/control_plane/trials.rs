@@ -18,10 +18,10 @@ impl ControlPlane {
     }
 
     /// The other paths to a peer that this node should try now, and its member.
-    fn ways_to_try(&mut self, peer: Rank) -> Option<(MemberId, Vec<SocketAddr>)> {
+    fn addresses_to_try(&mut self, peer: Rank) -> Option<(MemberId, Vec<SocketAddr>)> {
         let member = self.installed.member(peer).filter(|id| self.me.node < id.node)?;
-        let ways = self.ways_to(member);
-        let due = self.paths.due(self.clock.now(), peer, member.node, ways);
+        let addresses = self.addresses_of(member);
+        let due = self.paths.due(self.clock.now(), peer, member.node, addresses);
         (!due.is_empty()).then_some((member, due))
     }
 
@@ -34,7 +34,9 @@ impl ControlPlane {
         for peer in self.paths.peers() {
             let member = self.installed.member(peer);
             let has_changed = member.is_some_and(|member| self.paths.has_changed(member));
-            if self.paths.may_wish(now, peer) && (has_changed || self.ways_to_try(peer).is_some()) {
+            if self.paths.may_wish(now, peer)
+                && (has_changed || self.addresses_to_try(peer).is_some())
+            {
                 self.paths.wish(now, peer);
                 self.tell_rate(Rank(0), RateStep::Wish { to: peer });
             }
@@ -52,14 +54,14 @@ impl ControlPlane {
             };
         }
         let is_single = kbps > 0 && !self.rates.is_exchange(peer);
-        if is_single { self.try_ways(peer, kbps) } else { self.path_rated(peer, kbps) }
+        if is_single { self.try_paths(peer, kbps) } else { self.path_rated(peer, kbps) }
     }
 
     /// Tries the other paths to a peer; the present one carries `kbps`, or 0 if it cannot be
     /// measured.
-    pub(super) fn try_ways(&mut self, peer: Rank, kbps: u32) {
+    pub(super) fn try_paths(&mut self, peer: Rank, kbps: u32) {
         let is_free = !self.paths.is_any_tried();
-        match is_free.then(|| self.ways_to_try(peer)).flatten() {
+        match is_free.then(|| self.addresses_to_try(peer)).flatten() {
             Some((member, rest)) => self.begin_round(Aim::Better, (peer, member), kbps, rest),
             None => self.path_rated(peer, kbps),
         }
@@ -71,7 +73,7 @@ impl ControlPlane {
             return;
         }
         for peer in self.paths.unproven() {
-            if let Some((member, rest)) = self.ways_to_try(peer) {
+            if let Some((member, rest)) = self.addresses_to_try(peer) {
                 return self.begin_round(Aim::Proven, (peer, member), 0, rest);
             }
         }

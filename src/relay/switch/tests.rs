@@ -45,8 +45,8 @@ impl Row {
 
     fn open(&mut self, stations: &[u8]) -> End {
         let at = member_id(stations[0]);
-        let way = stations.iter().copied().map(member_id).collect();
-        let (end, act) = self.switch(stations[0]).open(way).expect("room");
+        let route = stations.iter().copied().map(member_id).collect();
+        let (end, act) = self.switch(stations[0]).open(route).expect("room");
         self.carry_out(at, [act]);
         end
     }

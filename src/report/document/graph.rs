@@ -109,7 +109,7 @@ impl From<&TopologyLink> for GraphLink {
 
 impl GraphLink {
     /// Both directions, `there` first.
-    pub fn ways(&self) -> [&LinkDirection; 2] {
+    pub fn directions(&self) -> [&LinkDirection; 2] {
         [&self.there, &self.back]
     }
 
@@ -120,7 +120,7 @@ impl GraphLink {
 
     /// Whether the plan sends data over it.
     pub fn is_used(&self) -> bool {
-        self.ways().iter().any(|way| way.share_ppm.is_some_and(|ppm| ppm > 0))
+        self.directions().iter().any(|direction| direction.share_ppm.is_some_and(|ppm| ppm > 0))
     }
 
     /// Round-trip time in microseconds, the larger of the two ends' measurements.

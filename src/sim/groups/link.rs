@@ -12,12 +12,12 @@ use turmoil::net::tcp::OwnedReadHalf;
 
 /// A data link, or one of its halves.
 pub struct SimLink {
-    line: Arc<Line>,
+    stream: Arc<Stream>,
     /// The payload of the frame whose header was taken.
     payload: Vec<u8>,
 }
 
-struct Line {
+struct Stream {
     has_ended: Arc<AtomicBool>,
     /// Changes the host's messages, if the host lies.
     liar: Option<Mutex<Liar>>,
@@ -38,14 +38,14 @@ impl SimLink {
         let (frames, queue) = mpsc::unbounded_channel();
         let frames = Mutex::new(Some(frames));
         let liar = liar.map(Mutex::new);
-        let line = Arc::new(Line { has_ended, liar, frames, arrived: Mutex::default() });
+        let stream = Arc::new(Stream { has_ended, liar, frames, arrived: Mutex::default() });
         tokio::spawn(write_all(queue, writes));
-        tokio::spawn(read_all(reads, Arc::clone(&line)));
-        SimLink { line, payload: Vec::new() }
+        tokio::spawn(read_all(reads, Arc::clone(&stream)));
+        SimLink { stream, payload: Vec::new() }
     }
 
     fn half(&self) -> SimLink {
-        SimLink { line: Arc::clone(&self.line), payload: Vec::new() }
+        SimLink { stream: Arc::clone(&self.stream), payload: Vec::new() }
     }
 }
 
@@ -58,12 +58,12 @@ async fn write_all(mut queue: mpsc::UnboundedReceiver<Vec<u8>>, mut to: DuplexSt
     }
 }
 
-async fn read_all(mut from: OwnedReadHalf, line: Arc<Line>) {
+async fn read_all(mut from: OwnedReadHalf, stream: Arc<Stream>) {
     // Any error ends the link.
     while let Ok(frame) = read(&mut from).await {
-        lock(&line.arrived).push_back(frame);
+        lock(&stream.arrived).push_back(frame);
     }
-    line.has_ended.store(true, Ordering::Relaxed);
+    stream.has_ended.store(true, Ordering::Relaxed);
 }
 
 async fn read(from: &mut OwnedReadHalf) -> io::Result<(DataHeader, Vec<u8>)> {
@@ -84,11 +84,11 @@ impl DataLink for SimLink {
 impl DataSender for SimLink {
     fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         let frame = [&header.to_bytes(), payload].concat();
-        let said = match &self.line.liar {
+        let said = match &self.stream.liar {
             Some(liar) => lock(liar).say(frame),
             None => vec![frame],
         };
-        let frames = lock(&self.line.frames);
+        let frames = lock(&self.stream.frames);
         let frames = frames.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let sent = said.into_iter().try_for_each(|frame| frames.send(frame));
         sent.map_err(|_| io::ErrorKind::NotConnected.into())
@@ -97,11 +97,11 @@ impl DataSender for SimLink {
 
 impl DataReceiver for SimLink {
     fn header(&mut self) -> io::Result<DataHeader> {
-        if let Some((header, payload)) = lock(&self.line.arrived).pop_front() {
+        if let Some((header, payload)) = lock(&self.stream.arrived).pop_front() {
             self.payload = payload;
             return Ok(header);
         }
-        let has_ended = self.line.has_ended.load(Ordering::Relaxed);
+        let has_ended = self.stream.has_ended.load(Ordering::Relaxed);
         Err(if has_ended { io::ErrorKind::ConnectionReset } else { io::ErrorKind::WouldBlock }
             .into())
     }
@@ -123,8 +123,8 @@ impl DataReceiver for SimLink {
 
 impl Shutdown for SimLink {
     fn shutdown(&self) {
-        lock(&self.line.frames).take();
-        self.line.has_ended.store(true, Ordering::Relaxed);
+        lock(&self.stream.frames).take();
+        self.stream.has_ended.store(true, Ordering::Relaxed);
     }
 }
 

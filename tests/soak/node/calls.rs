@@ -13,7 +13,7 @@ use potluck_harness::history::inputs::Key;
 use potluck_harness::history::{Coded, Kind, Op, What};
 use serde_json::{Value, json};
 
-use super::draw::{How, Way};
+use super::draw::{Handling, How};
 use super::log::Log;
 use super::number::{Number, elements, hash_of};
 
@@ -76,36 +76,36 @@ pub type InFlight = Pin<Box<dyn Future<Output = Made> + Send>>;
 
 /// Sets the options of a call and goes on with its future as this member wants to.
 macro_rules! go_on {
-    ($call:expr, $what:expr, $way:expr) => {{
+    ($call:expr, $what:expr, $handling:expr) => {{
         let mut call = $call;
-        if let Some(limit) = $way.limit {
+        if let Some(limit) = $handling.limit {
             call = call.deadline(limit);
         }
         if $what.best_effort {
             call = call.best_effort();
         }
-        drive(call, $way.how).await
+        drive(call, $handling.how).await
     }};
 }
 
 /// Makes the call and returns when it has ended in the program.
-pub async fn make(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
+pub async fn make(ctx: &mut Context, scene: &Scene<'_>, what: &What, handling: &Handling) -> Made {
     let made = match what.kind {
         Kind::Barrier => {
-            let id = scene.begins(what, way, 0);
-            Made::of(id, &go_on!(ctx.barrier(), what, way).map(|()| None), 0)
+            let id = scene.begins(what, handling, 0);
+            Made::of(id, &go_on!(ctx.barrier(), what, handling).map(|()| None), 0)
         }
-        Kind::Control => control(ctx, scene, what, way).await,
-        Kind::AllReduce if what.coded != Coded::Plain => coded(ctx, scene, what, way).await,
-        _ => by_dtype!(what.dtype, T => boxed::<T>(ctx, scene, what, way)).await,
+        Kind::Control => control(ctx, scene, what, handling).await,
+        Kind::AllReduce if what.coded != Coded::Plain => coded(ctx, scene, what, handling).await,
+        _ => by_dtype!(what.dtype, T => boxed::<T>(ctx, scene, what, handling)).await,
     };
     made.tell(scene.log);
     made
 }
 
 /// Begins an `all_reduce`; its number is taken, and nothing is sent before the future is polled.
-pub fn begin(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> InFlight {
-    by_dtype!(what.dtype, T => owned::<T>(ctx, scene, what, way))
+pub fn begin(ctx: &mut Context, scene: &Scene<'_>, what: &What, handling: &Handling) -> InFlight {
+    by_dtype!(what.dtype, T => owned::<T>(ctx, scene, what, handling))
 }
 
 /// Goes on with a future.
@@ -180,11 +180,12 @@ pub fn silence() {
 
 impl Scene<'_> {
     /// Writes that the call is about to be made; returns its number in the log.
-    fn begins(&self, what: &What, way: &Way, before: u64) -> u64 {
+    fn begins(&self, what: &What, handling: &Handling, before: u64) -> u64 {
         let id = self.log.next_call();
         self.log.tell(json!({
             "e": "call", "id": id, "lane": self.lane, "view": self.view, "k": self.k, "what": what,
-            "way": name(way.how), "limit_ms": way.limit.map(|limit| limit.as_millis() as u64),
+            "way": name(handling.how),
+            "limit_ms": handling.limit.map(|limit| limit.as_millis() as u64),
             "before": before, "flag": self.flag,
         }));
         id
@@ -267,59 +268,67 @@ fn boxed<'a, T: Number>(
     ctx: &'a mut Context,
     scene: &'a Scene<'_>,
     what: &'a What,
-    way: &'a Way,
+    handling: &'a Handling,
 ) -> Pin<Box<dyn Future<Output = Made> + Send + 'a>> {
     if what.kind == Kind::Step {
-        Box::pin(step::<T>(ctx, scene, what, way))
+        Box::pin(step::<T>(ctx, scene, what, handling))
     } else {
-        Box::pin(typed::<T>(ctx, scene, what, way))
+        Box::pin(typed::<T>(ctx, scene, what, handling))
     }
 }
 
-async fn typed<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
+async fn typed<T: Number>(
+    ctx: &mut Context,
+    scene: &Scene<'_>,
+    what: &What,
+    handling: &Handling,
+) -> Made {
     let (size, len, op) = (scene.members.len(), what.len, reduce_op(what.op));
     let own_len = what.own_len(scene.rank, size);
     let mut own: Vec<T> = scene.given(what, scene.rank, 0, own_len);
     let parts: Option<Vec<T>> = (what.kind == Kind::Scatter && scene.rank == what.root)
         .then(|| scene.given(what, scene.rank, 1, len * size));
-    let id = scene.begins(what, way, hash_of([&own[..]]));
+    let id = scene.begins(what, handling, hash_of([&own[..]]));
     let end = match what.kind {
-        Kind::Reduce => go_on!(ctx.reduce(what.root, &mut own).op(op), what, way).map(|()| None),
-        Kind::ReduceScatter => go_on!(ctx.reduce_scatter(&own).op(op), what, way).map(Some),
-        Kind::Broadcast => go_on!(ctx.broadcast(what.root, &mut own), what, way).map(|()| None),
-        Kind::AllGather => go_on!(ctx.all_gather(&own), what, way).map(Some),
-        Kind::Gather => go_on!(ctx.gather(what.root, &own), what, way),
-        Kind::Scatter => {
-            go_on!(ctx.scatter(what.root, parts.as_deref(), &mut own), what, way).map(|()| None)
+        Kind::Reduce => {
+            go_on!(ctx.reduce(what.root, &mut own).op(op), what, handling).map(|()| None)
         }
-        Kind::AllToAll => go_on!(ctx.all_to_all(&own), what, way).map(Some),
+        Kind::ReduceScatter => go_on!(ctx.reduce_scatter(&own).op(op), what, handling).map(Some),
+        Kind::Broadcast => {
+            go_on!(ctx.broadcast(what.root, &mut own), what, handling).map(|()| None)
+        }
+        Kind::AllGather => go_on!(ctx.all_gather(&own), what, handling).map(Some),
+        Kind::Gather => go_on!(ctx.gather(what.root, &own), what, handling),
+        Kind::Scatter => go_on!(ctx.scatter(what.root, parts.as_deref(), &mut own), what, handling)
+            .map(|()| None),
+        Kind::AllToAll => go_on!(ctx.all_to_all(&own), what, handling).map(Some),
         Kind::AllGatherUneven => {
             let mut call = ctx.all_gather_uneven(&own);
-            if let Some(limit) = way.limit {
+            if let Some(limit) = handling.limit {
                 call = call.deadline(limit);
             }
-            drive(call, way.how).await.map(|parts| Some(parts.into_elements()))
+            drive(call, handling.how).await.map(|parts| Some(parts.into_elements()))
         }
         Kind::AllToAllUneven => {
             let lengths: Vec<usize> = (0..size).map(|to| what.part(scene.rank, to)).collect();
             let mut call = ctx.all_to_all_uneven(&own, &lengths);
-            if let Some(limit) = way.limit {
+            if let Some(limit) = handling.limit {
                 call = call.deadline(limit);
             }
-            drive(call, way.how).await.map(|parts| Some(parts.into_elements()))
+            drive(call, handling.how).await.map(|parts| Some(parts.into_elements()))
         }
         Kind::Message if scene.rank == what.root => {
-            go_on!(ctx.send(what.to, 3, &own), what, way).map(|()| None)
+            go_on!(ctx.send(what.to, 3, &own), what, handling).map(|()| None)
         }
-        Kind::Message => go_on!(ctx.recv(what.root, 3, &mut own), what, way).map(|()| None),
-        _ => go_on!(ctx.all_reduce(&mut own).op(op), what, way).map(|()| None),
+        Kind::Message => go_on!(ctx.recv(what.root, 3, &mut own), what, handling).map(|()| None),
+        _ => go_on!(ctx.all_reduce(&mut own).op(op), what, handling).map(|()| None),
     };
     let apart = end.map(|result| result.map(|result| hash_of([&result[..]])));
     Made::of(id, &apart, hash_of([&own[..]]))
 }
 
 /// A sum on the wire of which elements are encoded.
-async fn coded(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
+async fn coded(ctx: &mut Context, scene: &Scene<'_>, what: &What, handling: &Handling) -> Made {
     let mut own: Vec<f32> = scene.given(what, scene.rank, 0, what.len);
     let mut codec = match what.coded {
         Coded::Bf16 => Codec::bf16(),
@@ -328,8 +337,8 @@ async fn coded(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> 
         Coded::Int4 => Codec::int4(),
         Coded::Plain | Coded::Auto => Codec::auto(),
     };
-    let id = scene.begins(what, way, hash_of([&own[..]]));
-    let end = go_on!(ctx.all_reduce(&mut own).compress(&mut codec), what, way);
+    let id = scene.begins(what, handling, hash_of([&own[..]]));
+    let end = go_on!(ctx.all_reduce(&mut own).compress(&mut codec), what, handling);
     let mut made = Made::of(id, &end.map(|()| None), hash_of([&own[..]]));
     if what.is_rounded() && made.code == "ok" {
         made.values = own.iter().map(|element| element.value()).collect();
@@ -337,36 +346,46 @@ async fn coded(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> 
     made
 }
 
-async fn control(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
+async fn control(ctx: &mut Context, scene: &Scene<'_>, what: &What, handling: &Handling) -> Made {
     let mut flag = [scene.flag];
-    let id = scene.begins(what, way, hash_of([&flag[..]]));
-    let end = drive(ctx.all_reduce(&mut flag).min(), way.how).await;
+    let id = scene.begins(what, handling, hash_of([&flag[..]]));
+    let end = drive(ctx.all_reduce(&mut flag).min(), handling.how).await;
     Made::of(id, &end.map(|()| None), hash_of([&flag[..]]))
 }
 
-async fn step<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
+async fn step<T: Number>(
+    ctx: &mut Context,
+    scene: &Scene<'_>,
+    what: &What,
+    handling: &Handling,
+) -> Made {
     let parts = what.parts.iter().enumerate();
     let mut own: Vec<Vec<T>> =
         parts.map(|(part, len)| scene.given(what, scene.rank, part, *len)).collect();
-    let id = scene.begins(what, way, hash_of(own.iter().map(Vec::as_slice)));
+    let id = scene.begins(what, handling, hash_of(own.iter().map(Vec::as_slice)));
     let mut step = ctx.step();
     for buffer in &mut own {
         step.all_reduce(buffer).op(reduce_op(what.op));
     }
     let mut commit = step.commit();
-    if let Some(limit) = way.limit {
+    if let Some(limit) = handling.limit {
         commit = commit.deadline(limit);
     }
-    let end = drive(commit, way.how).await;
+    let end = drive(commit, handling.how).await;
     Made::of(id, &end.map(|()| None), hash_of(own.iter().map(Vec::as_slice)))
 }
 
 /// An `all_reduce` that owns its buffer. Its caller writes the end to the log.
-fn owned<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> InFlight {
+fn owned<T: Number>(
+    ctx: &mut Context,
+    scene: &Scene<'_>,
+    what: &What,
+    handling: &Handling,
+) -> InFlight {
     let own: Vec<T> = scene.given(what, scene.rank, 0, what.len);
-    let id = scene.begins(what, way, hash_of([&own[..]]));
+    let id = scene.begins(what, handling, hash_of([&own[..]]));
     let mut call = ctx.all_reduce_owned(own).op(reduce_op(what.op));
-    if let Some(limit) = way.limit {
+    if let Some(limit) = handling.limit {
         call = call.deadline(limit);
     }
     Box::pin(async move {

@@ -24,7 +24,7 @@ pub const ROLES: [Role; 3] = [Role::Main, Role::Steps, Role::Free];
 
 /// How this member goes on with a call.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct Handling {
     pub how: How,
     pub limit: Option<Duration>,
     /// The pause before the call.
@@ -42,12 +42,12 @@ pub enum How {
     Panic(usize),
 }
 
-impl Way {
+impl Handling {
     /// The same, with a first poll where a call may be refused: a future that is dropped without
     /// one does not say whether its call took a number.
-    pub fn polled_if(self, may_be_refused: bool) -> Way {
+    pub fn polled_if(self, may_be_refused: bool) -> Handling {
         match self.how {
-            How::Drop(0, after) if may_be_refused => Way { how: How::Drop(1, after), ..self },
+            How::Drop(0, after) if may_be_refused => Handling { how: How::Drop(1, after), ..self },
             _ => self,
         }
     }
@@ -182,7 +182,7 @@ fn len(dtype: DType, chance: &mut Chance) -> usize {
 /// How one member goes on with a call. In a lane with a state only calls are dropped whose result
 /// all members get alike, because the program has to add it to the state later. `name` names the
 /// node, its life, and the View.
-pub fn way(seed: u64, name: &str, role: Role, k: u64, what: &What, pace: Pace) -> Way {
+pub fn handling(seed: u64, name: &str, role: Role, k: u64, what: &What, pace: Pace) -> Handling {
     let mut chance = Chance::named(seed, &format!("{name}/{role:?}/{k}"));
     let short = |chance: &mut Chance| Duration::from_millis(1 + chance.below(60) as u64);
     let drops = match (role, what.kind) {
@@ -215,5 +215,5 @@ pub fn way(seed: u64, name: &str, role: Role, k: u64, what: &What, pace: Pace) -
         1..5 => chance.below(30_000),
         _ => chance.below(4000),
     };
-    Way { how, limit, think: Duration::from_micros(think_us as u64) * pace.slower }
+    Handling { how, limit, think: Duration::from_micros(think_us as u64) * pace.slower }
 }

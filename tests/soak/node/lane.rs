@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::calls::{InFlight, Made, Scene, begin, drive, make, name};
-use super::draw::{How, ROLES, Role, Way, way, what};
+use super::draw::{Handling, How, ROLES, Role, handling, what};
 use super::state::LaneState;
 use super::{Node, Program};
 
@@ -227,9 +227,9 @@ impl Lane {
         what(seed, &at.view, self.role, k, at.members.len(), pace)
     }
 
-    fn way(&self, at: &At, k: u64, what: &What) -> Way {
+    fn handling(&self, at: &At, k: u64, what: &What) -> Handling {
         let Program { seed, pace, .. } = self.node.program;
-        way(seed, &self.name(&at.view), self.role, k, what, pace)
+        handling(seed, &self.name(&at.view), self.role, k, what, pace)
     }
 
     /// Names this life of the node, and a View.
@@ -241,29 +241,29 @@ impl Lane {
     /// `again`: it was refused before.
     async fn make_one(&mut self, at: &mut At, k: u64, again: bool) -> Next {
         let what = self.what(at, k);
-        let way = self
-            .way(at, k, &what)
+        let handling = self
+            .handling(at, k, &what)
             .polled_if(self.may_be_refused(at) || !what.ranks.is_empty() || cfg!(potluck_tight));
         if !again {
             // Part of the load: the program computes.
-            sleep(way.think).await;
+            sleep(handling.think).await;
         }
         if what.ranks.is_empty() {
-            return self.call(at, k, what, &way).await;
+            return self.call(at, k, what, &handling).await;
         }
         match at.inside(&what) {
-            Some(mut inside) => self.call(&mut inside, k, what, &way).await,
+            Some(mut inside) => self.call(&mut inside, k, what, &handling).await,
             None => Next::Call,
         }
     }
 
-    async fn call(&mut self, at: &mut At, k: u64, what: What, way: &Way) -> Next {
+    async fn call(&mut self, at: &mut At, k: u64, what: What, handling: &Handling) -> Next {
         let rank = at.ctx.rank().index();
         if what.kind == Kind::Message && ![what.root, what.to].contains(&rank) {
             return Next::Call;
         }
         let (ctx, scene) = at.scene(&self.node, self.tag(), k);
-        let made = make(ctx, &scene, &what, way).await;
+        let made = make(ctx, &scene, &what, handling).await;
         self.after(at, k, what, &made).await
     }
 
@@ -289,9 +289,9 @@ impl Lane {
         let mut flights = Vec::new();
         for k in k..k + calls {
             let what = self.what(at, k);
-            let way = Way { how: How::Await, ..self.way(at, k, &what) };
+            let handling = Handling { how: How::Await, ..self.handling(at, k, &what) };
             let (ctx, scene) = at.scene(&self.node, self.tag(), k);
-            let flight = Flight::begin(&self.node, begin(ctx, &scene, &what, &way)).await;
+            let flight = Flight::begin(&self.node, begin(ctx, &scene, &what, &handling)).await;
             let is_refused = flight.is_refused();
             flights.push(flight);
             // A later call would take its number.

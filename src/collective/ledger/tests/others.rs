@@ -164,8 +164,8 @@ fn operations_that_a_member_invents_for_each_other_one_put_no_blame_on_these() {
     }
     // Each delivery expects that its sender is no liar.
     for _ in 0..2 {
-        let ways = (0..LIAR).flat_map(|i| (0..LIAR).map(move |j| (i, j)));
-        ways.filter(|(i, j)| i != j).for_each(|(i, j)| g.deliver(i, j));
+        let pairs = (0..LIAR).flat_map(|i| (0..LIAR).map(move |j| (i, j)));
+        pairs.filter(|(i, j)| i != j).for_each(|(i, j)| g.deliver(i, j));
     }
     // The honest members' own calls end as usual.
     let ops: Vec<OpId> = (0..LIAR).map(|i| g.begin(i, SUM)).collect();

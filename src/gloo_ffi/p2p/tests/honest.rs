@@ -1,6 +1,6 @@
 //! The matching alone: two honest ranks whose calls and frames interleave in any order.
 
-use super::super::matching::{Matching, Way};
+use super::super::matching::{Matching, PeerFlow};
 use super::super::stream::{
     Arrival, Departure, EAGER_OP_BYTES, PIECE, Pace, Payload, Posting, RegionId, Span, frames,
 };
@@ -32,9 +32,9 @@ struct Side {
     bulk: VecDeque<Wire>,
 }
 
-fn way(peer: Rank, flow: usize) -> Way {
+fn peer_flow(peer: Rank, flow: usize) -> PeerFlow {
     // Two operations with equal flow numbers, which must not be mixed up.
-    Way { op: op(flow as u64 % 2), peer, flow: flow as u32 / 2 }
+    PeerFlow { op: op(flow as u64 % 2), peer, flow: flow as u32 / 2 }
 }
 
 fn flow_of(op: OpId, flow: u32) -> usize {
@@ -62,14 +62,14 @@ impl Side {
         let Some(len) = self.sends[flow].pop_front() else { return };
         let span = Span { region: RegionId(self.sent[flow]), offset: 0, len };
         self.sent[flow] += 1;
-        match self.matching.send(way(self.peer, flow), span).expect("an honest send") {
+        match self.matching.send(peer_flow(self.peer, flow), span).expect("an honest send") {
             Departure::Now(pace) => self.say(flow, span, pace),
             Departure::Held => {}
         }
     }
 
     fn say(&mut self, flow: usize, span: Span, pace: Pace) {
-        let Way { op, flow, .. } = way(self.peer, flow);
+        let PeerFlow { op, flow, .. } = peer_flow(self.peer, flow);
         let count = frames(span.len);
         for n in 0..count {
             // The block has the frame's length; its first byte identifies the message.
@@ -91,7 +91,7 @@ impl Side {
         let Some(len) = self.posts[flow].pop_front() else { return };
         let span = Span { region: RegionId(self.posted[flow]), offset: 0, len };
         self.posted[flow] += 1;
-        let from = way(self.peer, flow);
+        let from = peer_flow(self.peer, flow);
         match self.matching.post(from, span).expect("an honest receive") {
             Posting::Here(block) => self.take(flow, span.region, &block),
             Posting::Awaited(Pace::Eager) => {}
@@ -106,14 +106,14 @@ impl Side {
             Wire::Credit { op, flow } => {
                 let freed = self
                     .matching
-                    .credit(Way { op, peer: self.peer, flow })
+                    .credit(PeerFlow { op, peer: self.peer, flow })
                     .expect("an honest credit");
                 if let Some(span) = freed {
                     self.say(flow_of(op, flow), span, Pace::Credited);
                 }
             }
             Wire::Piece { op, flow, left, block } => {
-                let from = Way { op, peer: self.peer, flow };
+                let from = PeerFlow { op, peer: self.peer, flow };
                 match self
                     .matching
                     .arrive(from, left, Payload::Here(block))
@@ -136,7 +136,7 @@ impl Side {
             "another message than the receive's"
         );
         self.received.entry(flow).or_default().push(region.0);
-        assert!(self.matching.settle(way(self.peer, flow).op, self.peer));
+        assert!(self.matching.settle(peer_flow(self.peer, flow).op, self.peer));
     }
 }
 

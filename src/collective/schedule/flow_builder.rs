@@ -8,7 +8,7 @@ use crate::protocol::{
 use std::ops::Range;
 
 /// Builds the routes of a call's flows.
-pub(super) struct Ways<'a> {
+pub(super) struct FlowBuilder<'a> {
     /// The plan's algorithm for buffers of this size.
     algorithm: &'a Algorithm,
     /// Only neighbours in the schedule are sure to reach each other.
@@ -18,17 +18,17 @@ pub(super) struct Ways<'a> {
     size: usize,
 }
 
-impl<'a> Ways<'a> {
+impl<'a> FlowBuilder<'a> {
     /// For `algorithm`, which is one of the plan's.
     pub(super) fn new(
         plan: &Plan,
         algorithm: &'a Algorithm,
         size: usize,
         codec: CodecId,
-    ) -> Ways<'a> {
+    ) -> FlowBuilder<'a> {
         // A plan contains an exchange only if all pairs reach each other.
         let straight = plan.classes.iter().any(|class| class.algorithm == Algorithm::OneShot);
-        Ways { algorithm, neighbours_only: !straight, encodes: codec != CodecId::None, size }
+        FlowBuilder { algorithm, neighbours_only: !straight, encodes: codec != CodecId::None, size }
     }
 
     /// The flows of a call. `count` is the length in elements of the largest result of any rank.
@@ -158,7 +158,7 @@ impl<'a> Ways<'a> {
 
     /// Copies from one rank to one.
     fn carrying(&self, elements: Range<usize>, from: Rank, to: Rank) -> Flow {
-        let down = Tree::chain(self.way(from, to).into_iter(), self.size);
+        let down = Tree::chain(self.path(from, to).into_iter(), self.size);
         Flow { elements, route: Route::Paths { owner: from, up: None, down, kept: Kept::By(to) } }
     }
 
@@ -196,7 +196,7 @@ impl<'a> Ways<'a> {
     }
 
     /// The ranks that data for one rank alone passes, both ends included.
-    fn way(&self, from: Rank, to: Rank) -> Vec<Rank> {
+    fn path(&self, from: Rank, to: Rank) -> Vec<Rank> {
         match self.algorithm {
             _ if from == to => vec![from],
             Algorithm::Ring { order } if self.neighbours_only => {
@@ -205,8 +205,8 @@ impl<'a> Ways<'a> {
             }
             Algorithm::Trees { trees } if self.neighbours_only => {
                 // The tree with the shortest path between the two.
-                let ways = trees.iter().map(|share| share.tree.path(from, to));
-                ways.min_by_key(Vec::len).unwrap_or_else(|| vec![from, to])
+                let paths = trees.iter().map(|share| share.tree.path(from, to));
+                paths.min_by_key(Vec::len).unwrap_or_else(|| vec![from, to])
             }
             _ => vec![from, to],
         }
