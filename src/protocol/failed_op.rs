@@ -2,7 +2,6 @@
 
 use super::op_id::OpId;
 use super::rank::Rank;
-use super::vote::Outcome;
 use crate::wire::layout::layout;
 
 /// An operation that fails on all members that have not committed it.
@@ -28,15 +27,6 @@ pub enum Failure {
     /// An operation of some members, of which some participants have gone: they may have committed
     /// it before, and no member that is left can know.
     Indeterminate,
-}
-
-impl From<Failure> for Outcome {
-    fn from(failure: Failure) -> Outcome {
-        match failure {
-            Failure::Disputed(odd) => Outcome::DigestMismatch { odd },
-            Failure::Indeterminate => Outcome::Indeterminate,
-        }
-    }
 }
 
 layout!(enum Failure { 1 => Disputed(odd), 2 => Indeterminate });

@@ -2,6 +2,7 @@
 
 use super::call::{Call, CallKind, Descriptor};
 use super::enclosed::Enclosed;
+use super::failed_op::Failure;
 use super::fault::EngineFault;
 use super::lane_set::LaneSet;
 use super::op_id::{Lane, OpId};
@@ -128,6 +129,15 @@ pub enum Outcome {
         /// The lowest rank whose result is not that of the majority, if there is a majority.
         odd: Option<Rank>,
     },
+}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Outcome {
+        match failure {
+            Failure::Disputed(odd) => Outcome::DigestMismatch { odd },
+            Failure::Indeterminate => Outcome::Indeterminate,
+        }
+    }
 }
 
 /// The status of an operation in a promise to leave the View.
