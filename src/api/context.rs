@@ -45,7 +45,7 @@ use tokio::sync::oneshot;
 /// | --- | --- |
 /// | [`Error::Aborted`] | It took effect on no member; its [`Cause`](crate::Cause) says why. |
 /// | [`Error::ViewChanged`] | The View was replaced before; take [`renewed`](Context::renewed). |
-/// | [`Error::Indeterminate`] | This member cannot know the outcome: it was cut off meanwhile. |
+/// | [`Error::Indeterminate`] | This member cannot know the outcome; a sync brings it. |
 /// | [`Error::NeedsSync`] | Call [`sync`](Context::sync) first. |
 /// | [`Error::Mismatch`] | Two ranks made different calls; it names them. |
 /// | [`Error::Rejected`] | The call is invalid, for example a root that is no rank. |

@@ -727,7 +727,7 @@ pub(super) mod tests {
     }
 
     /// Rank 1 has accepted a next View of itself and the sender, which says nothing of the message:
-    /// the sender lacked it, or both knew that it is committed.
+    /// the sender lacked it, or knew that it is committed.
     #[test]
     fn a_result_is_indeterminate_if_the_other_end_has_reported_and_gone() {
         let view = view_of(3);

@@ -30,8 +30,8 @@ pub enum Error {
     /// sub-group and the members that knew its outcome have gone. Take `ctx.renewed()`, `sync` your
     /// state, then continue.
     #[display(
-        "this node was cut off during the operation and cannot know its outcome; renew the \
-             context and sync"
+        "this node was cut off during the operation, or those that know its outcome have gone; \
+             renew the context and sync"
     )]
     Indeterminate,
     /// The members do not hold the same state yet. Nothing was sent; call `ctx.sync(version, &mut

@@ -468,7 +468,7 @@ impl ViewSession {
         closing
     }
 
-    /// Decides the open operations from the next View, which lists the committed ones.
+    /// Decides the open operations by the next View, which lists the committed and failed ones.
     pub fn decide(&self, next: &View) {
         let is_gone =
             |rank: &Rank| self.view.member(*rank).is_some_and(|member| !next.contains(member.id));
