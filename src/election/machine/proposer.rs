@@ -381,7 +381,7 @@ impl Election {
         }
         if willing.len() == members.len() {
             let members = std::mem::take(members);
-            self.change.attempt = Attempt::Proposing { since: now };
+            self.change.attempt = Attempt::Proposing { began: now, since: now };
             self.agreement.propose(members, &mut self.effects);
         }
     }
@@ -424,18 +424,18 @@ impl Election {
                 self.shun(now, &silent);
                 self.fail(now, self.config.turn_ms);
             }
-            Attempt::Proposing { since } if now >= *since + self.config.phase_ms => {
+            Attempt::Proposing { began, since } => {
+                let (began, since) = (*began, *since);
                 let silent =
                     self.agreement.proposal().map_or_else(BTreeSet::new, |(_, silent)| silent);
-                let all_at_their_disks =
-                    !silent.is_empty() && silent.iter().all(|m| self.is_persisting(*m));
-                if all_at_their_disks && now < *since + self.config.persisting_ms {
-                    return;
+                let is_late = |m: &MemberId| now >= self.must_answer_by(*m, began, since);
+                let late: Vec<MemberId> = silent.iter().filter(|m| is_late(m)).copied().collect();
+                if !late.is_empty() || silent.is_empty() && now >= since + self.config.phase_ms {
+                    self.shun(now, &late);
+                    self.fail(now, self.config.turn_ms);
                 }
-                self.shun(now, &silent.into_iter().collect::<Vec<_>>());
-                self.fail(now, self.config.turn_ms);
             }
-            _ => {}
+            Attempt::Idle | Attempt::Asking { .. } => {}
         }
     }
 
@@ -476,7 +476,7 @@ impl Election {
 
     /// Starts the timeout of the next phase: all promises are in.
     pub(super) fn next_phase(&mut self, now: u64) {
-        if let Attempt::Proposing { since } = &mut self.change.attempt {
+        if let Attempt::Proposing { since, .. } = &mut self.change.attempt {
             *since = now;
         }
     }
@@ -488,6 +488,22 @@ impl Election {
         } else {
             self.peers.get(&id).is_some_and(|p| p.persisting_since.is_some())
         }
+    }
+
+    /// The time at which a member that is silent in a phase of a proposal is given up. A disk that
+    /// was busy before the proposal has been waited for since then; one that is busy because of the
+    /// proposal has `persisting_ms` for each phase.
+    fn must_answer_by(&self, id: MemberId, began: u64, phase_since: u64) -> u64 {
+        if !self.is_persisting(id) {
+            return phase_since + self.config.phase_ms;
+        }
+        let busy_since = if id == self.me {
+            self.persisting_since
+        } else {
+            self.peers.get(&id).and_then(|p| p.persisting_since)
+        };
+        let since = busy_since.filter(|busy| *busy < began).unwrap_or(phase_since);
+        since + self.config.persisting_ms
     }
 
     fn is_stuck(&self, now: u64, id: MemberId) -> bool {

@@ -54,6 +54,8 @@ pub(super) enum Attempt {
         until: u64,
     },
     Proposing {
+        began: u64,
+        /// Start of the phase.
         since: u64,
     },
 }

@@ -81,3 +81,31 @@ fn a_write_that_fails_is_tried_again_until_it_succeeds() {
     world.run(2000);
     assert!(world.is_whole(), "{:#?}", world.trace);
 }
+
+/// A proposal that is made in the moment before the disk counts as stuck includes its member, and
+/// must not wait for the disk again.
+#[test]
+fn a_disk_that_is_stuck_is_waited_for_once() {
+    const LONGEST_MS: u64 = 7000;
+    for seed in 1..=40 {
+        let mut world = World::new(seed);
+        world.network.rates.late = 300;
+        (1..=4).for_each(|n| world.start(n));
+        world.run(3000);
+        world.fail_disk(2, u64::MAX);
+        world.kill(4);
+        let began = world.now;
+        let are_without_it = |world: &World| {
+            let stuck = world.nodes[&2].id();
+            let view = |n: u8| {
+                world.nodes[&n].session.view.as_ref().map(|v| (v.size(), v.contains(stuck)))
+            };
+            view(1) == Some((2, false)) && view(3) == view(1)
+        };
+        while !are_without_it(&world) && world.now < began + 20_000 {
+            world.run(20);
+        }
+        let took = world.now - began;
+        assert!(took <= LONGEST_MS, "seed {seed}: {took} ms, {:#?}", world.trace);
+    }
+}
