@@ -170,7 +170,7 @@ void Group::barrier() const {
   ::gloo::barrier(options);
 }
 
-std::unique_ptr<Group> connect_group(rust::Box<Wire> wire, rust::Box<Noticeboard> board, std::int32_t rank,
+std::unique_ptr<Group> connect_group(rust::Box<MessageLayer> wire, rust::Box<Noticeboard> board, std::int32_t rank,
                                      std::int32_t size, std::int64_t connect_timeout_ms, std::int64_t patience_ms) {
   std::shared_ptr<gt::Device> device = std::make_shared<Device>(std::move(wire));
   auto store = std::make_shared<Store>(std::move(board), std::chrono::milliseconds(connect_timeout_ms));

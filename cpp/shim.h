@@ -55,7 +55,7 @@ class Context;
 namespace potluck {
 
 // Defined in Rust.
-struct Wire;
+struct MessageLayer;
 struct Noticeboard;
 struct Fold;
 enum class Algorithm : std::uint8_t;
@@ -95,7 +95,7 @@ class Group {
 
 // Makes a context and connects it; blocks until all other ranks have put their addresses on the
 // board.
-std::unique_ptr<Group> connect_group(rust::Box<Wire> wire, rust::Box<Noticeboard> board, std::int32_t rank,
+std::unique_ptr<Group> connect_group(rust::Box<MessageLayer> wire, rust::Box<Noticeboard> board, std::int32_t rank,
                                      std::int32_t size, std::int64_t connect_timeout_ms, std::int64_t patience_ms);
 
 // The Gloo version of this build, for display.

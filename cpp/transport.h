@@ -127,7 +127,7 @@ class UnboundBuffer final : public gt::UnboundBuffer {
 
 class Context final : public gt::Context {
  public:
-  Context(std::shared_ptr<rust::Box<Wire>> wire, int rank, int size) : gt::Context(rank, size), wire_(std::move(wire)) {}
+  Context(std::shared_ptr<rust::Box<MessageLayer>> wire, int rank, int size) : gt::Context(rank, size), wire_(std::move(wire)) {}
 
   std::unique_ptr<gt::Pair> &createPair(int peer) override {
     pairs_.at(peer) = std::make_unique<Pair>(rank, peer);
@@ -140,12 +140,12 @@ class Context final : public gt::Context {
   }
 
  private:
-  std::shared_ptr<rust::Box<Wire>> wire_;
+  std::shared_ptr<rust::Box<MessageLayer>> wire_;
 };
 
 class Device final : public gt::Device {
  public:
-  explicit Device(rust::Box<Wire> wire) : wire_(std::make_shared<rust::Box<Wire>>(std::move(wire))) {}
+  explicit Device(rust::Box<MessageLayer> wire) : wire_(std::make_shared<rust::Box<MessageLayer>>(std::move(wire))) {}
 
   std::string str() const override { return "potluck's links"; }
 
@@ -159,7 +159,7 @@ class Device final : public gt::Device {
   }
 
  private:
-  std::shared_ptr<rust::Box<Wire>> wire_;
+  std::shared_ptr<rust::Box<MessageLayer>> wire_;
 };
 
 }  // namespace potluck

@@ -13,7 +13,7 @@ use crate::identity::{
     Boot, HeldIdentity, Home, Identity, IdentityProblem, MemberId, Name, Namespace, NodeId,
     NodesFile, PeersFile, load_or_create_identity, new_boot,
 };
-use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire, quick_suite};
+use crate::link::{Bind, DataEncryption, Hello, Local, MemoryWorld, Net, TcpNet, quick_suite};
 use crate::memory::Pool;
 use crate::node::{
     Admission, Doors, GRACE, NodeConfig, RENEW_AFTER, Settled, StatusSocket, Tools, no_port,
@@ -239,7 +239,7 @@ fn hello(config: &Config, part: Part, id: MemberId, engines: Engines) -> Result<
         observer: part == Part::Observer,
         engines,
         partition: partition.digest(),
-        wire: Wire::Untrusted,
+        encryption: DataEncryption::Required,
         suite: quick_suite(),
         endpoints: None,
     })

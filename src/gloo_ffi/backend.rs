@@ -46,11 +46,11 @@ struct Core {
     pool: Pool,
     threads: Arc<Threads>,
     rails: Arc<Rails>,
-    state: Mutex<State>,
+    state: Mutex<CoreState>,
     changed: Condvar,
 }
 
-struct State {
+struct CoreState {
     started: Started,
     /// Operations started here, waiting for this member's contribution.
     unfed: BTreeMap<OpId, (Task, Done)>,
@@ -132,7 +132,7 @@ impl GlooBackend {
         threads: &Arc<Threads>,
     ) -> GlooBackend {
         let endpoint = Endpoint::new(me, size, pool.clone(), Arc::clone(threads));
-        let state = State {
+        let state = CoreState {
             started: Started::new(me, size),
             unfed: BTreeMap::new(),
             ready: VecDeque::new(),
@@ -274,7 +274,7 @@ impl Core {
 
     /// Starts threads until there is an idle one for each waiting operation, or the maximum is
     /// reached. Before the context is connected no thread can work.
-    fn staff(self: &Arc<Core>, state: &mut State) {
+    fn staff(self: &Arc<Core>, state: &mut CoreState) {
         while let Stage::Connected(context) = &state.stage
             && state.crew.idle < state.ready.len()
             && state.crew.all < THREADS_MAX
@@ -408,13 +408,13 @@ impl Core {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CoreState> {
         // Every critical section leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl CoreState {
     fn take_ready(&mut self, op: OpId) -> Option<Work> {
         let at = self.ready.iter().position(|work| work.op == op)?;
         self.ready.remove(at)

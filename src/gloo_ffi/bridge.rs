@@ -6,8 +6,8 @@
 #![allow(unsafe_code, reason = "C++ is behind it")]
 
 use super::folding::Fold;
+use super::message_layer::{Memory, MessageLayer, address_of, check_address};
 use super::noticeboard::Noticeboard;
-use super::wire::{Memory, Wire, address_of, check_address};
 
 #[cxx::bridge(namespace = "potluck")]
 pub mod ffi {
@@ -18,10 +18,10 @@ pub mod ffi {
     }
 
     extern "Rust" {
-        type Wire;
+        type MessageLayer;
         /// # Safety
         /// `len` bytes from `ptr` on are valid for reads and writes until the memory is dropped.
-        unsafe fn memory(self: &Wire, ptr: *mut u8, len: usize) -> Result<Box<Memory>>;
+        unsafe fn memory(self: &MessageLayer, ptr: *mut u8, len: usize) -> Result<Box<Memory>>;
         fn address_of(rank: i32) -> [u8; 8];
         fn check_address(rank: i32, bytes: &[u8]) -> Result<()>;
 
@@ -57,7 +57,7 @@ pub mod ffi {
 
         type Group;
         fn connect_group(
-            wire: Box<Wire>,
+            wire: Box<MessageLayer>,
             board: Box<Noticeboard>,
             rank: i32,
             size: i32,

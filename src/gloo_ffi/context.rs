@@ -5,11 +5,11 @@
 
 use super::exception::Exception;
 use super::folding::{Fold, Last};
+use super::message_layer::{MessageLayer, Output, PATIENCE, during};
 use super::noticeboard::Noticeboard;
 use super::overlay::Overlay;
 use super::p2p::{Endpoint, Landed};
 use super::task::{GlooAlgorithm, Reduction};
-use super::wire::{Output, PATIENCE, Wire, during};
 use crate::collective::Board;
 use crate::gloo_ffi::bridge::ffi;
 use crate::protocol::{EngineFault, OpId, Rank};
@@ -59,7 +59,7 @@ impl Context {
         size: usize,
     ) -> Result<Context, Exception> {
         let (wire, notices) =
-            (Box::new(Wire(endpoint.clone())), Box::new(Noticeboard(Arc::clone(board))));
+            (Box::new(MessageLayer(endpoint.clone())), Box::new(Noticeboard(Arc::clone(board))));
         // No cast truncates: a View has at most 16 members, and the times are minutes.
         let rank = i32::from(me.0);
         let (connect_timeout_ms, patience_ms) =

@@ -1,10 +1,10 @@
 //! The reduce function for Gloo: the fold that all engines share.
 
 use super::exception::Thrown;
+use super::message_layer::guarded;
 use super::overlay::{Overlay, Source};
 use super::p2p::Landed;
 use super::task::Reduction;
-use super::wire::guarded;
 use crate::collective::{DIGEST_BLOCK_BYTES, Misfit, finish, fold, fold_pair};
 use std::cell::Cell;
 use std::ops::Range;

@@ -39,6 +39,8 @@ mod exception;
 #[cfg(feature = "gloo")]
 mod folding;
 #[cfg(feature = "gloo")]
+mod message_layer;
+#[cfg(feature = "gloo")]
 mod noticeboard;
 #[cfg(feature = "gloo")]
 mod overlay;
@@ -58,8 +60,6 @@ mod started;
 mod task;
 #[cfg(all(test, feature = "gloo"))]
 mod tests;
-#[cfg(feature = "gloo")]
-mod wire;
 
 #[cfg(feature = "gloo")]
 pub use backend::GlooEngine;

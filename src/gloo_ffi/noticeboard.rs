@@ -1,7 +1,7 @@
 //! The callbacks of Gloo's rendezvous store, which lead to the View's board.
 
 use super::exception::Thrown;
-use super::wire::{guarded, patience};
+use super::message_layer::{guarded, patience};
 use crate::collective::Board;
 use std::sync::Arc;
 

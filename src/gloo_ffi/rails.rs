@@ -22,12 +22,12 @@ type Work = Box<dyn FnOnce() + Send>;
 /// The helpers of one View.
 pub struct Rails {
     threads: Arc<Threads>,
-    state: Mutex<State>,
+    state: Mutex<RailsState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct RailsState {
     /// Requests for help, each with the call that made it.
     waiting: VecDeque<(Arc<Help>, Work)>,
     all: usize,
@@ -128,7 +128,7 @@ impl Rails {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RailsState> {
         // Every section leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

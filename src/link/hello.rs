@@ -32,24 +32,24 @@ pub struct Hello {
     pub engines: Engines,
     /// The member's rule for a network partition, as `Partition::digest`.
     pub partition: [u8; 8],
-    /// Whether it trusts the wire below this link.
-    pub wire: Wire,
+    /// Whether it requires that bulk data is encrypted on this link.
+    pub encryption: DataEncryption,
     /// The cipher suite that is fast on its processor.
     pub suite: Suite,
     /// The addresses of this connection as it sees them.
     pub endpoints: Option<Endpoints>,
 }
 
-/// Whether the wire below a link is trusted, see `Builder::trusted_link`.
+/// Whether one end requires encrypted bulk data on a link, see `Builder::trusted_link`.
 ///
-/// A data link is unencrypted only if both ends say [`Wire::Trusted`] inside the handshake.
+/// A data link is unencrypted only if both ends say [`DataEncryption::Waived`] inside the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Wire {
+pub enum DataEncryption {
     /// Everything is encrypted.
     #[default]
-    Untrusted,
+    Required,
     /// Bulk data may travel in the clear.
-    Trusted,
+    Waived,
 }
 
 /// The two ends of a handshake.
@@ -126,7 +126,7 @@ impl Encode for Hello {
         self.name.encode(out);
         self.job.encode(out);
         self.port.encode(out);
-        let trusted = self.wire == Wire::Trusted;
+        let trusted = self.encryption == DataEncryption::Waived;
         let aes = self.suite == Suite::Aes256Gcm;
         Flags.put([self.stateless, trusted, aes, self.observer], out);
         self.engines.encode(out);
@@ -140,7 +140,7 @@ impl Decode for Hello {
         let (id, name, job) = (MemberId::decode(r)?, Name::decode(r)?, JobName::decode(r)?);
         let port = r.u16()?;
         let [stateless, trusted, aes, observer] = Flags.read(r)?;
-        let wire = if trusted { Wire::Trusted } else { Wire::Untrusted };
+        let encryption = if trusted { DataEncryption::Waived } else { DataEncryption::Required };
         let suite = if aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
         let (engines, partition, endpoints) = (Engines::decode(r)?, r.array()?, Option::decode(r)?);
         Ok(Hello {
@@ -152,7 +152,7 @@ impl Decode for Hello {
             observer,
             engines,
             partition,
-            wire,
+            encryption,
             suite,
             endpoints,
         })
@@ -179,7 +179,7 @@ mod tests {
             observer: false,
             engines: Engines::NATIVE,
             partition: [7; 8],
-            wire: Wire::Trusted,
+            encryption: DataEncryption::Waived,
             suite: Suite::Aes256Gcm,
             endpoints: Endpoints::new(
                 SocketAddr::from(([10, 0, 0, 1], 47_474)),
@@ -198,7 +198,7 @@ mod tests {
         assert_codec(&hello_of(&identity, "mini-2"));
         assert_codec(&Hello {
             stateless: false,
-            wire: Wire::Untrusted,
+            encryption: DataEncryption::Required,
             engines: Engines(0xff),
             ..hello_of(&identity, "x")
         });

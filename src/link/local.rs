@@ -1,6 +1,6 @@
 //! This node's part of every handshake: its identity, its introduction and its keys.
 
-use super::hello::{Hello, Wire};
+use super::hello::{DataEncryption, Hello};
 use super::refusal::Refusal;
 use super::terms::Terms;
 use crate::identity::{Identity, NodeId};
@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 pub struct Local {
     /// The key pair that signs.
     pub identity: Arc<Identity>,
-    /// The introduction; its `wire` and `endpoints` are replaced for each link.
+    /// The introduction; its `encryption` and `endpoints` are replaced for each link.
     pub hello: Hello,
     trusted: RwLock<BTreeSet<IpAddr>>,
     admits: RwLock<Admits>,
@@ -106,10 +106,14 @@ impl Local {
         }
     }
 
-    /// Whether this node trusts the wire of its own address `ip`.
-    pub fn wire_at(&self, ip: IpAddr) -> Wire {
+    /// Whether this node requires encrypted bulk data at its own address `ip`.
+    pub fn encryption_at(&self, ip: IpAddr) -> DataEncryption {
         let trusted = self.trusted.read().unwrap_or_else(PoisonError::into_inner);
-        if trusted.contains(&ip.to_canonical()) { Wire::Trusted } else { Wire::Untrusted }
+        if trusted.contains(&ip.to_canonical()) {
+            DataEncryption::Waived
+        } else {
+            DataEncryption::Required
+        }
     }
 
     /// Replaces the set of this node's addresses on wires that the user declared as trusted;
@@ -120,7 +124,7 @@ impl Local {
 
     /// The introduction for a link on these terms.
     pub(super) fn hello_over(&self, terms: &Terms) -> Hello {
-        Hello { wire: terms.wire, endpoints: terms.endpoints, ..self.hello.clone() }
+        Hello { encryption: terms.encryption, endpoints: terms.endpoints, ..self.hello.clone() }
     }
 }
 

@@ -68,16 +68,16 @@ impl MemoryWorld {
     /// Data links continue.
     pub fn sever(&self, a: IpAddr, b: IpAddr) {
         let world = self.lock();
-        let between = world.wires.iter().filter(|it| it.between == pair(a, b));
-        between.filter_map(|it| it.wire.upgrade()).for_each(|wire| wire.end());
+        let between = world.connections.iter().filter(|it| it.between == pair(a, b));
+        between.filter_map(|it| it.gate.upgrade()).for_each(|gate| gate.end());
     }
 
     /// The numbers of the oldest living connection between two hosts and of the newest one.
     #[cfg(test)]
     pub(crate) fn connections(&self, a: IpAddr, b: IpAddr) -> Option<(u64, u64)> {
         let world = self.lock();
-        let lives = |wire: &&Connection| wire.between == pair(a, b) && wire.lives();
-        let mut numbers = world.wires.iter().filter(lives).map(|wire| wire.number);
+        let lives = |gate: &&Connection| gate.between == pair(a, b) && gate.lives();
+        let mut numbers = world.connections.iter().filter(lives).map(|gate| gate.number);
         let first = numbers.next()?;
         Some((first, numbers.next_back().unwrap_or(first)))
     }
@@ -118,7 +118,7 @@ impl Net for MemoryNet {
 struct World {
     ports: BTreeMap<SocketAddr, mpsc::Sender<(MemoryStream, SocketAddr)>>,
     cuts: BTreeSet<Pair>,
-    wires: Vec<Connection>,
+    connections: Vec<Connection>,
     dialled: u64,
 }
 
@@ -126,13 +126,13 @@ struct World {
 struct Connection {
     number: u64,
     between: Pair,
-    wire: Weak<Wire>,
+    gate: Weak<StreamGate>,
     cable: Weak<Cable>,
 }
 
 impl Connection {
     fn lives(&self) -> bool {
-        self.wire.strong_count() + self.cable.strong_count() > 0
+        self.gate.strong_count() + self.cable.strong_count() > 0
     }
 }
 
@@ -150,11 +150,11 @@ impl World {
         self.dialled += 1;
         let from = SocketAddr::new(ip, EPHEMERAL | self.dialled as u16);
         let (near, far) = MemoryStream::pair(from, to);
-        self.wires.retain(Connection::lives);
-        self.wires.push(Connection {
+        self.connections.retain(Connection::lives);
+        self.connections.push(Connection {
             number: self.dialled,
             between: pair(ip, to.ip()),
-            wire: Arc::downgrade(&near.wire),
+            gate: Arc::downgrade(&near.gate),
             cable: Arc::downgrade(&near.cable),
         });
         match knock.try_send((far, from)) {
@@ -164,9 +164,11 @@ impl World {
     }
 
     fn set(&self, between: Pair, passage: Passage) {
-        for Connection { wire, cable, .. } in self.wires.iter().filter(|it| it.between == between) {
-            if let Some(wire) = wire.upgrade() {
-                wire.set(passage);
+        for Connection { gate, cable, .. } in
+            self.connections.iter().filter(|it| it.between == between)
+        {
+            if let Some(gate) = gate.upgrade() {
+                gate.set(passage);
             }
             if let Some(cable) = cable.upgrade() {
                 cable.set(passage);
@@ -206,15 +208,15 @@ struct MemoryStream {
     local: SocketAddr,
     peer: SocketAddr,
     side: usize,
-    wire: Arc<Wire>,
+    gate: Arc<StreamGate>,
     cable: Arc<Cable>,
     twin: Option<Box<dyn DataLink>>,
 }
 
 /// Holds the bytes of one stream while its cable is cut.
-struct Wire(Mutex<WireState>);
+struct StreamGate(Mutex<GateState>);
 
-struct WireState {
+struct GateState {
     passage: Passage,
     /// Severed: reads return the end of the stream, writes fail.
     over: bool,
@@ -228,7 +230,7 @@ impl MemoryStream {
 
     fn pair_of(bytes: usize, from: SocketAddr, to: SocketAddr) -> (MemoryStream, MemoryStream) {
         let (near, far) = tokio::io::duplex(bytes);
-        let wire = Arc::new(Wire(Mutex::new(WireState {
+        let gate = Arc::new(StreamGate(Mutex::new(GateState {
             passage: Passage::Open,
             over: false,
             waiting: [None, None],
@@ -236,14 +238,14 @@ impl MemoryStream {
         let cable = Arc::new(Cable::new());
         let (near_end, far_end) = Cable::pair(&cable);
         let end = |bytes, (local, peer), side, twin| {
-            let (wire, cable) = (Arc::clone(&wire), Arc::clone(&cable));
-            MemoryStream { bytes, local, peer, side, wire, cable, twin: Some(twin) }
+            let (gate, cable) = (Arc::clone(&gate), Arc::clone(&cable));
+            MemoryStream { bytes, local, peer, side, gate, cable, twin: Some(twin) }
         };
         (end(near, (from, to), 0, near_end), end(far, (to, from), 1, far_end))
     }
 }
 
-impl Wire {
+impl StreamGate {
     fn set(&self, passage: Passage) {
         self.change(|state| state.passage = passage);
     }
@@ -252,7 +254,7 @@ impl Wire {
         self.change(|state| state.over = true);
     }
 
-    fn change(&self, change: impl FnOnce(&mut WireState)) {
+    fn change(&self, change: impl FnOnce(&mut GateState)) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
         state.waiting.iter_mut().filter_map(Option::take).for_each(Waker::wake);
@@ -294,8 +296,8 @@ impl AsyncRead for MemoryStream {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.wire.poll_open(self.side, cx) {
-            Poll::Ready(()) if self.wire.is_over() => Poll::Ready(Ok(())),
+        match self.gate.poll_open(self.side, cx) {
+            Poll::Ready(()) if self.gate.is_over() => Poll::Ready(Ok(())),
             Poll::Ready(()) => Pin::new(&mut self.bytes).poll_read(cx, out),
             Poll::Pending => Poll::Pending,
         }
@@ -308,7 +310,7 @@ impl AsyncWrite for MemoryStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.wire.is_over() {
+        if self.gate.is_over() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         Pin::new(&mut self.bytes).poll_write(cx, bytes)

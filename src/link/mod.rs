@@ -45,7 +45,7 @@ pub(crate) use handshake::{channel_pair_of, control, local};
 pub use handshake_limiter::{HandshakeLimiter, Replays, Ticket};
 #[cfg(any(fuzzing, test))]
 pub use hello::{Binding, PROVEN_BYTES, Role};
-pub use hello::{Hello, Wire};
+pub use hello::{DataEncryption, Hello};
 #[cfg(any(fuzzing, test))]
 pub use keys::TAG_BYTES;
 pub use local::{Local, PskNumber};

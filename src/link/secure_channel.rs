@@ -9,7 +9,7 @@
 //! attempt.
 
 use super::endpoints::PathProof;
-use super::hello::{Hello, Wire};
+use super::hello::{DataEncryption, Hello};
 use super::keys::{BothDirections, Broken, Keys, TAG_BYTES};
 use super::local::PskNumber;
 use super::preamble::Purpose;
@@ -26,7 +26,7 @@ pub struct SecureChannel {
     /// The purpose of the link.
     pub purpose: Purpose,
     /// Trusted if both ends said so.
-    pub wire: Wire,
+    pub encryption: DataEncryption,
     /// The cipher of the records.
     pub suite: Suite,
     /// Whether both ends see the same addresses.
@@ -70,8 +70,8 @@ impl SecureChannel {
         if !noise.is_handshake_finished() {
             return Err(Refusal::Forged);
         }
-        let both = [own.wire, peer.wire] == [Wire::Trusted; 2];
-        let wire = if both { Wire::Trusted } else { Wire::Untrusted };
+        let both = [own.encryption, peer.encryption] == [DataEncryption::Waived; 2];
+        let encryption = if both { DataEncryption::Waived } else { DataEncryption::Required };
         let suite = own.suite.shared_with(peer.suite);
         let path = PathProof::of(own.endpoints, peer.endpoints);
         let number = noise
@@ -82,7 +82,7 @@ impl SecureChannel {
         let keys = BothDirections::of(&mut noise, suite);
         let direction = |keys| Direction { keys, next: 0 };
         let (sealer, opener) = (Sealer(direction(keys.outgoing)), Opener(direction(keys.incoming)));
-        Ok(SecureChannel { peer, purpose, wire, suite, path, psk, number, sealer, opener })
+        Ok(SecureChannel { peer, purpose, encryption, suite, path, psk, number, sealer, opener })
     }
 
     /// Splits the session into its two directions.
@@ -144,7 +144,7 @@ impl fmt::Debug for SecureChannel {
         write!(
             f,
             "Session({:?}, {:?}, {:?}, {}, keys hidden)",
-            self.peer.id, self.purpose, self.wire, self.suite
+            self.peer.id, self.purpose, self.encryption, self.suite
         )
     }
 }

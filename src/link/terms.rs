@@ -1,7 +1,7 @@
 //! The terms of a handshake, as one end sets them.
 
 use super::endpoints::Endpoints;
-use super::hello::Wire;
+use super::hello::DataEncryption;
 use super::preamble::Purpose;
 use crate::identity::MemberId;
 
@@ -12,8 +12,8 @@ pub struct Terms {
     pub purpose: Purpose,
     /// The only acceptable peer, if it is known.
     pub expect: Option<MemberId>,
-    /// Whether this end trusts the wire.
-    pub wire: Wire,
+    /// Whether this end requires that bulk data is encrypted.
+    pub encryption: DataEncryption,
     /// The addresses of the connection as this end sees them.
     pub endpoints: Option<Endpoints>,
 }

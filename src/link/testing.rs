@@ -3,7 +3,7 @@
 use super::control::{ControlReceiver, ControlSender, into_control};
 use super::data::TcpData;
 use super::handshake::{channel_pair, channel_pair_over, control};
-use super::hello::Wire;
+use super::hello::DataEncryption;
 use super::memory::pipe;
 #[cfg(potluck_threads)]
 use super::memory::pipe_of;
@@ -70,17 +70,17 @@ pub fn held() -> Ends {
 
 /// A data link over TCP, in the clear.
 pub fn tcp() -> Ends {
-    tcp_over(Wire::Trusted)
+    tcp_over(DataEncryption::Waived)
 }
 
 /// A data link over TCP, encrypted.
 pub fn sealed_tcp() -> Ends {
-    tcp_over(Wire::Untrusted)
+    tcp_over(DataEncryption::Required)
 }
 
-fn tcp_over(wire: Wire) -> Ends {
+fn tcp_over(encryption: DataEncryption) -> Ends {
     let (near, far) = sockets();
-    let (a, b) = channel_pair_over(Terms { wire, ..control() });
+    let (a, b) = channel_pair_over(Terms { encryption, ..control() });
     let link = |socket, channel| TcpData::new(socket, channel).expect("a link");
     // One end as on any machine, the other one with a writer thread.
     (Box::new(link(near, a)), Box::new(link(far, b).pressed()))

@@ -4,6 +4,7 @@
 //! parts as arguments. [`ControlPlane`] owns them all. The files in `control_plane/` hold what it
 //! does on each kind of input that concerns several parts.
 
+mod control_path;
 mod data_dials;
 mod doubts;
 mod evictions;
@@ -13,7 +14,6 @@ mod observing;
 mod places;
 mod plan_steps;
 mod rate_steps;
-mod route;
 mod search;
 mod status;
 mod trials;
@@ -224,8 +224,8 @@ impl ControlPlane {
             }
             Event::Dialled { to, result } => self.on_dialled(to, result),
             Event::Redialled { member, to, result } => self.on_redialled(member, to, result),
-            Event::RelayAnswered { stations, result } => self.on_relay_answered(&stations, result),
-            Event::RelayDialled { stations, result } => self.on_relay_dialled(&stations, result),
+            Event::RelayAnswered { nodes, result } => self.on_relay_answered(&nodes, result),
+            Event::RelayDialled { nodes, result } => self.on_relay_dialled(&nodes, result),
             Event::Message { from, message } => self.on_message(from, message),
             Event::Op { from, message, handled } => {
                 self.on_op(from, &message);

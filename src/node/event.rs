@@ -33,11 +33,11 @@ pub(super) enum Event {
     Dialled { to: SocketAddr, result: Linked },
     /// Redialling a known member has ended: its link was lost or in doubt, or changes its path.
     Redialled { member: MemberId, to: SocketAddr, result: Linked },
-    /// The handshake over a circuit that another node opened to this one has ended. `stations` are
+    /// The handshake over a circuit that another node opened to this one has ended. `nodes` are
     /// the members along the circuit, both ends included.
-    RelayAnswered { stations: Vec<MemberId>, result: Linked },
+    RelayAnswered { nodes: Vec<MemberId>, result: Linked },
     /// The handshake over a circuit that this node opened has ended.
-    RelayDialled { stations: Vec<MemberId>, result: Linked },
+    RelayDialled { nodes: Vec<MemberId>, result: Linked },
     /// A message came over a control link.
     Message { from: MemberId, message: Message },
     /// A message came about an operation of a View that is not installed. The reader waits until

@@ -130,27 +130,22 @@ impl Handshakes {
 
     /// Answers over a circuit that another node opened. The opener authenticates itself as over any
     /// connection, and may not ask for a data link.
-    pub(super) fn answer_circuit(&self, stream: Box<dyn Stream>, stations: Vec<MemberId>) {
+    pub(super) fn answer_circuit(&self, stream: Box<dyn Stream>, nodes: Vec<MemberId>) {
         let (Dialler { local, events, .. }, replays) = (self.dialler(), Arc::clone(&self.replays));
         tokio::spawn(async move {
             let result = respond(stream, &local, &replays, |_| None).await;
-            let _ = events.send(Event::RelayAnswered { stations, result }).await;
+            let _ = events.send(Event::RelayAnswered { nodes, result }).await;
         });
     }
 
     /// Begins a control link over a circuit that this node opened.
-    pub(super) fn dial_circuit(
-        &self,
-        stream: Box<dyn Stream>,
-        to: MemberId,
-        stations: Vec<MemberId>,
-    ) {
+    pub(super) fn dial_circuit(&self, stream: Box<dyn Stream>, to: MemberId, nodes: Vec<MemberId>) {
         let Dialler { local, events, .. } = self.dialler();
         tokio::spawn(async move {
             let handshake = initiate(stream, &local, Purpose::Control, Some(to));
             let result =
                 timeout(CIRCUIT_PATIENCE, handshake).await.unwrap_or(Err(Refusal::TooSlow));
-            let _ = events.send(Event::RelayDialled { stations, result }).await;
+            let _ = events.send(Event::RelayDialled { nodes, result }).await;
         });
     }
 }

@@ -81,7 +81,7 @@ impl Relays {
                 // A link that refuses it has overrun. The next tick closes it with all circuits
                 // over it.
                 Act::Send(to, frame) => drop(outside.0.send(to, Message::Relay(Box::new(frame)))),
-                Act::Begun(end, stations) => self.answer(end, stations, outside),
+                Act::Begun(end, nodes) => self.answer(end, nodes, outside),
                 Act::Bytes(end, bytes) => self.tunnels.bytes(end, bytes),
                 Act::Room(end, cost) => self.tunnels.room(end, cost),
                 Act::Ended(end) => self.tunnels.ended(end),
@@ -90,19 +90,19 @@ impl Relays {
     }
 
     /// Answers a new circuit. Circuits beyond the limit per neighbour are closed unread.
-    fn answer(&mut self, end: End, stations: Vec<MemberId>, outside: Outside<'_>) {
-        let neighbour = last_before_this_one(&stations);
+    fn answer(&mut self, end: End, nodes: Vec<MemberId>, outside: Outside<'_>) {
+        let neighbour = last_before_this_one(&nodes);
         if !neighbour.is_some_and(|neighbour| self.answering.begin(neighbour)) {
             self.turned_away += 1;
             let close = self.switch.close(end);
             return self.act(close, outside);
         }
-        outside.1.answer_circuit(self.tunnels.begin(end), stations);
+        outside.1.answer_circuit(self.tunnels.begin(end), nodes);
     }
 
     /// The handshake over a circuit that another node opened has ended.
-    pub(super) fn answered(&mut self, stations: &[MemberId]) {
-        let neighbour = last_before_this_one(stations);
+    pub(super) fn answered(&mut self, nodes: &[MemberId]) {
+        let neighbour = last_before_this_one(nodes);
         neighbour.into_iter().for_each(|neighbour| self.answering.end(neighbour));
     }
 
@@ -143,7 +143,7 @@ impl Relays {
         self.lost.remove(&id);
     }
 
-    /// The circuits to try now: to whom, and over which stations.
+    /// The circuits to try now: to whom, and over which nodes.
     pub(super) fn due(
         &mut self,
         now: u64,
@@ -161,16 +161,16 @@ impl Relays {
         &mut self,
         now: u64,
         to: MemberId,
-        stations: Vec<MemberId>,
+        nodes: Vec<MemberId>,
         outside: Outside<'_>,
     ) {
-        let Some((end, open)) = self.switch.open(stations.clone()) else {
+        let Some((end, open)) = self.switch.open(nodes.clone()) else {
             // No more circuits are allowed.
             return self.failed(now, to);
         };
         let stream = self.tunnels.begin(end);
         self.act([open], outside);
-        outside.1.dial_circuit(stream, to, stations);
+        outside.1.dial_circuit(stream, to, nodes);
     }
 
     /// A circuit to a member came to nothing, and no other one is tried at once.
@@ -209,7 +209,7 @@ impl Relays {
     }
 }
 
-/// The neighbour over which a circuit reaches its last station.
-fn last_before_this_one(stations: &[MemberId]) -> Option<MemberId> {
-    stations.iter().rev().nth(1).copied()
+/// The neighbour over which a circuit reaches its last node.
+fn last_before_this_one(nodes: &[MemberId]) -> Option<MemberId> {
+    nodes.iter().rev().nth(1).copied()
 }

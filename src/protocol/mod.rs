@@ -80,7 +80,9 @@ pub use rank_set::RankSet;
 pub use rate::{Manner, RateMessage, RateStep, Turn};
 pub use reduce_op::ReduceOp;
 pub use rejection::{FeedbackProblem, GradientProblem, GroupProblem, Rejection};
-pub use relay_frame::{Circuit, FRAME_COST, RelayBody, RelayFrame, STATIONS_MAX, WINDOW, cost};
+pub use relay_frame::{
+    CIRCUIT_NODES_MAX, Circuit, FRAME_COST, RelayBody, RelayFrame, WINDOW, cost,
+};
 pub use revision::{LANES_TOLD_MAX, PlanMessage, PlanStep, REVISION_UNKNOWN, Switch};
 pub use sizes::{SizeSetting, Sizes, SizesProblem};
 #[cfg(test)]

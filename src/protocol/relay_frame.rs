@@ -29,7 +29,7 @@ layout!(Circuit { by_sender, number });
 /// The content of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RelayBody {
-    /// Opens the circuit. The stations in order: the opener, the relays, the destination; 3 to 16,
+    /// Opens the circuit. The nodes in order: the opener, the relays, the destination; 3 to 16,
     /// all different.
     Open(Vec<MemberId>),
     /// 1 to 16384 bytes of the stream between the two ends.
@@ -43,7 +43,7 @@ pub enum RelayBody {
 
 layout! {
     enum RelayBody {
-        1 => Open(stations: List(STATIONS_MAX)),
+        1 => Open(nodes: List(CIRCUIT_NODES_MAX)),
         2 => Bytes(bytes: Blob(RelayBody::BYTES_MAX)),
         3 => Took(cost),
         4 => Close,
@@ -51,8 +51,8 @@ layout! {
     if RelayBody::is_honest
 }
 
-/// Most stations of a circuit, including both ends: no path within a View needs more.
-pub const STATIONS_MAX: usize = MEMBERS_MAX;
+/// Most nodes of a circuit, including both ends: no path within a View needs more.
+pub const CIRCUIT_NODES_MAX: usize = MEMBERS_MAX;
 
 /// The window of a circuit per direction: the largest total [`cost`] of frames sent and not yet
 /// credited with [`RelayBody::Took`]. A whole control message fits, with room to spare.
@@ -73,9 +73,9 @@ impl RelayBody {
 
     fn is_honest(&self) -> bool {
         match self {
-            RelayBody::Open(stations) => {
-                let mut places = stations.iter().enumerate();
-                stations.len() > 2 && places.all(|(i, id)| !stations[..i].contains(id))
+            RelayBody::Open(nodes) => {
+                let mut places = nodes.iter().enumerate();
+                nodes.len() > 2 && places.all(|(i, id)| !nodes[..i].contains(id))
             }
             RelayBody::Bytes(bytes) => !bytes.is_empty(),
             RelayBody::Took(cost) => *cost > 0,

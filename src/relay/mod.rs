@@ -2,10 +2,10 @@
 //!
 //! A **circuit** is a path over nodes of which each has a direct link to the next. Its two ends run
 //! the ordinary handshake over it, so the nodes in between see only ciphertext: they can drop or
-//! delay it, nothing else. The node that opens a circuit names all its **stations**, the nodes on
-//! the path with both ends (source routing). A station knows only its own links. For each incoming
-//! frame it passes on at most one, and returns at most one `Close`, so a circuit can neither loop
-//! nor amplify.
+//! delay it, nothing else. The node that opens a circuit names all nodes of its path,
+//! both ends included (source routing). A node knows only its own links. For each incoming frame it
+//! passes on at most one, and returns at most one `Close`, so a circuit can neither loop nor
+//! amplify.
 //!
 //! The [`Seeker`] decides when to try a circuit to a member, [`route()`] computes the path, the
 //! [`Switch`] does a node's part in all circuits that touch it, and [`Tunnels`] are the ends of its

@@ -1,15 +1,15 @@
-//! Computes the path of a circuit: breadth-first search for the fewest stations, over the direct
+//! Computes the path of a circuit: breadth-first search for the fewest nodes, over the direct
 //! links that their ends report.
 
 use crate::identity::MemberId;
-use crate::protocol::STATIONS_MAX;
+use crate::protocol::CIRCUIT_NODES_MAX;
 use crate::topology::LinkMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The stations from `me` to `to`, both included, over at least one other node. The path begins
-/// with one of `first`, nodes to which `me` has direct links. It has the fewest stations; among
+/// The nodes from `me` to `to`, both included, over at least one other node. The path begins
+/// with one of `first`, nodes to which `me` has direct links. It has the fewest nodes; among
 /// such paths smaller ids are preferred, because the search visits nodes in the order of ids.
-/// `None` if there is no path, or only one with more than [`STATIONS_MAX`] stations.
+/// `None` if there is no path, or only one with more than [`CIRCUIT_NODES_MAX`] nodes.
 pub fn route(
     links: &LinkMap,
     me: MemberId,
@@ -21,11 +21,11 @@ pub fn route(
     let mut open: VecDeque<MemberId> = before.keys().copied().collect();
     while let Some(at) = open.pop_front() {
         if links.is_direct(at, to) {
-            let mut stations: Vec<MemberId> =
+            let mut nodes: Vec<MemberId> =
                 std::iter::successors(Some(at), |id| before.get(id).copied()).collect();
-            stations.reverse();
-            stations.push(to);
-            return (stations.len() <= STATIONS_MAX).then_some(stations);
+            nodes.reverse();
+            nodes.push(to);
+            return (nodes.len() <= CIRCUIT_NODES_MAX).then_some(nodes);
         }
         for next in links.direct_from(at).into_iter().filter(|next| *next != me) {
             before.entry(next).or_insert_with(|| {
@@ -45,8 +45,8 @@ pub fn within_reach(
     first: &BTreeSet<MemberId>,
 ) -> BTreeSet<MemberId> {
     let (mut reached, mut edge) = (BTreeSet::new(), first.clone());
-    // This node and the first relay are already two stations.
-    for _ in 2..STATIONS_MAX {
+    // This node and the first relay are already two nodes.
+    for _ in 2..CIRCUIT_NODES_MAX {
         let next: BTreeSet<MemberId> = edge.iter().flat_map(|at| links.direct_from(*at)).collect();
         edge = next
             .into_iter()
@@ -73,13 +73,13 @@ mod tests {
     }
 
     fn found(links: &LinkMap, to: u8, first: &[u8]) -> Option<Vec<u8>> {
-        let stations = route(
+        let nodes = route(
             links,
             member_id(1),
             member_id(to),
             &first.iter().copied().map(member_id).collect(),
         );
-        stations.map(|stations| stations.iter().map(|id| id.node.0[0]).collect())
+        nodes.map(|nodes| nodes.iter().map(|id| id.node.0[0]).collect())
     }
 
     #[test]

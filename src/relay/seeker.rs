@@ -105,8 +105,8 @@ impl Seeker {
         true
     }
 
-    /// The tries to start now: the member and the stations of the circuit. `way` returns the
-    /// stations for a member and the neighbours that must not be the first.
+    /// The tries to start now: the member and the nodes of the circuit. `way` returns the
+    /// nodes for a member and the neighbours that must not be the first.
     pub fn due(
         &mut self,
         now: u64,
@@ -127,11 +127,11 @@ impl Seeker {
             if under_way >= UNDER_WAY_MAX {
                 break;
             }
-            match find(id, &sought.failed).filter(|stations| stations.len() > 2) {
-                Some(stations) => {
-                    sought.over = Some(stations[1]);
+            match find(id, &sought.failed).filter(|nodes| nodes.len() > 2) {
+                Some(nodes) => {
+                    sought.over = Some(nodes[1]);
                     under_way += 1;
-                    tries.push((id, stations));
+                    tries.push((id, nodes));
                 }
                 None => sought.begin_anew(now),
             }

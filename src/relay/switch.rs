@@ -2,7 +2,7 @@
 //! ends of its own.
 //!
 //! For each incoming frame at most one is passed on. A circuit's window bounds its bytes in flight,
-//! and every station checks it, so the bytes of a circuit in a link's queue are bounded, too. A
+//! and every node checks it, so the bytes of a circuit in a link's queue are bounded, too. A
 //! neighbour that exceeds a window or breaks the protocol is dishonest. A frame that can be due to
 //! timing, such as one for a circuit that the other side ended a moment ago, is answered with
 //! `Close` or ignored.
@@ -24,7 +24,7 @@ pub struct End(pub u64);
 pub enum Act {
     /// Send the frame on the link to this neighbour.
     Send(MemberId, RelayFrame),
-    /// Another node opened a circuit to this node, over these stations.
+    /// Another node opened a circuit to this node, over these nodes.
     Begun(End, Vec<MemberId>),
     /// Bytes arrived for this end.
     Bytes(End, Vec<u8>),
@@ -96,14 +96,14 @@ impl Switch {
         self.slots.is_empty()
     }
 
-    /// Opens a circuit over these stations, the first of which is this node. `None` if there are
-    /// too many circuits, or fewer than two stations.
-    pub fn open(&mut self, stations: Vec<MemberId>) -> Option<(End, Act)> {
-        let neighbour = *stations.get(1)?;
+    /// Opens a circuit over these nodes, the first of which is this node. `None` if there are
+    /// too many circuits, or fewer than two nodes.
+    pub fn open(&mut self, nodes: Vec<MemberId>) -> Option<(End, Act)> {
+        let neighbour = *nodes.get(1)?;
         let key = self.new_key(neighbour, SLOTS_MAX)?;
         let end = self.new_end();
         self.slots.insert(key, Slot::Here { end, unread: 0, under_way: 0 });
-        Some((end, key.send(RelayBody::Open(stations))))
+        Some((end, key.send(RelayBody::Open(nodes))))
     }
 
     /// Handles a frame that arrived over the direct link of `from`. `takes` states whether a node
@@ -122,7 +122,7 @@ impl Switch {
         let Circuit { by_sender, number } = frame.circuit;
         let key = Key { neighbour: from, by_me: !by_sender, number };
         match frame.body {
-            RelayBody::Open(stations) => self.on_open(now, key, stations, takes),
+            RelayBody::Open(nodes) => self.on_open(now, key, nodes, takes),
             RelayBody::Bytes(bytes) => self.on_bytes(now, key, bytes, takes),
             RelayBody::Took(cost) => self.on_took(key, cost, takes),
             RelayBody::Close => Ok(self.end(key)),
@@ -166,15 +166,15 @@ impl Switch {
         &mut self,
         now: u64,
         key: Key,
-        stations: Vec<MemberId>,
+        nodes: Vec<MemberId>,
         takes: impl Fn(MemberId) -> bool,
     ) -> Result<Vec<Act>, Dishonest> {
-        let place = stations
+        let place = nodes
             .iter()
             .position(|id| *id == self.me)
             .filter(|place| *place > 0)
             .ok_or(Dishonest)?;
-        if key.by_me || self.slots.contains_key(&key) || stations[place - 1] != key.neighbour {
+        if key.by_me || self.slots.contains_key(&key) || nodes[place - 1] != key.neighbour {
             return Err(Dishonest);
         }
         let theirs = self
@@ -187,17 +187,17 @@ impl Switch {
         {
             return Ok(vec![key.send(RelayBody::Close)]);
         }
-        let Some(next) = stations.get(place + 1).copied() else {
+        let Some(next) = nodes.get(place + 1).copied() else {
             let end = self.new_end();
             self.slots.insert(key, Slot::Here { end, unread: 0, under_way: 0 });
-            return Ok(vec![Act::Begun(end, stations)]);
+            return Ok(vec![Act::Begun(end, nodes)]);
         };
         match self.new_key(next, SLOTS_MAX - OWN_MIN).filter(|_| takes(next)) {
             None => Ok(vec![key.send(RelayBody::Close)]),
             Some(on) => {
                 self.slots.insert(key, Slot::On { to: on, under_way: 0 });
                 self.slots.insert(on, Slot::On { to: key, under_way: 0 });
-                Ok(vec![on.send(RelayBody::Open(stations))])
+                Ok(vec![on.send(RelayBody::Open(nodes))])
             }
         }
     }
@@ -234,7 +234,7 @@ impl Switch {
         taken: u32,
         takes: impl Fn(MemberId) -> bool,
     ) -> Result<Vec<Act>, Dishonest> {
-        // Credits are for whole frames, so stations relay no more credits than data frames.
+        // Credits are for whole frames, so nodes relay no more credits than data frames.
         if taken < FRAME_COST {
             return Err(Dishonest);
         }

@@ -38,9 +38,9 @@ pub struct Tunnels {
     said: mpsc::UnboundedSender<Said>,
 }
 
-struct Pipe(Mutex<State>);
+struct Pipe(Mutex<PipeState>);
 
-struct State {
+struct PipeState {
     /// Received frames, each with the number of its bytes already read.
     unread: VecDeque<(Vec<u8>, usize)>,
     room: u32,
@@ -58,7 +58,7 @@ impl Tunnels {
 
     /// Adds an end, and returns its stream.
     pub fn begin(&mut self, end: End) -> Box<dyn Stream> {
-        let state = State {
+        let state = PipeState {
             unread: VecDeque::new(),
             room: WINDOW,
             over: false,
@@ -86,7 +86,7 @@ impl Tunnels {
         self.pipes.remove(&end);
     }
 
-    fn change(&self, end: End, change: impl FnOnce(&mut State)) {
+    fn change(&self, end: End, change: impl FnOnce(&mut PipeState)) {
         if let Some(pipe) = self.pipes.get(&end) {
             pipe.change(change);
         }
@@ -95,7 +95,7 @@ impl Tunnels {
 
 impl Pipe {
     /// Changes the state and wakes the tasks that wait for that.
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut PipeState)) {
         let mut state = self.state();
         change(&mut state);
         let wakers = [state.reader.take(), state.writer.take()];
@@ -103,7 +103,7 @@ impl Pipe {
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PipeState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

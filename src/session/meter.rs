@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 /// The counters of one node, from when it joins.
 #[derive(Default)]
 pub struct Meter {
-    state: Mutex<State>,
+    state: Mutex<MeterState>,
 }
 
 #[derive(Default)]
-struct State {
+struct MeterState {
     operations: BTreeMap<&'static str, OperationMetrics>,
     /// Totals of the Views that have ended.
     edges: BTreeMap<NodeId, EdgeMetrics>,
@@ -136,7 +136,7 @@ impl Meter {
     }
 }
 
-impl State {
+impl MeterState {
     fn operation(&mut self, kind: &'static str) -> &mut OperationMetrics {
         self.operations
             .entry(kind)

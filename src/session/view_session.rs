@@ -46,7 +46,7 @@ pub use lost::LostResults;
 pub use op_sender::OpSender;
 pub use part_result::PartResult;
 use plans::Plans;
-use state::{Served, Slot, State};
+use state::{Served, SessionState, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
@@ -69,7 +69,7 @@ pub struct ViewSession {
     meter: Arc<Meter>,
     /// Results of abandoned calls of earlier Views.
     before: LostResults,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
 }
 
 impl ViewSession {
@@ -86,7 +86,7 @@ impl ViewSession {
         let ledger = Ledger::new(&view, me);
         let digest = ledger.view();
         let plans = Plans::new(&view.plan);
-        let state = Mutex::new(State {
+        let state = Mutex::new(SessionState {
             ledger,
             plans,
             slots: BTreeMap::new(),
@@ -180,7 +180,12 @@ impl ViewSession {
         Ok(op)
     }
 
-    fn take_number(&self, state: &mut State, lane: Lane, call: Call) -> Result<OpId, Refused> {
+    fn take_number(
+        &self,
+        state: &mut SessionState,
+        lane: Lane,
+        call: Call,
+    ) -> Result<OpId, Refused> {
         self.may_call(state, lane, &call)?;
         let op = state.ledger.call(lane, call).map_err(Refused::By)?;
         state.slots.insert(
@@ -191,7 +196,7 @@ impl ViewSession {
     }
 
     /// Whether a call can be made now, however many there are.
-    fn may_call(&self, state: &State, lane: Lane, call: &Call) -> Result<(), Refused> {
+    fn may_call(&self, state: &SessionState, lane: Lane, call: &Call) -> Result<(), Refused> {
         if state.left {
             return Err(Refused::Left);
         }
@@ -306,7 +311,7 @@ impl ViewSession {
     /// Moves the committed results of abandoned calls to the list of the node, whose memory is
     /// bounded and which the next View reads. A sync stays until the View has ended, because it may
     /// be continued; so does what comes after an undecided one in its lane.
-    fn hand_on(&self, state: &mut State) {
+    fn hand_on(&self, state: &mut SessionState) {
         let has_ended = state.ledger.is_frozen();
         let is_over = |op: &OpId| {
             let committed = |slot: &&Slot| slot.outcome == Some(Outcome::Committed);
@@ -636,7 +641,7 @@ impl ViewSession {
     /// | `Tell` | queue the message | flush once |
     /// | `Agreed`, `Resolved` | update the slot | free a held input, wake the caller |
     /// | `Credit`, `Cancel`, `Retire` | forget enclosed bytes | call the backend |
-    fn settle(&self, mut state: MutexGuard<'_, State>) {
+    fn settle(&self, mut state: MutexGuard<'_, SessionState>) {
         let (mut wakers, mut later, mut released) = (Vec::new(), Vec::new(), Vec::new());
         let mut tells = false;
         for effect in state.ledger.take_effects() {
@@ -689,7 +694,7 @@ impl ViewSession {
         }
     }
 
-    fn message_to_others(&self, state: &mut State, body: OpBody) -> OpMessage {
+    fn message_to_others(&self, state: &mut SessionState, body: OpBody) -> OpMessage {
         let audience = body.audience(self.view.size());
         let resolved = state.ledger.report_resolved(audience);
         state.message(body, resolved)

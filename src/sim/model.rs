@@ -36,7 +36,7 @@ use crate::protocol::{Defect, GroupRanks, Lane, MEMBERS_MAX, Message, OpId, Rank
 use action::{Action, letter};
 use memo::Memo;
 use shared::Shared;
-use state::{Budget, Node, Packet, State, member};
+use state::{Budget, ModelState, Node, Packet, member};
 use stateright::{Model, Property};
 use turn::Turn;
 
@@ -120,14 +120,14 @@ impl Group {
     }
 
     /// The initial state: the nodes in their first Views, reached by the rules themselves.
-    fn first(&self) -> State {
+    fn first(&self) -> ModelState {
         let fresh = |n| {
             let sizes = self.sizes_of(usize::from(n));
             Shared::new(Node::start(member(n, 1), Durable::default(), sizes, self.seeded()))
         };
         let nodes = (0..self.nodes).map(fresh).collect();
         let history = Shared::new(History::default());
-        let mut state = State { nodes, packets: Vec::new(), history, budget: self.budget };
+        let mut state = ModelState { nodes, packets: Vec::new(), history, budget: self.budget };
         let all = (0..self.nodes).collect();
         let first = Some(&all).filter(|_| !self.starts_apart);
         for members in first.into_iter().chain(&self.opening) {
@@ -140,7 +140,7 @@ impl Group {
     }
 
     /// The state after these nodes have made a View.
-    fn open(&self, state: &State, members: &[u8]) -> State {
+    fn open(&self, state: &ModelState, members: &[u8]) -> ModelState {
         let mut state = self.proposed(state, members);
         while let Some(action) = self.next_for_a_view(&state) {
             state = self.after(&state, &action);
@@ -155,7 +155,7 @@ impl Group {
 
     /// The state after the first of these nodes has proposed a View of both, and the second has
     /// accepted it.
-    fn half_open(&self, state: &State, members: [u8; 2]) -> State {
+    fn half_open(&self, state: &ModelState, members: [u8; 2]) -> ModelState {
         let mut state = self.proposed(state, &members);
         let is_acceptance = |p: &Shared<Packet>| matches!(p.message, Message::Accepted(_));
         while !state.packets.iter().any(is_acceptance) {
@@ -165,14 +165,14 @@ impl Group {
         state
     }
 
-    fn proposed(&self, state: &State, members: &[u8]) -> State {
+    fn proposed(&self, state: &ModelState, members: &[u8]) -> ModelState {
         let mut state = state.clone();
         state.budget.proposals += 1;
         self.after(&state, &Action::Propose(members[0], members.to_vec()))
     }
 
     /// The next write or message about a View.
-    fn next_for_a_view(&self, state: &State) -> Option<Action> {
+    fn next_for_a_view(&self, state: &ModelState) -> Option<Action> {
         let writing = (0..self.nodes).find(|n| !state.nodes[usize::from(*n)].writes.is_empty());
         // Installs only after all acceptances, even if a seeded defect sends the message early.
         let about_a_view = |p: &&Shared<Packet>| !matches!(p.message, Message::Op(_));
@@ -207,14 +207,19 @@ impl Group {
         })
     }
 
-    fn after(&self, state: &State, action: &Action) -> State {
+    fn after(&self, state: &ModelState, action: &Action) -> ModelState {
         let (n, step) = action.step(state);
         let result = Turn::of(&state.nodes[n], self).take(&step);
         self.onward(state, action, &result)
     }
 
     /// Like `after`, with a trace line for the action and one for each act.
-    fn after_traced(&self, state: &State, action: &Action, trace: &mut Vec<String>) -> State {
+    fn after_traced(
+        &self,
+        state: &ModelState,
+        action: &Action,
+        trace: &mut Vec<String>,
+    ) -> ModelState {
         let (n, step) = action.step(state);
         let result = Turn::of(&state.nodes[n], self).take(&step);
         trace.push(action.describe());
@@ -222,7 +227,7 @@ impl Group {
         self.onward(state, action, &result)
     }
 
-    fn onward(&self, state: &State, action: &Action, result: &turn::Result) -> State {
+    fn onward(&self, state: &ModelState, action: &Action, result: &turn::Result) -> ModelState {
         let mut next = state.clone();
         match action {
             Action::Propose(..) => next.budget.proposals -= 1,
@@ -276,7 +281,7 @@ impl Group {
         })
     }
 
-    fn holds(&self, claim: Claim, state: &State) -> bool {
+    fn holds(&self, claim: Claim, state: &ModelState) -> bool {
         match claim {
             Claim::OneOutcome => !state.history.halves_differ,
             Claim::Answered => !self.is_stuck(state),
@@ -285,7 +290,7 @@ impl Group {
     }
 
     /// Next actions of the program, the engine and the callers of a node.
-    fn calls(&self, n: u8, state: &State, actions: &mut Vec<Action>) {
+    fn calls(&self, n: u8, state: &ModelState, actions: &mut Vec<Action>) {
         let node = &state.nodes[usize::from(n)];
         let Some(ledger) = node.ledger.as_ref().filter(|ledger| !ledger.is_frozen()) else {
             return;
@@ -304,7 +309,7 @@ impl Group {
     }
 
     /// The results that the engine of a node may hold now.
-    fn results(&self, n: u8, state: &State, actions: &mut Vec<Action>) {
+    fn results(&self, n: u8, state: &ModelState, actions: &mut Vec<Action>) {
         let node = &state.nodes[usize::from(n)];
         let (Some(ledger), Some(view)) = (&node.ledger, &node.view) else { return };
         // A result needs the contribution of every member.
@@ -315,17 +320,17 @@ impl Group {
 }
 
 /// The checker needs a plain function for each claim.
-type Holds = fn(&Group, &State) -> bool;
+type Holds = fn(&Group, &ModelState) -> bool;
 
 impl Model for Group {
-    type State = State;
+    type State = ModelState;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<State> {
+    fn init_states(&self) -> Vec<ModelState> {
         vec![self.first()]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &ModelState, actions: &mut Vec<Action>) {
         for n in 0..self.nodes {
             if state.budget.proposals > 0 {
                 let may = self.proposals(n).filter(|members| self.may_propose(state, n, members));
@@ -349,7 +354,7 @@ impl Model for Group {
         self.progress(state, actions);
     }
 
-    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+    fn next_state(&self, state: &ModelState, action: Action) -> Option<ModelState> {
         let (n, step) = action.step(state);
         let result = self
             .memo
@@ -383,16 +388,16 @@ impl Model for Group {
         let mut all: Vec<Property<Group>> =
             always.map(|(claim, holds)| Property::always(claim.name(), holds)).collect();
         all.extend([
-            Property::sometimes("committed by votes", |_: &Group, s: &State| {
+            Property::sometimes("committed by votes", |_: &Group, s: &ModelState| {
                 s.history.has_seen(EndKind::CommittedByVotes)
             }),
-            Property::sometimes("committed by a View", |_: &Group, s: &State| {
+            Property::sometimes("committed by a View", |_: &Group, s: &ModelState| {
                 s.history.has_seen(EndKind::CommittedByView)
             }),
-            Property::sometimes("aborted", |_: &Group, s: &State| {
+            Property::sometimes("aborted", |_: &Group, s: &ModelState| {
                 s.history.has_seen(EndKind::Aborted)
             }),
-            Property::sometimes("left behind", |_: &Group, s: &State| {
+            Property::sometimes("left behind", |_: &Group, s: &ModelState| {
                 s.history.has_seen(EndKind::Unknown)
             }),
         ]);

@@ -6,7 +6,8 @@
 //! that defines the item. Imports form no circle, neither among layers nor among files. A
 //! pure file uses no clock, socket, file, thread or global random source. No file reads the wall
 //! clock, which people and time servers set. Code for tests alone is exempt. `lib.rs` exports
-//! at most forty names outside of its modules.
+//! at most forty names outside of its modules. Tests at the bottom of a file have at most
+//! [`TEST_LINES_MAX`] lines.
 
 mod imports;
 mod parser;
@@ -14,7 +15,7 @@ mod rules;
 mod tests;
 
 use imports::Crate;
-use parser::{root_names, tokens};
+use parser::{long_test_modules, root_names, tokens};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -110,6 +111,28 @@ fn the_root_exports_at_most_forty_names() {
     let lib = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
     let names = root_names(&tokens(&fs::read_to_string(lib).expect("readable source")));
     assert!((1..=40).contains(&names), "{names} names: others belong into a module");
+}
+
+/// More lines of tests have a file of their own, see CONTRIBUTING.md.
+const TEST_LINES_MAX: usize = 150;
+
+#[test]
+fn long_tests_have_a_file_of_their_own() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = BTreeMap::new();
+    for folder in ["src", "cli/src", "benches/src", "harness/src"] {
+        read_folder(&root.join(folder), &format!("{folder}/"), &mut sources);
+    }
+    let long: Vec<String> = sources
+        .iter()
+        .flat_map(|(file, text)| {
+            let modules = long_test_modules(text, TEST_LINES_MAX);
+            modules
+                .into_iter()
+                .map(move |(name, lines)| format!("{file}: {name} has {lines} lines"))
+        })
+        .collect();
+    assert!(long.is_empty(), "move these to files of their own:\n{}\n", long.join("\n"));
 }
 
 fn read_folder(folder: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) {

@@ -202,6 +202,26 @@ pub fn test_files(file: &str, tokens: &[Token]) -> Vec<String> {
     behind.filter_map(leads).flatten().collect()
 }
 
+/// Names of the modules for tests alone that are written in `text` itself with more than `most`
+/// lines between their braces, and the number of these lines.
+pub fn long_test_modules(text: &str, most: usize) -> Vec<(String, usize)> {
+    let mut long = Vec::new();
+    let mut is_for_tests = false;
+    let mut lines = text.lines().enumerate();
+    while let Some((start, line)) = lines.next() {
+        let module =
+            line.strip_suffix(" {").and_then(|l| l.rsplit_once("mod ")).map(|(_, name)| name);
+        if let Some(name) = module.filter(|_| is_for_tests) {
+            let end = lines.find(|(_, line)| *line == "}").map_or(start, |(end, _)| end);
+            let inside = end.saturating_sub(start + 1);
+            long.extend((inside > most).then(|| (name.to_owned(), inside)));
+        }
+        let is_attribute = line.starts_with("#[");
+        is_for_tests = is_attribute && (is_for_tests || test_attribute(&tokens(line), 0).is_some());
+    }
+    long
+}
+
 /// The index after the attribute at `i` if it is `#[cfg(test)]`, `#[cfg(all(test, …))]`, or
 /// `#[cfg(any(fuzzing, test))]`.
 fn test_attribute(tokens: &[Token], i: usize) -> Option<usize> {

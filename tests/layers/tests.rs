@@ -1,7 +1,7 @@
 //! Tests of the rules, on sources of a few lines.
 
 use crate::imports::Crate;
-use crate::parser::{root_names, tokens};
+use crate::parser::{long_test_modules, root_names, tokens};
 use crate::{Impure, Layers};
 use std::collections::BTreeMap;
 
@@ -198,4 +198,16 @@ fn a_file_outside_of_the_list_is_caught_and_so_is_an_entry_without_a_file() {
     let sources = [("lib.rs", ""), LINK[0]].map(|(file, text)| (file.into(), text.into()));
     let found = Crate::build(&sources.into()).faults(SOME);
     assert_eq!(found, ["no src/link/session.rs"]);
+}
+
+#[test]
+fn long_tests_at_the_bottom_of_a_file_are_caught() {
+    let with = |attributes: &str, lines: usize| {
+        format!("fn f() {{\n}}\n\n{attributes}mod tests {{\n{}}}\n", "    x();\n".repeat(lines))
+    };
+    let long = vec![("tests".to_owned(), 4)];
+    assert_eq!(long_test_modules(&with("#[cfg(test)]\n", 4), 3), long);
+    assert_eq!(long_test_modules(&with("#[cfg(all(test, unix))]\n#[rustfmt::skip]\n", 4), 3), long);
+    assert_eq!(long_test_modules(&with("#[cfg(test)]\n", 3), 3), []);
+    assert_eq!(long_test_modules(&with("", 4), 3), []);
 }

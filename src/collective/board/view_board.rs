@@ -21,13 +21,13 @@ pub struct ViewBoard {
 
 struct Shared {
     me: Rank,
-    state: Mutex<State>,
+    state: Mutex<BoardState>,
     changed: Condvar,
     out: UnboundedSender<Outgoing>,
 }
 
 #[derive(Default)]
-struct State {
+struct BoardState {
     entries: BTreeMap<String, (Rank, Vec<u8>)>,
     closed: bool,
 }
@@ -86,7 +86,7 @@ impl ViewBoard {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BoardState> {
         // Entries are changed by single inserts; a panic elsewhere leaves them whole.
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

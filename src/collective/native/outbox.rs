@@ -40,12 +40,12 @@ pub struct Frame {
 /// The send queue of one peer.
 #[derive(Default)]
 pub struct Outbox {
-    state: Mutex<State>,
+    state: Mutex<OutboxState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct OutboxState {
     queue: VecDeque<Frame>,
     eager: Eager,
     link: CurrentLink,

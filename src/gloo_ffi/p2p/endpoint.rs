@@ -7,7 +7,7 @@
 
 use super::matching::PeerFlow;
 use super::registered::Direction;
-use super::state::{Frame, Offence, Posted, ReceiveSlot, Received, State};
+use super::state::{EndpointState, Frame, Offence, Posted, ReceiveSlot, Received};
 use super::stream::{EAGER_OP_BYTES, RegionId, Span};
 use crate::collective::{Carried, Generation, LinkUser, Threads, attach};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
@@ -29,7 +29,7 @@ struct Owner(Arc<Core>);
 
 /// The state that threads and regions share.
 pub struct Core {
-    state: Mutex<State>,
+    state: Mutex<EndpointState>,
     carried: Carried,
     pool: Pool,
     threads: Arc<Threads>,
@@ -39,7 +39,7 @@ impl Endpoint {
     /// Creates the endpoint of rank `me` among `size` ranks. Received data that is not read
     /// straight to its destination goes to blocks of `pool`.
     pub fn new(me: Rank, size: usize, pool: Pool, threads: Arc<Threads>) -> Endpoint {
-        let (state, carried) = (Mutex::new(State::new(me, size)), Carried::new(size));
+        let (state, carried) = (Mutex::new(EndpointState::new(me, size)), Carried::new(size));
         let core = Core { state, carried, pool, threads };
         Endpoint(Arc::new(Owner(Arc::new(core))))
     }
@@ -216,7 +216,7 @@ impl Core {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, EndpointState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

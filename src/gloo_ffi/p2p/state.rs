@@ -19,7 +19,7 @@ use std::io;
 use std::sync::{Arc, Condvar};
 
 /// The state of an endpoint.
-pub struct State {
+pub struct EndpointState {
     /// Which message belongs to which receive.
     pub(super) matching: Matching,
     outboxes: Vec<Outbox>,
@@ -77,10 +77,10 @@ pub enum Posted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offence;
 
-impl State {
+impl EndpointState {
     /// The state of rank `me` among `size` ranks, without links.
-    pub fn new(me: Rank, size: usize) -> State {
-        State {
+    pub fn new(me: Rank, size: usize) -> EndpointState {
+        EndpointState {
             matching: Matching::new(me, size),
             outboxes: std::iter::repeat_with(Outbox::default).take(size).collect(),
             regions: BTreeMap::new(),

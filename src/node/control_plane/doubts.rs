@@ -10,7 +10,7 @@ use super::super::handshakes::is_proof_of_absence;
 use super::super::peers::Taken;
 use super::super::relays::DirectDial;
 use super::ControlPlane;
-use super::route::{Dialled, Route};
+use super::control_path::{ControlPath, Dialled};
 use crate::discovery::{Trial, is_same_place};
 use crate::election::Input;
 use crate::identity::MemberId;
@@ -72,8 +72,10 @@ impl ControlPlane {
             // The other end has already replaced its link by this one, so this end must take it as
             // well, wanted or not.
             Ok((stream, session)) => {
-                match (self.on_linked(stream, session, Route::direct(to), Dialled::ByMe), on_trial)
-                {
+                match (
+                    self.on_linked(stream, session, ControlPath::direct(to), Dialled::ByMe),
+                    on_trial,
+                ) {
                     (Taken::Refused, true) => self.drop_trial(Trial::Failed),
                     // It is not admitted any more, and without a link.
                     (Taken::Refused, false) if self.peers.get(member).is_none() => {

@@ -5,7 +5,7 @@ use super::super::event::Linked;
 use super::super::peers::{Arrival, Direct, Taken};
 use super::super::relays::DirectDial;
 use super::ControlPlane;
-use super::route::{Dialled, Route};
+use super::control_path::{ControlPath, Dialled};
 use crate::discovery::{DialOutcome, is_same_place};
 use crate::election::Input;
 use crate::identity::{MemberId, Newcomer};
@@ -44,7 +44,7 @@ impl ControlPlane {
                         _ = self.on_linked(
                             stream,
                             session,
-                            Route::direct(address),
+                            ControlPath::direct(address),
                             Dialled::ByPeer,
                         );
                     }
@@ -97,7 +97,7 @@ impl ControlPlane {
                 if session.purpose == Purpose::Observe {
                     self.observe(stream, session);
                 } else {
-                    self.on_linked(stream, session, Route::direct(to), Dialled::ByMe);
+                    self.on_linked(stream, session, ControlPath::direct(to), Dialled::ByMe);
                 }
             }
             Err(refusal) => {
@@ -135,10 +135,10 @@ impl ControlPlane {
         &mut self,
         stream: Box<dyn Stream>,
         session: SecureChannel,
-        route: Route,
+        path: ControlPath,
         dialled: Dialled,
     ) -> Taken {
-        let Route { address, over } = route;
+        let ControlPath { address, over } = path;
         if let Err(refusal) = self.admit(&session) {
             trace::debug!(peer = %session.peer.id, %refusal, "no link with it");
             self.count(refusal);

@@ -4,7 +4,7 @@ use super::super::event::Linked;
 use super::super::peers::{Link, Taken};
 use super::super::relays::DirectDial;
 use super::ControlPlane;
-use super::route::{Dialled, Route};
+use super::control_path::{ControlPath, Dialled};
 use crate::election::Input;
 use crate::identity::MemberId;
 use crate::link::{Refusal, SecureChannel, Stream};
@@ -35,13 +35,13 @@ impl ControlPlane {
         self.relays.on_said(said, (&self.peers, &self.handshakes));
     }
 
-    pub(super) fn on_relay_answered(&mut self, stations: &[MemberId], result: Linked) {
-        self.relays.answered(stations);
+    pub(super) fn on_relay_answered(&mut self, nodes: &[MemberId], result: Linked) {
+        self.relays.answered(nodes);
         match result {
-            // A neighbour may have named another node as the first station. The handshake proves
+            // A neighbour may have named another node as the first node. The handshake proves
             // the peer's identity.
-            Ok((stream, session)) if stations.first() == Some(&session.peer.id) => {
-                let over = stations[1..stations.len() - 1].iter().rev().copied().collect();
+            Ok((stream, session)) if nodes.first() == Some(&session.peer.id) => {
+                let over = nodes[1..nodes.len() - 1].iter().rev().copied().collect();
                 self.on_relayed(stream, session, over, Dialled::ByPeer);
             }
             Ok(_) => self.count(Refusal::WrongRank),
@@ -55,8 +55,8 @@ impl ControlPlane {
         self.relays.forget_long_lost(now);
         let (wanted, direct) = (self.wanted(now), self.direct_neighbours());
         let tries = self.relays.due(now, &wanted, self.election.links(), &direct);
-        for (to, stations) in tries {
-            self.relays.open(now, to, stations, (&self.peers, &self.handshakes));
+        for (to, nodes) in tries {
+            self.relays.open(now, to, nodes, (&self.peers, &self.handshakes));
         }
         let hopeless = self.relays.hopeless(&wanted, self.election.links());
         hopeless.into_iter().for_each(|id| self.give_up(id));
@@ -92,8 +92,8 @@ impl ControlPlane {
         self.peers.direct().collect()
     }
 
-    pub(super) fn on_relay_dialled(&mut self, stations: &[MemberId], result: Linked) {
-        let [_, over @ .., to] = stations else { return };
+    pub(super) fn on_relay_dialled(&mut self, nodes: &[MemberId], result: Linked) {
+        let [_, over @ .., to] = nodes else { return };
         match result {
             Ok((stream, session)) => self.on_relayed(stream, session, over.to_vec(), Dialled::ByMe),
             Err(refusal) => {
@@ -118,8 +118,9 @@ impl ControlPlane {
         let peer = session.peer.id;
         let first = over.first().and_then(|first| self.peers.get(*first)).map(|link| link.address);
         // Without its first link the circuit has ended as well.
-        let taken = first
-            .map(|address| self.on_linked(stream, session, Route::over(address, over), dialled));
+        let taken = first.map(|address| {
+            self.on_linked(stream, session, ControlPath::over(address, over), dialled)
+        });
         if taken.is_none_or(|taken| taken == Taken::Refused) {
             self.relays.failed(self.clock.now(), peer);
         }

@@ -37,11 +37,11 @@ pub struct Moves {
 
 /// The state that the ends of a data link and its moves share.
 struct SharedLink {
-    state: Mutex<State>,
+    state: Mutex<MovingState>,
     changed: Condvar,
 }
 
-struct State {
+struct MovingState {
     /// The connection that both directions use, or used before the move that is under way.
     connection: Arc<Connection>,
     offer: Option<Offer>,
@@ -103,7 +103,7 @@ pub fn data_link(link: Box<dyn DataLink>, reports: Reports) -> (Box<dyn DataLink
     let (connection, incoming) = Connection::new(link, reports);
     let sender = Sender(Arc::clone(&connection));
     let bursts = Bursts(Arc::clone(&connection));
-    let state = State { connection, offer: None, closed: false, retired: None };
+    let state = MovingState { connection, offer: None, closed: false, retired: None };
     let shared = Arc::new(SharedLink { state: Mutex::new(state), changed: Condvar::new() });
     let receiver = Receiver { shared: Arc::clone(&shared), incoming };
     (Box::new(Movable { sender, receiver }), Moves { shared }, bursts)
@@ -288,7 +288,7 @@ impl SharedLink {
     }
 
     /// Forgets the old connection when both directions have moved.
-    fn settle(&self, mut state: MutexGuard<'_, State>) {
+    fn settle(&self, mut state: MutexGuard<'_, MovingState>) {
         if let Some(done) = state.offer.take_if(|offer| offer.is_done()) {
             state.connection = Arc::clone(&done.connection);
         }

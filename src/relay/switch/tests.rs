@@ -43,10 +43,10 @@ impl Row {
         }
     }
 
-    fn open(&mut self, stations: &[u8]) -> End {
-        let at = member_id(stations[0]);
-        let route = stations.iter().copied().map(member_id).collect();
-        let (end, act) = self.switch(stations[0]).open(route).expect("room");
+    fn open(&mut self, nodes: &[u8]) -> End {
+        let at = member_id(nodes[0]);
+        let route = nodes.iter().copied().map(member_id).collect();
+        let (end, act) = self.switch(nodes[0]).open(route).expect("room");
         self.carry_out(at, [act]);
         end
     }
@@ -66,8 +66,8 @@ fn row_of_four() -> (Row, End, End) {
     let near = row.open(&[1, 2, 3, 4]);
     row.settle();
     let heard = row.heard();
-    let [(4, Act::Begun(far, stations))] = &heard[..] else { panic!("{heard:?}") };
-    assert_eq!(*stations, [1, 2, 3, 4].map(member_id));
+    let [(4, Act::Begun(far, nodes))] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!(*nodes, [1, 2, 3, 4].map(member_id));
     (row, near, *far)
 }
 
@@ -137,7 +137,7 @@ fn what_comes_for_a_circuit_that_has_ended_is_answered_with_its_end_and_nothing_
 }
 
 #[test]
-fn nobody_makes_a_station_hold_more_than_a_window() {
+fn nobody_makes_a_node_hold_more_than_a_window() {
     let (mut row, near, _) = row_of_four();
     let most = (WINDOW / cost(RelayBody::BYTES_MAX)) as usize;
     for _ in 0..most {
@@ -235,9 +235,8 @@ fn all_circuits_together_have_a_bound_and_own_ones_have_room_left() {
     for (to_here, neighbour) in (1..=10).flat_map(|n| [(true, n), (false, n)]) {
         for number in 1..=CIRCUITS_MAX {
             let number = u32::try_from(number).expect("small") + if to_here { 0 } else { 1000 };
-            let stations =
-                if to_here { vec![50, neighbour, 100] } else { vec![neighbour, 100, 60] };
-            let open = RelayBody::Open(stations.into_iter().map(member_id).collect());
+            let nodes = if to_here { vec![50, neighbour, 100] } else { vec![neighbour, 100, 60] };
+            let open = RelayBody::Open(nodes.into_iter().map(member_id).collect());
             let frame = RelayFrame { circuit: Circuit { by_sender: true, number }, body: open };
             switch.on_frame(0, member_id(neighbour), frame, |_| true).expect("honest");
             assert!(switch.slots.len() <= SLOTS_MAX - OWN_MIN, "{}", switch.slots.len());
@@ -294,9 +293,9 @@ fn garbage_never_panics_and_never_grows() {
             let body = match rng.random_range(0..5) {
                 0 => {
                     let first = rng.random_range(1..=5);
-                    let mut stations = vec![first, 2, rng.random_range(1..=5)];
-                    stations.dedup();
-                    RelayBody::Open(stations.into_iter().map(member_id).collect())
+                    let mut nodes = vec![first, 2, rng.random_range(1..=5)];
+                    nodes.dedup();
+                    RelayBody::Open(nodes.into_iter().map(member_id).collect())
                 }
                 1 | 2 => RelayBody::Bytes(vec![0; rng.random_range(1..=RelayBody::BYTES_MAX)]),
                 3 => RelayBody::Took(rng.random_range(1..100_000)),

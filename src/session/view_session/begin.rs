@@ -3,7 +3,7 @@
 use super::super::meter::Measured;
 use super::ViewSession;
 use super::plans::Begun;
-use super::state::{Start, State};
+use super::state::{SessionState, Start};
 use crate::collective::{Input, Job, Misbehaviour};
 use crate::memory::Block;
 use crate::os::lock;
@@ -69,7 +69,7 @@ impl ViewSession {
                 return Err(Misbehaviour);
             }
             state.ledger.switch(revision, to.map(|to| &to.first[..]))?;
-            let State { ledger, plans, .. } = &mut *state;
+            let SessionState { ledger, plans, .. } = &mut *state;
             plans.known.extend(to.map(|to| (revision, Arc::new(to.plan.clone()))));
             plans.keep(|revision| ledger.uses(revision));
             let known = state.no_longer_held();
@@ -182,7 +182,12 @@ impl ViewSession {
     }
 
     /// Measures an operation that needs no engine now, from this `beginning` until it is decided.
-    pub(super) fn measured(&self, op: OpId, call: &Call, beginning: impl FnOnce(&mut State)) {
+    pub(super) fn measured(
+        &self,
+        op: OpId,
+        call: &Call,
+        beginning: impl FnOnce(&mut SessionState),
+    ) {
         let engine = self.engine_of(&mut lock(&self.state), op);
         let measured = Measured::begin(&self.meter, &self.view, engine, op, call);
         let _in_its_span = measured.entered();
@@ -193,7 +198,7 @@ impl ViewSession {
     }
 
     /// The engine of a call; if its plan is not known yet, the current plan's.
-    fn engine_of(&self, state: &mut State, op: OpId) -> EngineKind {
+    fn engine_of(&self, state: &mut SessionState, op: OpId) -> EngineKind {
         let revision = state.ledger.revision_of(op).unwrap_or(state.ledger.revision());
         self.view.engine_under(&state.plans.in_lane(revision, op.lane, &self.view)).kind
     }

@@ -7,7 +7,7 @@
 
 use super::ViewSession;
 use super::decided::Refused;
-use super::state::State;
+use super::state::SessionState;
 use crate::collective::{CallRefusal, Outgoing};
 use crate::os::lock;
 use crate::protocol::{Call, CallKind, Lane, OpId, Rank};
@@ -86,7 +86,7 @@ impl Choice {
 
     /// The first rank of the View whose next message fits, and the receive of it, which has ranks of
     /// the group.
-    fn chosen(&self, state: &State, call: Call) -> Option<(Rank, Call)> {
+    fn chosen(&self, state: &SessionState, call: Call) -> Option<(Rank, Call)> {
         let CallKind::Message { tag, .. } = call.kind else { return None };
         let to = self.session.me;
         let fits = |from: &Rank| state.ledger.next_has_tag(self.lane.messages(*from, to), tag);
@@ -97,7 +97,7 @@ impl Choice {
     }
 
     /// Its name, and its deadline if it gets one now.
-    fn name(&mut self, state: &mut State) -> Result<OpId, Refused> {
+    fn name(&mut self, state: &mut SessionState) -> Result<OpId, Refused> {
         if let Some(name) = self.name {
             return Ok(name);
         }

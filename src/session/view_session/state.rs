@@ -17,7 +17,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// The data behind the session's lock.
-pub(super) struct State {
+pub(super) struct SessionState {
     pub(super) ledger: Ledger,
     pub(super) plans: Plans,
     pub(super) slots: BTreeMap<OpId, Slot>,
@@ -157,7 +157,7 @@ impl Slot {
     }
 }
 
-impl State {
+impl SessionState {
     /// How a call starts on this rank of the View; `None` while its plan is unknown. If the call
     /// leaves its codec to the plan, notes the plan's choice.
     pub(super) fn start_of(
@@ -249,7 +249,7 @@ impl State {
     }
 }
 
-impl State {
+impl SessionState {
     /// Records the duration of a committed reduction.
     pub(super) fn note_served(&mut self, op: OpId, outcome: Outcome) {
         let served = self.slots.get(&op).and_then(|slot| slot.reduced_bytes.zip(slot.agreed_at));
@@ -268,10 +268,10 @@ impl Slot {
     }
 }
 
-impl State {
+impl SessionState {
     /// Takes the held calls whose plan is known now.
     pub(super) fn no_longer_held(&mut self) -> Vec<(Begun, Option<Block>)> {
-        let State { ledger, plans, .. } = self;
+        let SessionState { ledger, plans, .. } = self;
         plans
             .held
             .extract_if(.., |(begun, _)| ledger.revision_of(begun.call().0).is_some())

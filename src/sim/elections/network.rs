@@ -114,13 +114,13 @@ impl Network {
     /// The direct links of the path, in order; a direct link is its own only leg.
     fn legs(&self, from: u8, to: u8) -> Vec<(u8, u8)> {
         let Some(over) = self.relayed.get(&pair(from, to)) else { return vec![(from, to)] };
-        let mut stations = vec![from.min(to)];
-        stations.extend(over);
-        stations.push(from.max(to));
+        let mut nodes = vec![from.min(to)];
+        nodes.extend(over);
+        nodes.push(from.max(to));
         if from > to {
-            stations.reverse();
+            nodes.reverse();
         }
-        stations.windows(2).map(|two| (two[0], two[1])).collect()
+        nodes.windows(2).map(|two| (two[0], two[1])).collect()
     }
 
     /// Whether messages in this direction are lost on the path.

@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 
 /// Shared by all hosts of a run, and changed by the faults.
 #[derive(Clone)]
-pub struct Conditions(Arc<Mutex<State>>);
+pub struct Conditions(Arc<Mutex<NetworkState>>);
 
-struct State {
+struct NetworkState {
     rng: SmallRng,
     /// The present losses, in segments per thousand. A lost segment is retransmitted.
     losses: Vec<u32>,
@@ -36,7 +36,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 impl Conditions {
     /// A network without faults.
     pub fn new(seed: u64) -> Conditions {
-        Conditions(Arc::new(Mutex::new(State {
+        Conditions(Arc::new(Mutex::new(NetworkState {
             rng: SmallRng::seed_from_u64(seed),
             losses: Vec::new(),
             held: BTreeMap::new(),
@@ -139,7 +139,7 @@ impl Conditions {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, NetworkState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,10 +12,10 @@ use tokio::time::sleep;
 
 /// The durable state of a host, which survives its crash. Clones share it.
 #[derive(Clone, Default)]
-pub struct Drive(Arc<State>);
+pub struct Drive(Arc<DriveState>);
 
 #[derive(Default)]
-struct State {
+struct DriveState {
     contents: Mutex<Option<Vec<u8>>>,
     /// The number of faults that stall it.
     stalled: AtomicU32,

@@ -14,7 +14,7 @@ use crate::election::{Alone, Durable, ElectionConfig};
 use crate::identity::{
     Boot, ClusterKey, Identity, JobName, MemberId, Name, Namespace, NamespaceName, Trust,
 };
-use crate::link::{Hello, Local, Net, Suite, Wire};
+use crate::link::{DataEncryption, Hello, Local, Net, Suite};
 use crate::memory::Pool;
 use crate::node::{Admission, Doors, NodeConfig, Settled, Tools};
 use crate::os::{FixedInterfaces, InterfaceSet, Sleep};
@@ -156,7 +156,7 @@ impl Host {
             observer: false,
             engines: Engines::NATIVE,
             partition: self.partition.digest(),
-            wire: Wire::Untrusted,
+            encryption: DataEncryption::Required,
             suite: Suite::Aes256Gcm,
             endpoints: None,
         };

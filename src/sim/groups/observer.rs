@@ -14,10 +14,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The logs of a run. Cheap to clone; all clones share them.
 #[derive(Clone, Default)]
-pub struct Observer(Arc<Mutex<State>>);
+pub struct Observer(Arc<Mutex<ObserverState>>);
 
 #[derive(Default)]
-struct State {
+struct ObserverState {
     /// All programs, in the order of their starts.
     processes: Vec<Process>,
     /// The last program of each host, in `processes`.
@@ -238,12 +238,12 @@ impl Observer {
         processes.chain([("faults".to_owned(), state.faults.clone())]).collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ObserverState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ObserverState {
     /// Checks the claims about Views: S2, a part of S3, and A5.
     fn check_views(&mut self, host: usize, event: &Value) {
         let Some(view) = event["view"].as_str() else { return };

@@ -1,7 +1,7 @@
 //! The transitions of the model.
 
 use super::shared::Shared;
-use super::state::{Packet, State, Step, place};
+use super::state::{ModelState, Packet, Step, place};
 use crate::protocol::{Lane, OpId, ViewDigest};
 
 /// A transition of the model.
@@ -82,7 +82,7 @@ impl Action {
     }
 
     /// The node that acts, and its step.
-    pub(super) fn step<'a>(&'a self, state: &State) -> (usize, Step<'a>) {
+    pub(super) fn step<'a>(&'a self, state: &ModelState) -> (usize, Step<'a>) {
         let id = |n: &u8| state.nodes[usize::from(*n)].me;
         let step = match self {
             Action::Propose(_, members) => Step::Propose(members.iter().map(id).collect()),

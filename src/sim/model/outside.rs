@@ -3,7 +3,7 @@
 
 use super::Group;
 use super::action::Action;
-use super::state::{Node, State, place};
+use super::state::{ModelState, Node, place};
 use crate::election::{Report, joins_one, to_join};
 use crate::identity::MemberId;
 use crate::protocol::{Defect, ViewId};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 impl Group {
     /// Whether this node may propose a View of these members: neither it nor one that it asks takes
     /// that for a View beside a running one.
-    pub(super) fn may_propose(&self, state: &State, n: u8, members: &[u8]) -> bool {
+    pub(super) fn may_propose(&self, state: &ModelState, n: u8, members: &[u8]) -> bool {
         if !self.keeps_together {
             return true;
         }
@@ -26,7 +26,7 @@ impl Group {
     }
 
     /// A later View is news for a node outside of it.
-    pub(super) fn tell(&self, to: u8, state: &State, actions: &mut Vec<Action>) {
+    pub(super) fn tell(&self, to: u8, state: &ModelState, actions: &mut Vec<Action>) {
         if !self.keeps_together {
             return;
         }
@@ -42,7 +42,7 @@ impl Group {
 
     /// Whether this is a proposal of nodes that a running View has left behind or not met yet, one
     /// of which knows that View from all its members.
-    pub(super) fn begins_beside(&self, state: &State, action: &Action) -> bool {
+    pub(super) fn begins_beside(&self, state: &ModelState, action: &Action) -> bool {
         let Action::Propose(_, members) = action else { return false };
         let nodes = || members.iter().map(|m| &*state.nodes[usize::from(*m)]);
         let running = state.nodes.iter().filter_map(|node| node.view.as_ref());
@@ -67,7 +67,7 @@ impl Group {
 impl Node {
     /// Whether a View of these members would be one beside a running View, as far as this node has
     /// been told.
-    fn is_beside(&self, members: &BTreeSet<MemberId>, state: &State) -> bool {
+    fn is_beside(&self, members: &BTreeSet<MemberId>, state: &ModelState) -> bool {
         let mine = self.agreement.installed();
         let lives = |id: MemberId| state.nodes[place(id)].me == id;
         let report = |(from, view): (&MemberId, &ViewId)| Report {

@@ -2,7 +2,7 @@
 //! this is left, every call that all members have made must have been answered.
 
 use super::action::Action;
-use super::state::{Node, State};
+use super::state::{ModelState, Node};
 use super::{Calls, Group};
 use crate::collective::Revising;
 use crate::protocol::{OpId, View};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 impl Group {
     /// The actions that need no decision.
-    pub(super) fn progress(&self, state: &State, actions: &mut Vec<Action>) {
+    pub(super) fn progress(&self, state: &ModelState, actions: &mut Vec<Action>) {
         for n in 0..self.nodes {
             let node = &state.nodes[usize::from(n)];
             if !node.writes.is_empty() {
@@ -33,7 +33,7 @@ impl Group {
 
     /// Whether a call waits for ever: nothing goes on by itself, and in a View that runs on all its
     /// members a call that all have made is open, or none can be made although none is open.
-    pub(super) fn is_stuck(&self, state: &State) -> bool {
+    pub(super) fn is_stuck(&self, state: &ModelState) -> bool {
         if !state.nodes.iter().any(|node| state.waits(node)) {
             return false;
         }
@@ -44,7 +44,7 @@ impl Group {
     }
 }
 
-impl State {
+impl ModelState {
     /// Whether this node waits in a View that runs on all its members.
     fn waits(&self, node: &Node) -> bool {
         let (Some(ledger), Some(view)) = (&node.ledger, &node.view) else { return false };

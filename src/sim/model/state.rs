@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// A state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct State {
+pub(super) struct ModelState {
     pub(super) nodes: Vec<Shared<Node>>,
     /// Messages in flight, sorted by hash. A message stays until its receiver would ignore it
     /// forever, so that it can arrive late, repeatedly, in any order, or never.
@@ -209,7 +209,7 @@ impl Packet {
     }
 }
 
-impl State {
+impl ModelState {
     /// Applies the result of a node's step.
     pub(super) fn apply(&mut self, n: usize, result: &Result, memo: &Memo) {
         let who = result.node.me;

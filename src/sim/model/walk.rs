@@ -6,7 +6,7 @@
 
 use super::super::claims::Claim;
 use super::action::Action;
-use super::state::{Budget, State, place};
+use super::state::{Budget, ModelState, place};
 use super::{Calls, Group, Partition};
 use crate::collective::LedgerBounds;
 use crate::protocol::Defect;
@@ -108,11 +108,11 @@ fn extended(group: Group, rng: &mut Rng) -> Group {
     }
 }
 
-fn broken<'a>(group: &'a Group, state: &'a State) -> impl Iterator<Item = Claim> {
+fn broken<'a>(group: &'a Group, state: &'a ModelState) -> impl Iterator<Item = Claim> {
     group.claims().filter(|claim| !group.holds(*claim, state))
 }
 
-fn pick(group: &Group, state: &State, sides: &[u64], rng: &mut Rng) -> Option<Action> {
+fn pick(group: &Group, state: &ModelState, sides: &[u64], rng: &mut Rng) -> Option<Action> {
     let n = rng.below(u64::from(group.nodes)) as u8;
     let other = rng.below(u64::from(group.nodes)) as u8;
     let apart = |a: usize, b: usize| sides[a] != sides[b];
@@ -180,11 +180,11 @@ fn pick(group: &Group, state: &State, sides: &[u64], rng: &mut Rng) -> Option<Ac
 /// all; the proposal must always succeed.
 fn settle(
     group: &Group,
-    mut state: State,
+    mut state: ModelState,
     rng: &mut Rng,
     walked: &mut WalkResult,
     trace: &mut Vec<String>,
-) -> State {
+) -> ModelState {
     write_all(group, &mut state);
     state.packets.clear();
     state.budget.proposals = 1;
@@ -207,7 +207,7 @@ fn settle(
     state
 }
 
-fn write_all(group: &Group, state: &mut State) {
+fn write_all(group: &Group, state: &mut ModelState) {
     while let Some(n) = (0..group.nodes).find(|n| !state.nodes[usize::from(*n)].writes.is_empty()) {
         *state = group.after(state, &Action::Write(n));
     }

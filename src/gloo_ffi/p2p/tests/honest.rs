@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A frame in flight from one rank to the other.
-enum Wire {
+enum Sent {
     Piece { op: OpId, flow: u32, left: usize, block: Block },
     Credit { op: OpId, flow: u32 },
 }
@@ -28,8 +28,8 @@ struct Side {
     posted: Vec<u64>,
     received: BTreeMap<usize, Vec<u64>>,
     /// Frames sent and not yet delivered. Eager messages and credits may overtake the others.
-    urgent: VecDeque<Wire>,
-    bulk: VecDeque<Wire>,
+    urgent: VecDeque<Sent>,
+    bulk: VecDeque<Sent>,
 }
 
 fn peer_flow(peer: Rank, flow: usize) -> PeerFlow {
@@ -78,7 +78,7 @@ impl Side {
             if let Some(first) = block.bytes_mut().first_mut() {
                 *first = span.region.0 as u8;
             }
-            let piece = Wire::Piece { op, flow, left: count - 1 - n, block };
+            let piece = Sent::Piece { op, flow, left: count - 1 - n, block };
             if pace == Pace::Eager {
                 self.urgent.push_back(piece);
             } else {
@@ -96,14 +96,14 @@ impl Side {
             Posting::Here(block) => self.take(flow, span.region, &block),
             Posting::Awaited(Pace::Eager) => {}
             Posting::Awaited(Pace::Credited) => {
-                self.urgent.push_front(Wire::Credit { op: from.op, flow: from.flow });
+                self.urgent.push_front(Sent::Credit { op: from.op, flow: from.flow });
             }
         }
     }
 
-    fn hear(&mut self, wire: Wire) {
+    fn hear(&mut self, wire: Sent) {
         match wire {
-            Wire::Credit { op, flow } => {
+            Sent::Credit { op, flow } => {
                 let freed = self
                     .matching
                     .credit(PeerFlow { op, peer: self.peer, flow })
@@ -112,7 +112,7 @@ impl Side {
                     self.say(flow_of(op, flow), span, Pace::Credited);
                 }
             }
-            Wire::Piece { op, flow, left, block } => {
+            Sent::Piece { op, flow, left, block } => {
                 let from = PeerFlow { op, peer: self.peer, flow };
                 match self
                     .matching

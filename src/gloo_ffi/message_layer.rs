@@ -22,7 +22,7 @@ use std::time::Duration;
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The message layer, for C++ to hold.
-pub struct Wire(pub Endpoint);
+pub struct MessageLayer(pub Endpoint);
 
 thread_local! {
     /// The operation that this thread runs.
@@ -81,7 +81,7 @@ fn noted<T>(result: Result<T, EngineFault>) -> Result<T, Thrown> {
     })
 }
 
-impl Wire {
+impl MessageLayer {
     /// Registers memory with the message layer.
     ///
     /// # Safety

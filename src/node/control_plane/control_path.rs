@@ -1,23 +1,23 @@
-//! The route of a control link, and the end that dialled it.
+//! The path of a control link, and the end that dialled it.
 
 use crate::identity::MemberId;
 use std::net::SocketAddr;
 
-/// The route of a control link.
-pub(super) struct Route {
+/// The path of a control link.
+pub(super) struct ControlPath {
     /// Listen address of the peer, or of the first relay.
     pub(super) address: SocketAddr,
     /// Relays to the peer, in order from here; empty for a direct link.
     pub(super) over: Vec<MemberId>,
 }
 
-impl Route {
-    pub(super) fn direct(address: SocketAddr) -> Route {
-        Route { address, over: Vec::new() }
+impl ControlPath {
+    pub(super) fn direct(address: SocketAddr) -> ControlPath {
+        ControlPath { address, over: Vec::new() }
     }
 
-    pub(super) fn over(address: SocketAddr, over: Vec<MemberId>) -> Route {
-        Route { address, over }
+    pub(super) fn over(address: SocketAddr, over: Vec<MemberId>) -> ControlPath {
+        ControlPath { address, over }
     }
 }
 
