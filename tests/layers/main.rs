@@ -9,6 +9,7 @@
 //! at most forty names outside of its modules. Tests at the bottom of a file have at most
 //! [`TEST_LINES_MAX`] lines.
 
+mod errors_page;
 mod imports;
 mod parser;
 mod rules;
