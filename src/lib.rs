@@ -3,6 +3,10 @@
 //!
 //! # Start here
 //!
+//! Two types to start from: [`Cluster`] is this program's node, [`Context`] is its place in one
+//! group of members and has the collectives as methods. Below: a program, a table of the other names
+//! by task, and what a call promises.
+//!
 //! ```no_run
 //! # async fn example() -> potluck::Result<()> {
 //! use potluck::Cluster;
@@ -140,28 +144,29 @@
 //! At most 16 members; no mean of integers; Linux, with macOS untested. docs/limits.md in the
 //! repository lists what is missing or untested, SECURITY.md what is not defended.
 
-mod api;
-mod collective;
-mod compression;
-mod discovery;
-mod election;
+// The layers, by name. ARCHITECTURE.md has their order, and a chunk's way through them.
+mod api; // the public types
+mod collective; // operations, votes, folds and the native engine
+mod compression; // codecs
+mod discovery; // finding other nodes
+mod election; // the membership: agreement on Views
 #[cfg(any(feature = "gloo", test, fuzzing))]
-mod gloo_ffi;
-mod identity;
-mod link;
-mod memory;
-mod node;
-mod os;
-mod pairing;
-mod protocol;
-mod relay;
-pub mod report;
-mod session;
+mod gloo_ffi; // the Gloo engine
+mod identity; // keys, names and the files that hold them
+mod link; // handshakes, control links and data links
+mod memory; // buffers: pooled blocks, staging, results
+mod node; // the control loop, which drives all of these
+mod os; // interfaces, disks, sleep, locks and threads
+mod pairing; // a cluster key by a short code
+mod protocol; // the words of Views, messages, plans and calls
+mod relay; // control links over other members
+pub mod report; // errors, status, events and metrics
+mod session; // the operations of one View
 #[cfg(any(fuzzing, test))]
-mod sim;
-mod topology;
-mod trace;
-mod wire;
+mod sim; // models and simulations
+mod topology; // from measured links to a plan
+mod trace; // events and spans
+mod wire; // the layout of bytes in messages and files
 
 /// The programs of the simulation are those of `tests/soak`, which name this crate.
 #[cfg(test)]
