@@ -17,9 +17,12 @@ build() {
     cargo test --locked --features "metrics${gloo_features:+,gloo}" "$@"
 }
 
-# build_programs: the command line and the node that most suites start. cargo builds a program
-# together with the tests of its package.
-build_programs() { build --no-run --quiet --test cli --test peer; }
+# build_programs: the command line, the node that most suites start, and an example. cargo builds a
+# program together with the tests of its package.
+build_programs() {
+    build --no-run --quiet --test cli --test peer &&
+        cargo build --locked --quiet --features "metrics${gloo_features:+,gloo}" --example quickstart
+}
 
 # variant VARIABLE NAME: builds the node of the tests with scripts/rustc-NAME.sh for our own
 # packages, and stores its path in VARIABLE. All other crates are shared with the usual build. These

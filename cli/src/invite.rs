@@ -2,6 +2,7 @@
 
 use crate::args::{Where, Which};
 use crate::exit::Exit;
+use crate::first_key::{self, Beside};
 use crate::output::Output;
 use anyhow::Result;
 use clap::Args;
@@ -13,11 +14,12 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Show a short code with which another machine gets the cluster key, by `potluck join CODE`
 ///
 /// Runs in the foreground, beside a running node or without one, until one machine has the key, for
-/// ten minutes at most. Three wrong codes end it. JSON, one document per line: {event: "invited",
-/// code, namespace, addresses, machines, seconds}, {event: "joined", name, address, left} where
-/// name is null if the machine has not confirmed it, {event: "declined", name, address}, {event:
-/// "wrong-code", address, left}, {event: "ended", reason: "used" | "expired" | "wrong-codes" |
-/// "interrupted"}.
+/// ten minutes at most. Three wrong codes end it. Without a cluster key it makes one as `potluck up`
+/// does, unless a cluster is on the network already. JSON, one document per line: {event:
+/// "key-made", file}, {event: "invited", code, namespace, addresses, machines, seconds}, {event:
+/// "joined", name, address, left} where name is null if the machine has not confirmed it, {event:
+/// "declined", name, address}, {event: "wrong-code", address, left}, {event: "ended", reason: "used"
+/// | "expired" | "wrong-codes" | "interrupted"}.
 #[derive(Args, Debug)]
 pub struct Invite {
     #[command(flatten)]
@@ -48,6 +50,13 @@ impl Invite {
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let mut config = self.place.config(&self.which);
         config.name.clone_from(&self.name);
+        tokio::select! {
+            made = first_key::make_if_missing(config.clone(), &self.which, Beside::Refuse, output) => {
+                made?;
+            }
+            _ = interrupt.recv() => return Ok(Exit::Interrupted),
+            _ = terminate.recv() => return Ok(Exit::Done),
+        }
         let keys = Keys::of(&config)?;
         let lasts = Duration::from_secs_f64(60.0 * self.minutes);
         let mut invitation = Invitation::open(config, usize::from(self.machines), lasts).await?;

@@ -9,6 +9,7 @@ mod demo;
 mod deny;
 mod document;
 mod exit;
+mod first_key;
 mod identity;
 mod invite;
 mod join;

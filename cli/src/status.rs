@@ -25,7 +25,8 @@ use std::time::Duration;
 /// quarantined, topology, counters, gloo, here}. It is of one node, of the largest group; `here`
 /// lists all of this machine and `cluster` all that are known: {job, process, name, node, state}.
 /// Where none runs on this machine, `neighbours` lists what was announced. Without any node: {ok,
-/// running: false, namespace, neighbours, interfaces, gloo} and exit code 3.
+/// running: false, namespace, key: whether this machine has the cluster key, neighbours, interfaces,
+/// gloo} and exit code 3.
 /// `topology` is what the pictures show: {view, me, engine, plan, plan_revision, slowest, members,
 /// links, forecasts}, null while there is no group.
 #[derive(Args, Debug)]
@@ -87,7 +88,14 @@ impl Ask {
             );
             return Err(Stop::with(Exit::NoPeers, "not-running", sentence));
         }
-        show_neighbours(&seen, namespace, output)
+        let has_key = keys.cluster_key()?.is_some();
+        if !has_key {
+            output.say(&format!(
+                "This machine has no cluster key: `potluck up{flag}` makes one on the first \
+                 machine, `potluck join CODE{flag}` takes that of another one"
+            ));
+        }
+        show_neighbours(&seen, (namespace, has_key), output)
     }
 
     /// These nodes of this machine, and those that the observers among them observe.
@@ -214,7 +222,11 @@ fn neighbours_of(seen: &Scan) -> Vec<NeighbourDocument> {
     seen.neighbours.iter().map(NeighbourDocument::from).collect()
 }
 
-fn show_neighbours(seen: &Scan, namespace: &str, output: &Output) -> Result<Exit> {
+fn show_neighbours(
+    seen: &Scan,
+    (namespace, has_key): (&str, bool),
+    output: &Output,
+) -> Result<Exit> {
     let neighbours = neighbours_of(seen);
     let interfaces: Vec<InterfaceDocument> =
         seen.interfaces.iter().map(InterfaceDocument::from).collect();
@@ -222,6 +234,7 @@ fn show_neighbours(seen: &Scan, namespace: &str, output: &Output) -> Result<Exit
         "ok": true,
         "running": false,
         "namespace": namespace,
+        "key": has_key,
         "neighbours": neighbours,
         "interfaces": interfaces,
         "gloo": potluck::gloo_version(),

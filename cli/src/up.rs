@@ -4,14 +4,14 @@
 use crate::args::{Where, Which};
 use crate::document::{cluster_text, hex};
 use crate::exit::{Exit, Stop};
+use crate::first_key::{self, Beside};
 use crate::output::Output;
-use crate::status::LOOK;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use potluck::keys::{Keys, Trust};
+use potluck::report::State;
 use potluck::report::document::StatusDocument;
-use potluck::report::{Membership, State};
-use potluck::{Config, Event, EventStream, Observer, Status, scan};
+use potluck::{Config, Event, EventStream, Observer, Status};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -102,21 +102,15 @@ impl Up {
     /// Makes sure that there is a cluster key, or fails with the reason why none is made.
     async fn key(&self, output: &Output) -> Result<()> {
         let config = self.config();
-        let keys = Keys::of(&config)?;
-        match (keys.cluster_key()?, self.new) {
-            (Some(_), false) => return Ok(()),
-            (Some(_), true) => {
-                let sentence = "this machine has a cluster key already: choose another \
-                    --namespace for a new cluster";
-                return Err(Stop::with(Exit::Usage, "key-exists", sentence));
-            }
-            (None, true) => {}
-            (None, false) => self.nobody_else_here(config, output).await?,
+        if self.new && Keys::of(&config)?.cluster_key()?.is_some() {
+            let sentence = "this machine has a cluster key already: choose another --namespace \
+                for a new cluster";
+            return Err(Stop::with(Exit::Usage, "key-exists", sentence));
         }
-        drop(keys.create_cluster_key()?);
-        let file = keys.cluster_key_file();
-        let made = json!({ "event": "key-made", "file": file });
-        output.result(&made, || format!("Made a new cluster key: {}", file.display()))?;
+        let beside = if self.new { Beside::Make } else { Beside::Refuse };
+        if !first_key::make_if_missing(config, &self.which, beside, output).await? {
+            return Ok(());
+        }
         let flag = self.which.flag();
         output.say(&format!(
             "To let the next machine in, type here in another window: potluck invite{flag}"
@@ -125,44 +119,6 @@ impl Up {
         output.say(&format!(
             "Or print the key here, and type it at `potluck join` there: potluck key --show{flag}"
         ));
-        Ok(())
-    }
-
-    async fn nobody_else_here(&self, config: Config, output: &Output) -> Result<()> {
-        output.say("No cluster key yet; looking for a cluster on this network for 2 s ...");
-        let seen = scan(config, LOOK).await?;
-        let flag = self.which.flag();
-        let at = |membership| {
-            let found = seen.neighbours.iter().find(|n| n.membership == membership)?;
-            Some((
-                found.version,
-                found.addresses.first().map(|a| format!(" (at {a})")).unwrap_or_default(),
-            ))
-        };
-        if let Some((_, at)) = at(Membership::Other) {
-            let sentence = format!(
-                "a cluster is on this network{at}, so no key was made. To enter it type: potluck \
-                 join CODE{flag} (there, `potluck invite` shows a code). To make another cluster \
-                 beside it: potluck up --new{flag}"
-            );
-            return Err(Stop::with(Exit::Key, "cluster-here", sentence));
-        }
-        if let Some((_, at)) = at(Membership::Invitation) {
-            let sentence = format!(
-                "a cluster on this network invites{at}, so no key was made. To enter it type: \
-                 potluck join CODE, with the code that is shown there. To make another cluster \
-                 beside it: potluck up --new{flag}"
-            );
-            return Err(Stop::with(Exit::Key, "cluster-here", sentence));
-        }
-        if let Some((version, at)) = at(Membership::OtherVersion) {
-            let sentence = format!(
-                "a node of another version (protocol {version}) is on this network{at}, so no key \
-                 was made. Run the same version on all machines, or make a cluster of your own: \
-                 potluck up --new{flag}"
-            );
-            return Err(Stop::with(Exit::OtherVersion, "other-version", sentence));
-        }
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The command line from outside: outputs, exit codes, files.
 
 mod demo;
+mod first_minutes;
 mod keys;
 mod nodes;
 mod pairing;
@@ -46,13 +47,17 @@ const ALONE: [(&str, Body); 11] = [
     ("deny: a list of nodes", rotation::denied),
 ];
 
-const IN_A_LAB: [(&str, Body); 21] = [
+const IN_A_LAB: [(&str, Body); 25] = [
     ("invite: a machine on the switch joins by the code", pairing::two_machines),
     ("invite: beside a node, and found by hand", pairing::beside_a_node),
     ("invite: three wrong codes end it", pairing::wrong_codes),
     ("invite: as many machines as asked for, and no more", pairing::several_machines),
     ("invite: ends with its time", pairing::expired),
     ("invite: ends when it is interrupted", pairing::interrupted),
+    ("invite: makes the first key", pairing::first_key),
+    ("invite: beside another cluster no key is made", pairing::no_second_key),
+    ("two machines, two commands each: by code", first_minutes::by_code),
+    ("two machines, two commands each: by key", first_minutes::by_key),
     ("join: by code into the namespace of the other machine", pairing::namespaces),
     ("join: by code a second key replaces the first only on demand", pairing::another_key),
     ("join: a code from words, a pipe and a file", pairing::typed),

@@ -233,6 +233,36 @@ pub fn nobody_invites() -> Result<()> {
     Ok(())
 }
 
+pub fn first_key() -> Result<()> {
+    let network = Network::switch()?;
+    let mut ada = Child::spawn(&mut network.json("n1", "ada", "invite", &["--name", "ada"]))?;
+    let made = event(&mut ada, "key-made")?;
+    let invited = event(&mut ada, "invited")?;
+    let joined = network.join("n2", "bob", &[&code_of(&invited)?])?.json(0)?;
+    ensure!(joined["stored"] == "new" && joined["inviter"] == "ada", "{joined}");
+    let key = |name| fs::read_to_string(network.key_file(name, "default"));
+    ensure!(made["file"].as_str() == network.key_file("ada", "default").to_str(), "{made}");
+    ensure!(key("ada")? == key("bob")? && key("ada")?.starts_with("plk1"), "another key");
+    event(&mut ada, "joined")?;
+    ended(ada, "used", 0)
+}
+
+/// The second machine that invites by mistake gets no cluster of its own.
+pub fn no_second_key() -> Result<()> {
+    let network = Network::switch()?;
+    let mut ada = network.up("n1", "ada", &[])?;
+    event(&mut ada, "key-made")?;
+    event(&mut ada, "status")?;
+    let refused = network.run("n2", "bob", "invite", &[])?.json(6)?;
+    ensure!(refused["code"] == "cluster-here", "{refused}");
+    ensure!(
+        refused["message"].as_str().is_some_and(|m| m.contains("potluck join CODE")),
+        "{refused}"
+    );
+    ensure!(!network.key_file("bob", "default").exists(), "a key was made");
+    Ok(())
+}
+
 pub fn up_beside_an_invitation() -> Result<()> {
     let network = Network::loopback()?;
     let (ada, _) = network.invite(&[])?;
