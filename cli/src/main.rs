@@ -4,6 +4,7 @@
 //! for `up` one per line.
 
 mod args;
+mod bench;
 mod core_dump;
 mod demo;
 mod deny;
@@ -48,6 +49,7 @@ enum Verb {
     Invite(invite::Invite),
     Join(join::Join),
     Status(status::Ask),
+    Bench(bench::Bench),
     Identity(identity::Show),
     Key(key::Show),
     Keys(keys::Change),
@@ -81,6 +83,7 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Invite(invite) => invite.run(output).await,
         Verb::Join(join) => join.run(output).await,
         Verb::Status(status) => status.run(output).await,
+        Verb::Bench(bench) => bench.run(output).await,
         Verb::Identity(identity) => identity.run(output),
         Verb::Key(key) => key.run(output),
         Verb::Keys(keys) => keys.run(output),

@@ -6,7 +6,7 @@ mod circle;
 mod dot;
 mod svg;
 mod terminal;
-mod words;
+pub mod words;
 
 pub use dot::dot;
 pub use svg::svg;

@@ -1,5 +1,6 @@
 //! The command line from outside: outputs, exit codes, files.
 
+mod bench;
 mod demo;
 mod first_minutes;
 mod keys;
@@ -47,13 +48,15 @@ const ALONE: [(&str, Body); 11] = [
     ("deny: a list of nodes", rotation::denied),
 ];
 
-const IN_A_LAB: [(&str, Body); 25] = [
+const IN_A_LAB: [(&str, Body); 27] = [
     ("invite: a machine on the switch joins by the code", pairing::two_machines),
     ("invite: beside a node, and found by hand", pairing::beside_a_node),
     ("invite: three wrong codes end it", pairing::wrong_codes),
     ("invite: as many machines as asked for, and no more", pairing::several_machines),
     ("invite: ends with its time", pairing::expired),
     ("invite: ends when it is interrupted", pairing::interrupted),
+    ("bench: too few machines, and a size that is none", bench::too_few),
+    ("bench: one machine is killed", bench::one_is_killed),
     ("invite: makes the first key", pairing::first_key),
     ("invite: beside another cluster no key is made", pairing::no_second_key),
     ("two machines, two commands each: by code", first_minutes::by_code),
@@ -79,12 +82,13 @@ const IN_A_LAB: [(&str, Body); 25] = [
 ];
 
 /// One at a time: they measure, or need all processors.
-const MEASURED: [(&str, Body); 4] = [
+const MEASURED: [(&str, Body); 5] = [
     (
         "status: three machines as a drawing, as SVG, for Graphviz and as JSON",
         pictures::three_machines,
     ),
     ("status: no field of its JSON goes away", pictures::schema),
+    ("bench: unequal machines, all with the same figures", bench::unequal_machines),
     ("demo: everything is verified", demo::verified),
     ("demo: interrupted, it leaves no process and no file", demo::interrupted),
 ];
