@@ -52,6 +52,11 @@ impl Join {
     /// Runs the command.
     pub async fn run(self, output: &Output) -> Result<Exit> {
         let text = self.text().await?;
+        if text.trim().is_empty() {
+            let sentence = "nothing was typed or piped: type the code that `potluck invite` shows, \
+                or the key that `potluck key --show` prints";
+            return Err(Stop::with(Exit::Key, "no-key-given", sentence));
+        }
         // A key begins with a letter.
         if text.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
             return self.by_code(&text, output).await;

@@ -9,6 +9,7 @@ mod pairing;
 mod pictures;
 mod rotation;
 mod run;
+mod wording;
 
 use potluck_harness::{Need, Suite};
 
@@ -34,7 +35,7 @@ fn main() {
 }
 
 /// Without a network.
-const ALONE: [(&str, Body); 11] = [
+const ALONE: [(&str, Body); 12] = [
     ("identity: made once, shown again, no key in it", keys::identity),
     ("identity: a damaged file is one sentence and stays", keys::damaged_identity),
     ("join: from a pipe and from a file", keys::join),
@@ -46,15 +47,18 @@ const ALONE: [(&str, Body); 11] = [
     ("a wrong name or number is wrong usage", keys::wrong_usage),
     ("keys: the steps of a change of the key", rotation::steps),
     ("deny: a list of nodes", rotation::denied),
+    ("words: keys", wording::keys),
 ];
 
-const IN_A_LAB: [(&str, Body); 27] = [
+const IN_A_LAB: [(&str, Body); 29] = [
     ("invite: a machine on the switch joins by the code", pairing::two_machines),
     ("invite: beside a node, and found by hand", pairing::beside_a_node),
     ("invite: three wrong codes end it", pairing::wrong_codes),
     ("invite: as many machines as asked for, and no more", pairing::several_machines),
     ("invite: ends with its time", pairing::expired),
     ("invite: ends when it is interrupted", pairing::interrupted),
+    ("words: the first machine, alone", wording::alone),
+    ("words: beside a cluster", wording::beside_a_cluster),
     ("bench: too few machines, and a size that is none", bench::too_few),
     ("bench: one machine is killed", bench::one_is_killed),
     ("invite: makes the first key", pairing::first_key),
