@@ -5,25 +5,28 @@
 
 mod args;
 mod bench;
+mod completions;
 mod core_dump;
 mod demo;
 mod deny;
 mod document;
 mod exit;
 mod first_key;
+mod help;
 mod identity;
 mod invite;
 mod join;
 mod key;
 mod keys;
 mod known;
+mod manual;
 mod output;
 mod picture;
 mod prompt;
 mod status;
 mod up;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use output::Output;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -31,7 +34,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Turns the computers on a home or lab network into one all-reduce group.
 #[derive(Parser)]
-#[command(name = "potluck", version, after_help = exit::HELP)]
+#[command(name = "potluck", version, after_help = exit::HELP, disable_help_subcommand = true)]
 struct Cli {
     /// Print JSON on stdout instead of text
     #[arg(long, global = true)]
@@ -56,6 +59,10 @@ enum Verb {
     Deny(deny::Deny),
     Known(known::Known),
     Demo(demo::Demo),
+    Completions(completions::Completions),
+    #[command(name = "man")]
+    Manual(manual::Manual),
+    Help(help::Help),
     /// One of the processes of `demo`, which starts it.
     #[command(hide = true)]
     DemoMember(demo::Member),
@@ -90,6 +97,9 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Deny(deny) => deny.run(output).await,
         Verb::Known(known) => known.run(output),
         Verb::Demo(demo) => demo.run(output).await,
+        Verb::Completions(completions) => completions.run(&Cli::command(), output),
+        Verb::Help(help) => help.run(Cli::command(), output),
+        Verb::Manual(manual) => manual.run(Cli::command(), output),
         Verb::DemoMember(member) => member.run().await,
     }
 }

@@ -1,6 +1,7 @@
 //! The command line from outside: outputs, exit codes, files.
 
 mod bench;
+mod completions;
 mod demo;
 mod first_minutes;
 mod keys;
@@ -36,6 +37,7 @@ fn main() {
 
 /// Without a network.
 const ALONE: [(&str, Body); 12] = [
+const ALONE: [(&str, Body); 16] = [
     ("identity: made once, shown again, no key in it", keys::identity),
     ("identity: a damaged file is one sentence and stays", keys::damaged_identity),
     ("join: from a pipe and from a file", keys::join),
@@ -48,6 +50,11 @@ const ALONE: [(&str, Body); 12] = [
     ("keys: the steps of a change of the key", rotation::steps),
     ("deny: a list of nodes", rotation::denied),
     ("words: keys", wording::keys),
+    ("completions: every command, for bash, zsh and fish", completions::shells),
+    ("completions: bash completes with them", completions::in_bash),
+    ("man: a page for every command", completions::manual),
+    ("man: all pages in a document", completions::manual_as_json),
+    ("help: every command, and help itself", completions::help),
 ];
 
 const IN_A_LAB: [(&str, Body); 29] = [
