@@ -14,7 +14,7 @@ use std::fmt::Write;
 pub struct NeighbourDocument {
     pub version: u8,
     pub addresses: Vec<String>,
-    /// ours, other, other-version or none.
+    /// ours, other, other-version, invitation or none.
     pub cluster: String,
 }
 
@@ -30,6 +30,27 @@ impl From<&Neighbour> for NeighbourDocument {
         let addresses = neighbour.addresses.iter().map(ToString::to_string).collect();
         NeighbourDocument { version: neighbour.version, addresses, cluster: cluster.to_owned() }
     }
+}
+
+/// Who announces itself, and what can be done about it.
+pub fn neighbour_kind(neighbour: &NeighbourDocument) -> String {
+    match neighbour.cluster.as_str() {
+        "ours" => "a node of this cluster".to_owned(),
+        "other-version" => format!(
+            "a node that speaks protocol {}: run the same version on both",
+            neighbour.version
+        ),
+        "none" => "a node without a cluster".to_owned(),
+        "invitation" => {
+            "an invitation: `potluck join CODE` with the code that is shown there".to_owned()
+        }
+        _ => "a node of another cluster: `potluck join` enters it with its key".to_owned(),
+    }
+}
+
+/// A line about a node that announces itself.
+pub fn neighbour_text(neighbour: &NeighbourDocument) -> String {
+    format!("{}  {}", neighbour.addresses.join(" "), neighbour_kind(neighbour))
 }
 
 /// The status as several lines of text.
@@ -132,6 +153,7 @@ pub fn key_source(key: &StoredKey) -> &'static str {
     }
 }
 
-fn short(node: &str) -> &str {
+/// The first digits of a node's key, as all messages show it.
+pub fn short(node: &str) -> &str {
     node.get(..8).unwrap_or(node)
 }

@@ -21,9 +21,12 @@ mod keys;
 mod known;
 mod manual;
 mod output;
+mod peers;
 mod picture;
 mod prompt;
+mod selection;
 mod status;
+mod table;
 mod up;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -53,6 +56,7 @@ enum Verb {
     Join(join::Join),
     Status(status::Ask),
     Bench(bench::Bench),
+    Peers(peers::Peers),
     Identity(identity::Show),
     Key(key::Show),
     Keys(keys::Change),
@@ -91,6 +95,7 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Join(join) => join.run(output).await,
         Verb::Status(status) => status.run(output).await,
         Verb::Bench(bench) => bench.run(output).await,
+        Verb::Peers(peers) => peers.run(output).await,
         Verb::Identity(identity) => identity.run(output),
         Verb::Key(key) => key.run(output),
         Verb::Keys(keys) => keys.run(output),

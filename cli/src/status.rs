@@ -1,20 +1,17 @@
 //! `potluck status`: asks the nodes of this machine, or lists those on the network.
 
-use crate::args::{Where, Which};
-use crate::document::{NeighbourDocument, gloo_line, status_text};
+use crate::document::{gloo_line, neighbour_text, status_text};
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
 use crate::picture;
+use crate::selection::{Found, Selection};
 use anyhow::{Context, Result};
 use clap::Args;
 use potluck::keys::Keys;
 use potluck::report::document::{GraphDocument, InterfaceDocument, StatusDocument};
-use potluck::report::{LocalNodes, Membership, Scan};
-use potluck::{Config, Observer, local_nodes, scan};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Show the nodes of this machine and what `potluck up` observes; when none runs, ask the others
 ///
@@ -32,12 +29,7 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 pub struct Ask {
     #[command(flatten)]
-    which: Which,
-    #[command(flatten)]
-    place: Where,
-    /// Only nodes of this job
-    #[arg(long, value_name = "NAME")]
-    job: Option<String>,
+    selection: Selection,
     /// Draw who is connected to whom, how fast, and what the plan does with it
     #[arg(long, conflicts_with = "dot")]
     graph: bool,
@@ -52,81 +44,34 @@ pub struct Ask {
 impl Ask {
     /// Runs the command.
     pub async fn run(self, output: &Output) -> Result<Exit> {
-        let config = self.place.config(&self.which);
-        let keys = Keys::of(&config)?;
         if self.dot && output.is_json() {
             return Err(Stop::usage(
                 "--dot and --json cannot both be on stdout; --json has the same under `topology`",
             ));
         }
-        let LocalNodes { nodes, silent, .. } = local_nodes(config.clone()).await?;
-        for socket in &silent {
-            output.say(&format!(
-                "A program does not answer at {}: it is stopped, or of another version",
-                socket.display()
-            ));
-        }
-        let known = self.with_observed(&nodes);
-        if !known.is_empty() {
-            return self.show(&self.of_job(nodes), &known, &[], output);
-        }
-        let (flag, namespace) = (self.which.flag(), keys.namespace());
-        let of_job = self.job.as_ref().map(|job| format!(" of job {job}")).unwrap_or_default();
-        output.say(&format!(
-            "No node{of_job} of namespace {namespace} runs on this machine; looking around for 2 s \
-             ..."
-        ));
-        let seen = scan(config.clone(), LOOK).await?;
-        let others = self.of_job(observe(config, &seen).await);
-        if !others.is_empty() {
-            return self.show(&[], &others, &neighbours_of(&seen), output);
+        let found = self.selection.find(output).await?;
+        if !found.nodes.is_empty() {
+            return self.show(&found, output);
         }
         if self.wants_picture() {
             let sentence = format!(
-                "no node{of_job} of namespace {namespace} runs on this machine or is observed, so \
-                 there is nothing to draw: start your program{flag}"
+                "no {} runs on this machine or is observed, so there is nothing to draw: start your \
+                 program{}",
+                self.selection.described()?,
+                self.selection.flag()
             );
             return Err(Stop::with(Exit::NoPeers, "not-running", sentence));
         }
-        let has_key = keys.cluster_key()?.is_some();
-        if !has_key {
-            output.say(&format!(
-                "This machine has no cluster key: `potluck up{flag}` makes one on the first \
-                 machine, `potluck join CODE{flag}` takes that of another one"
-            ));
-        }
-        show_neighbours(&seen, (namespace, has_key), output)
-    }
-
-    /// These nodes of this machine, and those that the observers among them observe.
-    fn with_observed(&self, here: &[StatusDocument]) -> Vec<StatusDocument> {
-        let mut all = here.to_vec();
-        for node in here.iter().flat_map(|node| &node.observed) {
-            if all.iter().all(|known| known.node != node.node) {
-                all.push(node.clone());
-            }
-        }
-        self.of_job(all)
-    }
-
-    fn of_job(&self, mut nodes: Vec<StatusDocument>) -> Vec<StatusDocument> {
-        nodes.retain(|node| self.job.as_ref().is_none_or(|job| *job == node.job));
-        nodes
+        show_neighbours(&found, &self.selection.keys()?, output)
     }
 
     fn wants_picture(&self) -> bool {
         self.graph || self.dot || self.svg.is_some()
     }
 
-    /// Shows the nodes, which are at least one; `here` are those of this machine. `neighbours` are
-    /// those whose announcements were received, if that was asked for.
-    fn show(
-        &self,
-        here: &[StatusDocument],
-        nodes: &[StatusDocument],
-        neighbours: &[NeighbourDocument],
-        output: &Output,
-    ) -> Result<Exit> {
+    /// Shows the nodes, which are at least one.
+    fn show(&self, found: &Found, output: &Output) -> Result<Exit> {
+        let (here, nodes, neighbours) = (&found.here, &found.nodes, found.neighbours());
         let graphs = graphs_of(nodes);
         let one = || match graphs[..] {
             [graph] => Ok(graph),
@@ -202,72 +147,28 @@ fn document_of(here: &[StatusDocument], nodes: &[StatusDocument]) -> Result<Valu
     Ok(document)
 }
 
-/// What the nodes of this cluster say that a scan has found, within two seconds.
-async fn observe(config: Config, seen: &Scan) -> Vec<StatusDocument> {
-    let ours = seen.neighbours.iter().filter(|n| n.membership == Membership::Ours).count();
-    if ours == 0 {
-        return Vec::new();
-    }
-    // What hinders it has hindered the scan, or is a wrong key, which the scan tells too.
-    let Ok(mut observer) = Observer::start(config).await else { return Vec::new() };
-    let all_answer = async { while observer.nodes().len() < ours && observer.changed().await {} };
-    // Those that have not answered in time are not shown.
-    let _ = tokio::time::timeout(LOOK, all_answer).await;
-    let nodes = observer.nodes();
-    observer.leave().await;
-    nodes
-}
-
-fn neighbours_of(seen: &Scan) -> Vec<NeighbourDocument> {
-    seen.neighbours.iter().map(NeighbourDocument::from).collect()
-}
-
-fn show_neighbours(
-    seen: &Scan,
-    (namespace, has_key): (&str, bool),
-    output: &Output,
-) -> Result<Exit> {
-    let neighbours = neighbours_of(seen);
-    let interfaces: Vec<InterfaceDocument> =
-        seen.interfaces.iter().map(InterfaceDocument::from).collect();
+/// Lists what was announced, where no node answers.
+fn show_neighbours(found: &Found, keys: &Keys, output: &Output) -> Result<Exit> {
+    let neighbours = found.neighbours();
+    let looked = || found.seen.iter().flat_map(|seen| &seen.interfaces);
+    let interfaces: Vec<InterfaceDocument> = looked().map(InterfaceDocument::from).collect();
     let document = json!({
         "ok": true,
         "running": false,
-        "namespace": namespace,
-        "key": has_key,
+        "namespace": keys.namespace(),
+        "key": keys.cluster_key()?.is_some(),
         "neighbours": neighbours,
         "interfaces": interfaces,
         "gloo": potluck::gloo_version(),
     });
-    output.result(&document, || text(seen, &neighbours))?;
+    output.result(&document, || {
+        let mut lines: Vec<String> = neighbours.iter().map(neighbour_text).collect();
+        if lines.is_empty() {
+            lines.push("Nobody announces itself.".to_owned());
+        }
+        lines.extend(looked().map(|report| format!("  {report}")));
+        lines.push(gloo_line(potluck::gloo_version().as_deref()));
+        lines.join("\n")
+    })?;
     Ok(Exit::NoPeers)
 }
-
-fn text(seen: &Scan, neighbours: &[NeighbourDocument]) -> String {
-    let mut lines: Vec<String> = neighbours.iter().map(line).collect();
-    if lines.is_empty() {
-        lines.push("Nobody announces itself.".to_owned());
-    }
-    lines.extend(seen.interfaces.iter().map(|report| format!("  {report}")));
-    lines.push(gloo_line(potluck::gloo_version().as_deref()));
-    lines.join("\n")
-}
-
-fn line(neighbour: &NeighbourDocument) -> String {
-    let whose = match neighbour.cluster.as_str() {
-        "ours" => "a node of this cluster".to_owned(),
-        "other-version" => format!(
-            "a node that speaks protocol {}: run the same version on both",
-            neighbour.version
-        ),
-        "none" => "a node without a cluster".to_owned(),
-        "invitation" => {
-            "an invitation: `potluck join CODE` with the code that is shown there".to_owned()
-        }
-        _ => "a node of another cluster: `potluck join` enters it with its key".to_owned(),
-    };
-    format!("{}  {whose}", neighbour.addresses.join(" "))
-}
-
-/// Two nodes that start together may take a second until they hear each other.
-pub const LOOK: Duration = Duration::from_secs(2);

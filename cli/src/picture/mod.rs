@@ -8,9 +8,11 @@ mod svg;
 mod terminal;
 pub mod words;
 
+pub use canvas::width;
 pub use dot::dot;
 pub use svg::svg;
 pub use terminal::{Paper, drawn};
+pub use words::{plain, rate, time};
 
 use potluck::report::document::{GraphDocument, GraphLink};
 
@@ -46,7 +48,7 @@ fn pace(link: &GraphLink, fastest_bps: Option<u64>) -> Pace {
 const MANY: usize = 7;
 
 #[cfg(test)]
-mod testing {
+pub mod testing {
     use potluck::report::document::GraphDocument;
     use serde_json::{Value, json};
 

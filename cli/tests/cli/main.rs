@@ -4,13 +4,16 @@ mod bench;
 mod completions;
 mod demo;
 mod first_minutes;
+mod group;
 mod keys;
 mod nodes;
 mod pairing;
+mod peers;
 mod pictures;
 mod rotation;
 mod run;
 mod wording;
+mod shape;
 
 use potluck_harness::{Need, Suite};
 
@@ -58,6 +61,7 @@ const ALONE: [(&str, Body); 16] = [
 ];
 
 const IN_A_LAB: [(&str, Body); 29] = [
+const IN_A_LAB: [(&str, Body); 22] = [
     ("invite: a machine on the switch joins by the code", pairing::two_machines),
     ("invite: beside a node, and found by hand", pairing::beside_a_node),
     ("invite: three wrong codes end it", pairing::wrong_codes),
@@ -90,6 +94,7 @@ const IN_A_LAB: [(&str, Body); 29] = [
     ("status: asks the running node, else looks around", nodes::status),
     ("status: shows every program of this machine, by job", nodes::status_of_programs),
     ("status: where there is nothing to draw it says why", pictures::nothing_to_draw),
+    ("peers: nobody, and a node of another cluster", peers::of_others),
 ];
 
 /// One at a time: they measure, or need all processors.
@@ -100,6 +105,7 @@ const MEASURED: [(&str, Body); 5] = [
     ),
     ("status: no field of its JSON goes away", pictures::schema),
     ("bench: unequal machines, all with the same figures", bench::unequal_machines),
+    ("peers: of a group, seen by a member, an observer and a guest", peers::of_a_group),
     ("demo: everything is verified", demo::verified),
     ("demo: interrupted, it leaves no process and no file", demo::interrupted),
 ];
