@@ -27,6 +27,7 @@ mod prompt;
 mod selection;
 mod status;
 mod table;
+mod top;
 mod up;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -57,6 +58,7 @@ enum Verb {
     Status(status::Ask),
     Bench(bench::Bench),
     Peers(peers::Peers),
+    Top(top::Top),
     Identity(identity::Show),
     Key(key::Show),
     Keys(keys::Change),
@@ -96,6 +98,7 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Status(status) => status.run(output).await,
         Verb::Bench(bench) => bench.run(output).await,
         Verb::Peers(peers) => peers.run(output).await,
+        Verb::Top(top) => top.run(output).await,
         Verb::Identity(identity) => identity.run(output),
         Verb::Key(key) => key.run(output),
         Verb::Keys(keys) => keys.run(output),

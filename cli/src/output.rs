@@ -6,6 +6,7 @@ use crate::picture::Paper;
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use potluck::NodeId;
+use rustix::termios::{Winsize, tcgetwinsize};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -22,12 +23,25 @@ enum Form {
 /// The two outputs of a command.
 pub struct Output {
     form: Form,
+    says: Says,
+}
+
+/// Whether messages for people are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    All,
+    Nothing,
 }
 
 impl Output {
     /// With `json`, stdout carries only JSON.
     pub fn new(json: bool) -> Output {
-        Output { form: if json { Form::Json } else { Form::Text } }
+        Output { form: if json { Form::Json } else { Form::Text }, says: Says::All }
+    }
+
+    /// An output without messages for people, for a command whose frames they would disturb.
+    pub fn silent() -> Output {
+        Output { form: Form::Text, says: Says::Nothing }
     }
 
     /// Whether stdout carries JSON.
@@ -70,16 +84,22 @@ impl Output {
 
     /// The capabilities of stdout for pictures.
     pub fn paper(&self) -> Paper {
-        let is_terminal = io::stdout().is_terminal();
-        let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| is_terminal);
-        // 0 columns: the terminal does not know its size.
-        let columns = size.map_or(0, |size| usize::from(size.ws_col));
+        let columns = terminal_size().map_or(0, |size| usize::from(size.ws_col));
         let columns = if columns == 0 { COLUMNS } else { columns };
-        Paper { columns, colours: is_terminal && colours_wanted(), unicode: unicode_wanted() }
+        let colours = io::stdout().is_terminal() && colours_wanted();
+        Paper { columns, colours, unicode: unicode_wanted() }
+    }
+
+    /// The height of the terminal of stdout in lines, if it is one that knows it.
+    pub fn rows(&self) -> Option<usize> {
+        terminal_size().map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0)
     }
 
     /// Prints a message for people on stderr.
     pub fn say(&self, text: &str) {
+        if self.says == Says::Nothing {
+            return;
+        }
         // If stderr is closed, the error cannot be reported.
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
@@ -97,6 +117,11 @@ impl Output {
         }
         exit
     }
+}
+
+/// The size of the terminal of stdout; 0 lines or columns if it does not know it.
+fn terminal_size() -> Option<Winsize> {
+    tcgetwinsize(io::stdout()).ok().filter(|_| io::stdout().is_terminal())
 }
 
 /// Whether a terminal may show colours: not if `NO_COLOR` is set to anything but the empty string.

@@ -11,8 +11,8 @@ pub mod words;
 pub use canvas::width;
 pub use dot::dot;
 pub use svg::svg;
-pub use terminal::{Paper, drawn};
-pub use words::{plain, rate, time};
+pub use terminal::{Paper, drawn, wrapped};
+pub use words::{kinds, plain, rate, rates, share, time};
 
 use potluck::report::document::{GraphDocument, GraphLink};
 

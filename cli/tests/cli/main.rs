@@ -14,6 +14,8 @@ mod rotation;
 mod run;
 mod wording;
 mod shape;
+mod terminal;
+mod top;
 
 use potluck_harness::{Need, Suite};
 
@@ -62,6 +64,7 @@ const ALONE: [(&str, Body); 16] = [
 
 const IN_A_LAB: [(&str, Body); 29] = [
 const IN_A_LAB: [(&str, Body); 22] = [
+const IN_A_LAB: [(&str, Body); 23] = [
     ("invite: a machine on the switch joins by the code", pairing::two_machines),
     ("invite: beside a node, and found by hand", pairing::beside_a_node),
     ("invite: three wrong codes end it", pairing::wrong_codes),
@@ -95,10 +98,11 @@ const IN_A_LAB: [(&str, Body); 22] = [
     ("status: shows every program of this machine, by job", nodes::status_of_programs),
     ("status: where there is nothing to draw it says why", pictures::nothing_to_draw),
     ("peers: nobody, and a node of another cluster", peers::of_others),
+    ("top: without nodes, and of a wrong width", top::without_nodes),
 ];
 
 /// One at a time: they measure, or need all processors.
-const MEASURED: [(&str, Body); 5] = [
+const MEASURED: [(&str, Body); 7] = [
     (
         "status: three machines as a drawing, as SVG, for Graphviz and as JSON",
         pictures::three_machines,
@@ -106,6 +110,8 @@ const MEASURED: [(&str, Body); 5] = [
     ("status: no field of its JSON goes away", pictures::schema),
     ("bench: unequal machines, all with the same figures", bench::unequal_machines),
     ("peers: of a group, seen by a member, an observer and a guest", peers::of_a_group),
+    ("top: one frame shows the members, and the next one a loss", top::once),
+    ("top: live in a terminal, which is restored", top::live),
     ("demo: everything is verified", demo::verified),
     ("demo: interrupted, it leaves no process and no file", demo::interrupted),
 ];
