@@ -2,6 +2,7 @@
 //! one.
 
 use crate::run::clean;
+use crate::shape::is_as_listed;
 use anyhow::{Context, Result, ensure};
 use potluck_harness::{Child, Lab, Scratch};
 use serde_json::Value;
@@ -40,7 +41,7 @@ pub fn verified() -> Result<()> {
         ensure!(phases[1]["bus_gb_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{document}");
     }
     ensure!(fs::read_dir(scratch.path())?.next().is_none(), "directories are left");
-    Ok(())
+    is_as_listed("demo", include_str!("../golden/json/demo.txt"), &[document])
 }
 
 pub fn interrupted() -> Result<()> {

@@ -4,6 +4,7 @@ mod bench;
 mod completions;
 mod demo;
 mod first_minutes;
+mod documents;
 mod group;
 mod keys;
 mod nodes;
@@ -43,6 +44,7 @@ fn main() {
 /// Without a network.
 const ALONE: [(&str, Body); 12] = [
 const ALONE: [(&str, Body); 16] = [
+const ALONE: [(&str, Body); 17] = [
     ("identity: made once, shown again, no key in it", keys::identity),
     ("identity: a damaged file is one sentence and stays", keys::damaged_identity),
     ("join: from a pipe and from a file", keys::join),
@@ -60,11 +62,13 @@ const ALONE: [(&str, Body); 16] = [
     ("man: a page for every command", completions::manual),
     ("man: all pages in a document", completions::manual_as_json),
     ("help: every command, and help itself", completions::help),
+    ("json: the documents of commands without a network", documents::without_a_network),
 ];
 
 const IN_A_LAB: [(&str, Body); 29] = [
 const IN_A_LAB: [(&str, Body); 22] = [
 const IN_A_LAB: [(&str, Body); 23] = [
+const IN_A_LAB: [(&str, Body); 24] = [
     ("invite: a machine on the switch joins by the code", pairing::two_machines),
     ("invite: beside a node, and found by hand", pairing::beside_a_node),
     ("invite: three wrong codes end it", pairing::wrong_codes),
@@ -99,6 +103,10 @@ const IN_A_LAB: [(&str, Body); 23] = [
     ("status: where there is nothing to draw it says why", pictures::nothing_to_draw),
     ("peers: nobody, and a node of another cluster", peers::of_others),
     ("top: without nodes, and of a wrong width", top::without_nodes),
+    (
+        "json: the documents of up and invite, and of status without a node",
+        documents::of_commands_that_run,
+    ),
 ];
 
 /// One at a time: they measure, or need all processors.
