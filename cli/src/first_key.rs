@@ -3,7 +3,7 @@
 use crate::args::Which;
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
-use crate::status::LOOK;
+use crate::selection::LOOK;
 use anyhow::Result;
 use potluck::keys::Keys;
 use potluck::report::{Membership, Scan};

@@ -69,7 +69,7 @@ impl Top {
     }
 
     async fn once(self, output: &Output) -> Result<Exit> {
-        let namespace = self.selection.namespace()?;
+        let namespace = self.selection.keys()?.namespace().to_owned();
         let found = self.selection.find(&Output::silent()).await?;
         if found.nodes.is_empty() {
             let sentence = format!(
@@ -98,7 +98,7 @@ impl Top {
             signal(SignalKind::terminate())?,
             signal(SignalKind::window_change())?,
         );
-        let namespace = self.selection.namespace()?;
+        let namespace = self.selection.keys()?.namespace().to_owned();
         let (mut source, mut history) = (Source::of(self.selection.clone()), History::default());
         // The first look may fail, for example without a cluster key: then the terminal stays as
         // it is.

@@ -2,6 +2,7 @@
 
 use crate::keys::KEY;
 use crate::run::{Network, SOON, told};
+use crate::shape::is_as_listed;
 use anyhow::{Context, Result, ensure};
 use potluck_harness::Child;
 use serde_json::Value;
@@ -38,6 +39,7 @@ pub fn unequal_machines() -> Result<()> {
     let sizes = ["--sizes", "64K,1M", "--seconds", "0.3", "--svg", file];
     let mut machines = start(&network, &sizes)?;
     let documents: Vec<Value> = machines.iter_mut().map(document).collect::<Result<_>>()?;
+    is_as_listed("bench", include_str!("../golden/json/bench.txt"), &documents)?;
     let report = &documents[0];
     // Each machine has the same figures; the View's name and plan are theirs too.
     for part in ["view", "members", "links", "sums"] {

@@ -3,8 +3,8 @@
 mod bench;
 mod completions;
 mod demo;
-mod first_minutes;
 mod documents;
+mod first_minutes;
 mod group;
 mod keys;
 mod nodes;
@@ -13,10 +13,10 @@ mod peers;
 mod pictures;
 mod rotation;
 mod run;
-mod wording;
 mod shape;
 mod terminal;
 mod top;
+mod wording;
 
 use potluck_harness::{Need, Suite};
 
@@ -25,13 +25,13 @@ type Body = fn() -> anyhow::Result<()>;
 fn main() {
     let mut suite = Suite::new();
     for (name, body) in ALONE {
-        suite.test(name, body);
+        suite.test(name, *body);
     }
     for (name, body) in IN_A_LAB {
-        suite.test_needing(name, &[Need::Lab], body);
+        suite.test_needing(name, &[Need::Lab], *body);
     }
     for (name, body) in MEASURED {
-        suite.serial(name, &[Need::Lab], body);
+        suite.serial(name, &[Need::Lab], *body);
     }
     let dumps = match nodes::machine_dumps_core() {
         Ok(true) => Need::Lab,
@@ -42,9 +42,7 @@ fn main() {
 }
 
 /// Without a network.
-const ALONE: [(&str, Body); 12] = [
-const ALONE: [(&str, Body); 16] = [
-const ALONE: [(&str, Body); 17] = [
+const ALONE: &[(&str, Body)] = &[
     ("identity: made once, shown again, no key in it", keys::identity),
     ("identity: a damaged file is one sentence and stays", keys::damaged_identity),
     ("join: from a pipe and from a file", keys::join),
@@ -65,10 +63,7 @@ const ALONE: [(&str, Body); 17] = [
     ("json: the documents of commands without a network", documents::without_a_network),
 ];
 
-const IN_A_LAB: [(&str, Body); 29] = [
-const IN_A_LAB: [(&str, Body); 22] = [
-const IN_A_LAB: [(&str, Body); 23] = [
-const IN_A_LAB: [(&str, Body); 24] = [
+const IN_A_LAB: &[(&str, Body)] = &[
     ("invite: a machine on the switch joins by the code", pairing::two_machines),
     ("invite: beside a node, and found by hand", pairing::beside_a_node),
     ("invite: three wrong codes end it", pairing::wrong_codes),
@@ -110,7 +105,7 @@ const IN_A_LAB: [(&str, Body); 24] = [
 ];
 
 /// One at a time: they measure, or need all processors.
-const MEASURED: [(&str, Body); 7] = [
+const MEASURED: &[(&str, Body)] = &[
     (
         "status: three machines as a drawing, as SVG, for Graphviz and as JSON",
         pictures::three_machines,

@@ -20,9 +20,12 @@ pub fn is_as_listed(name: &str, golden: &str, documents: &[Value]) -> Result<()>
     let mut wrong: Vec<String> = Vec::new();
     for (path, types) in &shape {
         let allowed = listed.get(path).cloned().unwrap_or_default();
-        // Where a list may stand, it may be empty.
-        let is_allowed =
-            |kind: &str| allowed.contains(kind) || kind == "empty" && allowed.contains("list");
+        // Where a list may stand, it may be empty, and what is not known is null.
+        let is_allowed = |kind: &str| match kind {
+            "empty" => allowed.contains(kind) || allowed.contains("list"),
+            "null" => !allowed.is_empty(),
+            kind => allowed.contains(kind),
+        };
         let new = types.iter().filter(|kind| !is_allowed(kind));
         wrong.extend(new.map(|kind| format!("new: {path} {kind}")));
     }
