@@ -55,8 +55,8 @@ impl Ask {
         }
         if self.wants_picture() {
             let sentence = format!(
-                "no {} runs on this machine or is observed, so there is nothing to draw: start your \
-                 program{}",
+                "no {} runs on this machine or is observed, so there is nothing to draw: start \
+                 your program{}",
                 self.selection.described()?,
                 self.selection.flag()
             );

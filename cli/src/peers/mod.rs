@@ -24,8 +24,8 @@ use tokio::time::Instant;
 /// JSON: {ok, running, namespace, peers: [{name, node, job, here, observer, process, addresses,
 /// link, port, view, state, state_text, why}], reasons, neighbours}. `link` is the connection of a
 /// node of this machine: {from, address, through, forwarded, interface, kind, shared, rtt_us,
-/// rate_bps}; `port` is what the group has measured at the node: {kind, rtt_us, rate_bps}; `view` is
-/// {id, rank, members}. Each is null if it is not known. Exit code 3 if there are no peers.
+/// rate_bps}; `port` is what the group has measured at the node: {kind, rtt_us, rate_bps}; `view`
+/// is {id, rank, members}. Each is null if it is not known. Exit code 3 if there are no peers.
 #[derive(Args, Debug)]
 pub struct Peers {
     #[command(flatten)]

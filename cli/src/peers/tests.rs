@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 /// The node of rank 0 of a group of three, which knows what a member knows.
 fn ada() -> StatusDocument {
     let graph = graph(&["ada", "bob", "cyd"], &[940, 940, 94]);
-    let member = |rank: usize| json!({"rank": rank, "name": graph.members[rank].name, "node": graph.members[rank].node});
+    let member = |rank: usize| {
+        let of = &graph.members[rank];
+        json!({"rank": rank, "name": of.name, "node": of.node})
+    };
     let peer = |rank: usize, through: &[&str]| {
         json!({
             "name": graph.members[rank].name, "node": graph.members[rank].node,
@@ -23,8 +26,8 @@ fn ada() -> StatusDocument {
         "process": 1, "namespace": "default", "job": "train", "open": false, "port": 47474,
         "state": "in", "state_text": "in",
         "view": {
-            "id": "3#1f0c2a9e", "engine": "native", "engine_reason": "", "plan": "", "in_sync": true,
-            "begun": true, "committed": 0, "members": [member(0), member(1), member(2)],
+            "id": "3#1f0c2a9e", "engine": "native", "engine_reason": "", "plan": "",
+            "in_sync": true, "begun": true, "committed": 0, "members": [member(0), member(1), member(2)],
         },
         "peers": [peer(1, &[]), peer(2, &["bb"])],
         "interfaces": [{
