@@ -9,32 +9,51 @@ use std::process::ExitCode;
 /// The text on exit codes in `--help`.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no or too few peers, 4 a \
 peer was lost, 5 another version, 6 the cluster key or the pairing code is missing or wrong, 130 \
-interrupted.";
+interrupted. `run` ends with the code of the program that failed first.";
 
 /// An exit code. The numbers are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Done.
-    Done = 0,
+    Done,
     /// Failed for a reason without a code of its own.
-    Failed = 1,
+    Failed,
     /// The command line or the environment is wrong.
-    Usage = 2,
+    Usage,
     /// No peers, too few peers, or no node runs on this machine; no invitation, or no machine came.
-    NoPeers = 3,
+    NoPeers,
     /// A peer was lost.
-    PeerLost = 4,
+    PeerLost,
     /// The other nodes run another protocol version.
-    OtherVersion = 5,
+    OtherVersion,
     /// The cluster key or the pairing code is missing or wrong.
-    Key = 6,
+    Key,
     /// Ended by Ctrl-C.
-    Interrupted = 130,
+    Interrupted,
+    /// A program that the command ran has ended with this code.
+    Program(u8),
+}
+
+impl Exit {
+    /// The number that the process ends with.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::NoPeers => 3,
+            Exit::PeerLost => 4,
+            Exit::OtherVersion => 5,
+            Exit::Key => 6,
+            Exit::Interrupted => 130,
+            Exit::Program(code) => code,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
+        ExitCode::from(exit.code())
     }
 }
 

@@ -3,6 +3,7 @@
 //! Results go to stdout, everything else to stderr. With `--json` stdout is JSON: one document, or
 //! for `up` one per line.
 
+mod address;
 mod args;
 mod bench;
 mod completions;
@@ -25,6 +26,7 @@ mod peers;
 mod picture;
 mod prompt;
 mod selection;
+mod run;
 mod status;
 mod table;
 mod top;
@@ -59,6 +61,7 @@ enum Verb {
     Bench(bench::Bench),
     Peers(peers::Peers),
     Top(top::Top),
+    Run(run::Run),
     Identity(identity::Show),
     Key(key::Show),
     Keys(keys::Change),
@@ -72,6 +75,9 @@ enum Verb {
     /// One of the processes of `demo`, which starts it.
     #[command(hide = true)]
     DemoMember(demo::Member),
+    /// The parent of a program of `run`, which starts it.
+    #[command(hide = true)]
+    RunGuard(run::Guard),
 }
 
 fn main() -> ExitCode {
@@ -109,6 +115,8 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Help(help) => help.run(Cli::command(), output),
         Verb::Manual(manual) => manual.run(Cli::command(), output),
         Verb::DemoMember(member) => member.run().await,
+        Verb::Run(launch) => launch.run(output).await,
+        Verb::RunGuard(guard) => guard.run(output).await,
     }
 }
 

@@ -21,6 +21,7 @@ enum Form {
 }
 
 /// The two outputs of a command.
+#[derive(Clone, Debug)]
 pub struct Output {
     form: Form,
     says: Says,
@@ -111,7 +112,7 @@ impl Output {
         self.say(&format!("potluck: {message}"));
         if self.is_json() {
             let document =
-                json!({ "ok": false, "code": code, "message": message, "exit": exit as u8 });
+                json!({ "ok": false, "code": code, "message": message, "exit": exit.code() });
             // An error is ignored: the exit code reports the failure too.
             let _ = self.result(&document, String::new);
         }
