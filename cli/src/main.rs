@@ -14,6 +14,7 @@ mod document;
 mod exit;
 mod first_key;
 mod help;
+mod hosts;
 mod identity;
 mod invite;
 mod join;
@@ -62,6 +63,7 @@ enum Verb {
     Peers(peers::Peers),
     Top(top::Top),
     Run(run::Run),
+    Hosts(hosts::Hosts),
     Identity(identity::Show),
     Key(key::Show),
     Keys(keys::Change),
@@ -116,6 +118,7 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Manual(manual) => manual.run(Cli::command(), output),
         Verb::DemoMember(member) => member.run().await,
         Verb::Run(launch) => launch.run(output).await,
+        Verb::Hosts(hosts) => hosts.run(output).await,
         Verb::RunGuard(guard) => guard.run(output).await,
     }
 }

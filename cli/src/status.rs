@@ -123,7 +123,8 @@ fn graphs_of(nodes: &[StatusDocument]) -> Vec<&GraphDocument> {
     graphs
 }
 
-fn jobs_of(nodes: &[StatusDocument]) -> String {
+/// The jobs of these nodes, as a list.
+pub fn jobs_of(nodes: &[StatusDocument]) -> String {
     let jobs: BTreeSet<&str> = nodes.iter().map(|node| node.job.as_str()).collect();
     jobs.into_iter().collect::<Vec<_>>().join(", ")
 }
