@@ -7,6 +7,7 @@ mod documents;
 mod first_minutes;
 mod group;
 mod keys;
+mod launch;
 mod nodes;
 mod pairing;
 mod peers;
@@ -64,6 +65,7 @@ const ALONE: &[(&str, Body)] = &[
 ];
 
 const IN_A_LAB: &[(&str, Body)] = &[
+const IN_A_LAB: [(&str, Body); 33] = [
     ("invite: a machine on the switch joins by the code", pairing::two_machines),
     ("invite: beside a node, and found by hand", pairing::beside_a_node),
     ("invite: three wrong codes end it", pairing::wrong_codes),
@@ -95,6 +97,18 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ("up: two machines meet, and one that leaves is missed", nodes::two_meet),
     ("status: asks the running node, else looks around", nodes::status),
     ("status: shows every program of this machine, by job", nodes::status_of_programs),
+    ("run: three machines in any order agree, and reach each other", launch::any_order),
+    ("run: three machines with a cable from each to each", launch::without_a_switch),
+    ("run: a program that fails ends all, with its code", launch::program_fails),
+    ("run: a program that fails is started again as often as asked for", launch::restarted),
+    ("run: a machine that is lost ends all, and no program is left", launch::machine_lost),
+    ("run: elastic, the others go on, and it returns", launch::elastic),
+    ("run: Ctrl-C leaves no process", launch::interrupted),
+    ("run: a machine with another command is named", launch::other_command),
+    ("run: lines behind their ranks, and in files", launch::output),
+    ("run: too few machines, no program, wrong usage, no key", launch::refused),
+    ("run: as a user without privileges", launch::unprivileged),
+    ("hosts: a running group in every format", launch::hosts),
     ("status: where there is nothing to draw it says why", pictures::nothing_to_draw),
     ("peers: nobody, and a node of another cluster", peers::of_others),
     ("top: without nodes, and of a wrong width", top::without_nodes),

@@ -1,0 +1,448 @@
+//! `run` on machines of a lab: what the programs are told, and how a run ends.
+
+use crate::keys::KEY;
+use crate::run::{Network, SOON, event, run, told};
+use anyhow::{Context, Result, ensure};
+use potluck_harness::Child;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Each rank sends its number to the master and to the next one in the ring, and prints what it has
+/// got and what it was told.
+const EXCHANGE: &str = r#"
+import json, os, socket, time
+
+e = os.environ
+rank, world = int(e["RANK"]), int(e["WORLD_SIZE"])
+ring = [entry[0].rsplit(":", 1) for entry in json.load(open(e["MLX_HOSTFILE"]))]
+here = socket.create_server((ring[rank][0], int(ring[rank][1])))
+master = socket.create_server(("", int(e["MASTER_PORT"]))) if rank == 0 else None
+
+def connected(host, port):
+    until = time.monotonic() + 20
+    while True:
+        try:
+            return socket.create_connection((host, int(port)), timeout=20)
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+def said(to, word):
+    to.sendall(b"%d\n" % word)
+
+def heard(of):
+    return int(of.makefile().readline())
+
+after = connected(*ring[(rank + 1) % world])
+said(after, rank)
+before = heard(here.accept()[0])
+if master:
+    others = [master.accept()[0] for _ in range(world - 1)]
+    total = sum(heard(other) for other in others)
+    [said(other, total) for other in others]
+else:
+    link = connected(e["MASTER_ADDR"], e["MASTER_PORT"])
+    said(link, rank)
+    total = heard(link)
+names = [
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+    "MASTER_ADDR", "MASTER_PORT", "MLX_RANK", "JAX_COORDINATOR_ADDRESS", "JAX_PROCESS_ID",
+    "JAX_NUM_PROCESSES", "TORCHELASTIC_RESTART_COUNT", "GLOO_SOCKET_IFNAME", "POTLUCK_GENERATION",
+]
+told = {name: e.get(name) for name in names}
+print(json.dumps({"sum": total, "before": before, "ring": ring, "told": told}), flush=True)
+"#;
+
+/// Prints the numbers of a shell and of a child of it, and goes on.
+const STAYS: &str = "sleep 600 & echo pids $$ $!; wait";
+
+/// The machines of a lab, which all hold the key.
+fn network(machines: usize) -> Result<Network> {
+    network_of("loop", machines)
+}
+
+fn network_of(profile: &str, machines: usize) -> Result<Network> {
+    let network = Network::machines(profile, machines)?;
+    for machine in network.lab.nodes() {
+        told(&network.home(&machine), &["join"], KEY)?;
+    }
+    Ok(network)
+}
+
+/// `run --json` on a machine under its name.
+fn start(network: &Network, machine: &str, options: &[&str], command: &[&str]) -> Result<Child> {
+    let arguments = [&["--name", machine], options, &["--"], command].concat();
+    Child::spawn(&mut network.json(machine, machine, "run", &arguments))
+}
+
+fn start_all(network: &Network, options: &[&str], command: &[&str]) -> Result<Vec<Child>> {
+    let machines = network.lab.nodes();
+    machines.iter().map(|machine| start(network, machine, options, command)).collect()
+}
+
+/// The line that a program has printed, of those that begin like this.
+fn line(child: &mut Child, beginning: &str) -> Result<String> {
+    let begins = |event: &Value| event["line"].as_str().is_some_and(|l| l.starts_with(beginning));
+    let event = child.wait_for_event("output", begins, SOON)?;
+    Ok(event["line"].as_str().unwrap_or_default().to_owned())
+}
+
+fn ends(child: &mut Child, code: i32) -> Result<()> {
+    let status = child.wait(SOON)?;
+    let said = (child.stdout(), child.stderr());
+    ensure!(status.code() == Some(code), "it ended with {status}, not {code}: {said:#?}");
+    Ok(())
+}
+
+/// The processes of which `STAYS` has printed the numbers.
+fn pids(child: &mut Child) -> Result<Vec<String>> {
+    Ok(line(child, "pids ")?.split(' ').skip(1).map(str::to_owned).collect())
+}
+
+/// Waits until none of these processes runs.
+fn are_gone(pids: &[String]) -> Result<()> {
+    let until = Instant::now() + SOON;
+    let runs = |pid: &&String| {
+        // The state comes after the name, which is in brackets.
+        fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|stat| !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
+    };
+    while let Some(pid) = pids.iter().find(runs) {
+        ensure!(Instant::now() < until, "process {pid} of {pids:?} is left");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// The message of the error that is the last document.
+fn message(child: &Child) -> Result<String> {
+    let out = child.stdout();
+    let last: Value = serde_json::from_str(out.last().context("a document")?)?;
+    ensure!(last["ok"] == false, "{last}");
+    Ok(last["message"].as_str().unwrap_or_default().to_owned())
+}
+
+pub fn any_order() -> Result<()> {
+    let network = network(3)?;
+    for order in [["n3", "n1", "n2"], ["n2", "n3", "n1"]] {
+        exchange(&network, order)?;
+    }
+    Ok(())
+}
+
+/// Each cable is a network of its own, so each machine has another address for each of the others.
+pub fn without_a_switch() -> Result<()> {
+    exchange(&network_of("direct3", 3)?, ["n1", "n2", "n3"])
+}
+
+fn exchange(network: &Network, order: [&str; 3]) -> Result<()> {
+    let script = network.scratch.path().join("exchange.py");
+    fs::write(&script, EXCHANGE)?;
+    let command = ["python3", script.to_str().context("a path")?];
+    let mut children = Vec::new();
+    for machine in order {
+        // The first ones wait until all are there.
+        children.push(start(network, machine, &["--members", "3"], &command)?);
+    }
+    let mut started = Vec::new();
+    for child in &mut children {
+        started.push(event(child, "started")?);
+    }
+    let mut ranks = BTreeSet::new();
+    for (child, its) in children.iter_mut().zip(&started) {
+        ends(child, 0)?;
+        for same in ["generation", "machines", "world", "port"] {
+            ensure!(its[same] == started[0][same], "{same}: {its} and {}", started[0]);
+        }
+        let result = child.stdout().iter().find_map(|line| printed(line));
+        let rank = its["ranks"][0].as_u64().context("a rank")?;
+        ensure!(ranks.insert(rank), "rank {rank} twice");
+        check(network, &result.context("a result")?, rank, its)?;
+    }
+    ensure!(ranks == BTreeSet::from([0, 1, 2]), "{ranks:?}");
+    Ok(())
+}
+
+/// The result of `EXCHANGE` in an event.
+fn printed(line: &str) -> Option<Value> {
+    let event: Value = serde_json::from_str(line).ok()?;
+    serde_json::from_str(event["line"].as_str()?).ok()
+}
+
+fn check(network: &Network, printed: &Value, rank: u64, started: &Value) -> Result<()> {
+    ensure!(printed["sum"] == 3 && printed["before"] == (rank + 2) % 3, "{printed}");
+    let machine = |rank: usize| started["machines"][rank % 3].as_str().unwrap_or_default();
+    for (place, entry) in printed["ring"].as_array().context("a ring")?.iter().enumerate() {
+        let address = network.lab.addr_from(machine(place), machine(place + 2)).to_string();
+        ensure!(entry[0] == address, "{entry} is not {address} of {}", machine(place));
+    }
+    // As the second one sees it, also to the master itself.
+    let from = machine(usize::try_from(rank)?.max(1));
+    let master = network.lab.addr_from(machine(0), from).to_string();
+    ensure!(started["master"] == master, "{started}");
+    let text = rank.to_string();
+    let jax = printed["told"]["JAX_COORDINATOR_ADDRESS"].as_str().unwrap_or_default();
+    ensure!(jax.starts_with(&format!("{master}:")), "{jax}");
+    let interface = printed["told"]["GLOO_SOCKET_IFNAME"].as_str().context("an interface")?;
+    let path = format!("/sys/class/net/{interface}");
+    network.lab.run(machine(usize::try_from(rank)?), &format!("test -e {path}"))?;
+    let expected = json!({
+        "RANK": text, "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": text, "GROUP_WORLD_SIZE": "3", "MASTER_ADDR": master,
+        "MASTER_PORT": started["port"].to_string(), "MLX_RANK": text,
+        "JAX_COORDINATOR_ADDRESS": jax, "JAX_PROCESS_ID": text, "JAX_NUM_PROCESSES": "3",
+        "TORCHELASTIC_RESTART_COUNT": "0", "GLOO_SOCKET_IFNAME": interface,
+        "POTLUCK_GENERATION": "1",
+    });
+    ensure!(printed["told"] == expected, "{} is not {expected}", printed["told"]);
+    Ok(())
+}
+
+pub fn program_fails() -> Result<()> {
+    let network = network(3)?;
+    let fails = "if test $RANK = 1; then exit 7; fi; sleep 600 & echo pids $$ $!; wait";
+    let mut children = start_all(&network, &["--members", "3"], &["sh", "-c", fails])?;
+    for child in &mut children {
+        let first = event(child, "started")?["ranks"][0] == 1;
+        let left = if first { Vec::new() } else { pids(child)? };
+        ends(child, 7)?;
+        let message = message(child)?;
+        ensure!(message.contains("rank 1 on \"n") && message.contains("code 7"), "{message}");
+        are_gone(&left)?;
+    }
+    Ok(())
+}
+
+pub fn restarted() -> Result<()> {
+    let network = network(2)?;
+    let once = "if test $RANK = 1 && test $TORCHELASTIC_RESTART_COUNT = 0; then exit 9; fi; \
+                test $RANK = 0 && test $POTLUCK_GENERATION = 1 && exec sleep 600; echo restarted";
+    let options = ["--members", "2", "--restarts", "1", "--port", "5600"];
+    let mut children = start_all(&network, &options, &["sh", "-c", once])?;
+    for child in &mut children {
+        child.wait_for_event("started", |e| e["generation"] == 1 && e["port"] == 5600, SOON)?;
+        let stopped = event(child, "stopped")?;
+        ensure!(stopped["why"].to_string().contains("code 9"), "{stopped}");
+        child.wait_for_event("started", |e| e["generation"] == 2 && e["world"] == 2, SOON)?;
+        line(child, "restarted")?;
+        ends(child, 0)?;
+    }
+    // It fails again, and there is no restart left.
+    let always = "if test $RANK = 1; then exit 9; fi; sleep 600";
+    let mut children = start_all(&network, &options, &["sh", "-c", always])?;
+    for child in &mut children {
+        child.wait_for_event("started", |e| e["generation"] == 2, SOON)?;
+        ends(child, 9)?;
+    }
+    Ok(())
+}
+
+pub fn machine_lost() -> Result<()> {
+    let network = network(3)?;
+    let mut children = start_all(&network, &["--members", "3"], &["sh", "-c", STAYS])?;
+    let mut left = Vec::new();
+    for child in &mut children {
+        left.extend(pids(child)?);
+    }
+    children[1].kill()?;
+    for place in [0, 2] {
+        ends(&mut children[place], 4)?;
+        let message = message(&children[place])?;
+        ensure!(message.contains("\"n2\" was lost"), "{message}");
+    }
+    // Those of the killed supervisor, too.
+    ensure!(left.len() == 6, "{left:?}");
+    are_gone(&left)
+}
+
+pub fn elastic() -> Result<()> {
+    let network = network(3)?;
+    let options = ["--members", "3", "--elastic", "2"];
+    let script = "echo world $WORLD_SIZE; \
+                  if test $POTLUCK_GENERATION = 4; then exit 0; fi; sleep 600 & wait";
+    let command = ["sh", "-c", script];
+    let mut children = start_all(&network, &options, &command)?;
+    for child in &mut children {
+        line(child, "world 3")?;
+    }
+    children[1].kill()?;
+    for place in [0, 2] {
+        let stopped = event(&mut children[place], "stopped")?;
+        ensure!(stopped["why"] == "\"n2\" was lost", "{stopped}");
+        let started = event(&mut children[place], "started")?;
+        ensure!(started["generation"] == 2 && started["world"] == 2, "{started}");
+        line(&mut children[place], "world 2")?;
+    }
+    children[1] = start(&network, "n2", &options, &command)?;
+    for child in &mut children {
+        let started = child.wait_for_event("started", |e| e["generation"] == 3, SOON)?;
+        ensure!(started["world"] == 3, "{started}");
+        line(child, "world 3")?;
+    }
+    children[2].interrupt()?;
+    ends(&mut children[2], 130)?;
+    for child in &mut children[..2] {
+        let stopped = child.wait_for_event("stopped", |e| e["generation"] == 3, SOON)?;
+        ensure!(stopped["why"] == "the run was interrupted on \"n3\"", "{stopped}");
+        line(child, "world 2")?;
+        ends(child, 0)?;
+    }
+    Ok(())
+}
+
+pub fn interrupted() -> Result<()> {
+    let network = network(2)?;
+    let asked = "trap 'echo asked; exit 0' INT; sleep 600 & echo pids $$ $!; wait";
+    let mut children = start_all(&network, &["--members", "2"], &["sh", "-c", asked])?;
+    let mut left = Vec::new();
+    for child in &mut children {
+        left.extend(pids(child)?);
+    }
+    children[0].interrupt()?;
+    line(&mut children[0], "asked")?;
+    ends(&mut children[0], 130)?;
+    ends(&mut children[1], 4)?;
+    ensure!(message(&children[1])?.contains("interrupted on \"n1\""));
+    are_gone(&left)?;
+
+    // One that does not listen is killed by the second.
+    let deaf = "trap '' INT TERM; sleep 600 & echo pids $$ $!; wait; sleep 600";
+    let options = ["--members", "1", "--grace", "600"];
+    let mut child = start(&network, "n1", &options, &["sh", "-c", deaf])?;
+    let left = pids(&mut child)?;
+    child.interrupt()?;
+    ensure!(child.wait(Duration::from_millis(500)).is_err(), "it was killed by the first");
+    child.interrupt()?;
+    ends(&mut child, 130)?;
+    are_gone(&left)?;
+    // Or by the end of the grace.
+    let options = ["--members", "1", "--grace", "1"];
+    let mut child = start(&network, "n1", &options, &["sh", "-c", deaf])?;
+    let left = pids(&mut child)?;
+    child.terminate()?;
+    ends(&mut child, 130)?;
+    are_gone(&left)
+}
+
+pub fn other_command() -> Result<()> {
+    let network = network(2)?;
+    let mut one = start(&network, "n1", &["--members", "2"], &["echo", "one"])?;
+    let mut two = start(&network, "n2", &["--members", "2"], &["echo", "two"])?;
+    line(&mut one, "one")?;
+    line(&mut two, "two")?;
+    for (child, other) in [(&mut one, "n2"), (&mut two, "n1")] {
+        ends(child, 0)?;
+        let warning = format!("warning: the commands differ: \"{other}\" run another one");
+        ensure!(child.stderr().concat().contains(&warning), "{:?}", child.stderr());
+    }
+    Ok(())
+}
+
+pub fn output() -> Result<()> {
+    let network = network(1)?;
+    let logs = network.scratch.path().join("logs/of/it");
+    let logs = logs.to_str().context("a path")?;
+    let script = "printf 'out %s\\n' $RANK; printf 'err %s' $LOCAL_RANK >&2";
+    let arguments = [
+        &["run", "--members", "1", "--procs-per-machine", "2", "--logs", logs][..],
+        &["--", "sh", "-c", script],
+    ]
+    .concat();
+    for runs in 1..=2 {
+        let ran = run(&mut network.command("n1", "n1", &arguments), "")?;
+        let out: BTreeSet<&str> = ran.out.lines().collect();
+        ensure!(ran.code == 0 && out == BTreeSet::from(["[0] out 0", "[1] out 1"]), "{ran:?}");
+        for line in ["[0] err 0", "[1] err 1"] {
+            ensure!(ran.err.lines().any(|said| said == line), "{ran:?}");
+        }
+        for rank in 0..2 {
+            let log = fs::read_to_string(format!("{logs}/rank-{rank}.log"))?;
+            let lines = |wanted: String| log.lines().filter(|line| *line == wanted).count();
+            for wanted in [format!("out {rank}"), format!("err {rank}")] {
+                ensure!(lines(wanted) == runs, "{log}");
+            }
+        }
+    }
+    Ok(())
+}
+
+pub fn refused() -> Result<()> {
+    let network = network(1)?;
+    let ran = |arguments: &[&str]| network.run("n1", "n1", "run", arguments);
+    let too_few = ran(&["--members", "2", "--wait", "1", "--", "true"])?.json(3)?;
+    ensure!(too_few["code"] == "not-enough-peers", "{too_few}");
+    let missing = ran(&["--members", "1", "--", "/no/such/program"])?;
+    ensure!(missing.code == 127 && missing.out.contains("program-failed"), "{missing:?}");
+    ensure!(missing.out.contains("cannot start /no/such/program"), "{missing:?}");
+    ensure!(ran(&["--members", "2", "--elastic", "3", "--", "true"])?.json(2)?["code"] == "usage");
+    ensure!(ran(&["--members", "17", "--", "true"])?.code == 2);
+    ensure!(ran(&["--members", "2"])?.code == 2, "without a command");
+    let killed = ran(&["--members", "1", "--", "sh", "-c", "kill -SEGV $$"])?;
+    ensure!(killed.code == 128 + 11, "{killed:?}");
+    // A machine without the key.
+    fs::remove_file(network.home("n1").join("cluster-default.key"))?;
+    ensure!(ran(&["--members", "1", "--", "true"])?.json(6)?["code"] == "no-cluster-key");
+    Ok(())
+}
+
+pub fn unprivileged() -> Result<()> {
+    let network = network(1)?;
+    let home = network.home("n1");
+    potluck_harness::lab::ran(Command::new("chown").args(["-R", "65534:65534"]).arg(&home))?;
+    let mut command = network.lab.command("n1", "setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
+    command.arg(env!("CARGO_BIN_EXE_potluck")).args(["run", "--members", "1", "--", "id", "-u"]);
+    crate::run::clean(&mut command, &home);
+    let ran = run(&mut command, "")?;
+    ensure!(ran.code == 0 && ran.out == "[0] 65534\n", "{ran:?}");
+    Ok(())
+}
+
+pub fn hosts() -> Result<()> {
+    let network = network(3)?;
+    let hosts = |options: &[&str]| {
+        run(&mut network.command("n2", "n2", &[&["hosts"], options].concat()), "")
+    };
+    let nobody = hosts(&[])?;
+    ensure!(nobody.complaint(3).is_ok_and(|said| said.contains("no group runs")), "{nobody:?}");
+    let mut children = start_all(&network, &["--members", "3"], &["sh", "-c", STAYS])?;
+    let mut machines = Vec::new();
+    for child in &mut children {
+        machines = event(child, "started")?["machines"].as_array().context("a list")?.clone();
+    }
+    let machines: Vec<&str> = machines.iter().filter_map(Value::as_str).collect();
+    let addresses: Vec<String> =
+        machines.iter().map(|machine| network.lab.addr(machine).to_string()).collect();
+    let text =
+        |line: &dyn Fn(usize) -> String| (0..3).map(|place| line(place) + "\n").collect::<String>();
+    let of = |format: &str, more: &[&str]| -> Result<String> {
+        let ran = hosts(&[&["--job", "run", "--format", format], more].concat())?;
+        ensure!(ran.code == 0 && ran.err.is_empty(), "{ran:?}");
+        Ok(ran.out)
+    };
+    ensure!(hosts(&[])?.out == text(&|place| addresses[place].clone()));
+    ensure!(of("plain", &[])? == hosts(&[])?.out);
+    ensure!(of("mpi", &[])? == text(&|place| format!("{} slots=1", addresses[place])));
+    let slots = of("mpi", &["--slots", "4"])?;
+    ensure!(slots == text(&|place| format!("{} slots=4", addresses[place])), "{slots}");
+    let ssh =
+        text(&|place| format!("Host potluck-{}\n  HostName {}", machines[place], addresses[place]));
+    ensure!(of("ssh", &[])? == ssh);
+    let mlx: Value = serde_json::from_str(&of("mlx", &[])?)?;
+    let entries = addresses.iter().map(|address| json!({ "ssh": address, "ips": [address] }));
+    ensure!(mlx == entries.collect::<Value>(), "{mlx}");
+    let document: Value = serde_json::from_str(&of("json", &[])?)?;
+    ensure!(document["ok"] == true && document["job"] == "run", "{document}");
+    for place in 0..3 {
+        let host = &document["hosts"][place];
+        ensure!(host["rank"] == place && host["name"] == machines[place], "{document}");
+        ensure!(host["address"] == addresses[place].as_str() && host["slots"] == 1, "{document}");
+    }
+    ensure!(of("json", &["--json"])?.trim() == document.to_string());
+    ensure!(hosts(&["--job", "other"])?.complaint(3)?.contains("of job other"));
+    Ok(())
+}
