@@ -15,6 +15,7 @@ use super::verdict::{Reason, Verdict, verdict};
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
 use anyhow::{Context as _, Result};
+use potluck::report::State;
 use potluck::{Cluster, Config, Context, Peer};
 use rustix::process::Signal;
 use std::future::pending;
@@ -238,6 +239,7 @@ impl Supervisor {
 }
 
 /// What happens on this machine.
+#[derive(Clone, Copy, Debug)]
 enum Event {
     Asked(Ask),
     Programs,
@@ -259,7 +261,11 @@ async fn next_context(cluster: &Cluster, notice: &Notice) -> potluck::Result<Con
         tokio::select! {
             biased;
             context = cluster.context() => return context,
-            Some(status) = changes.next() => notice.waits(&status.state.to_string()),
+            Some(status) = changes.next() => match status.state {
+                // A Context follows.
+                State::Forming | State::In => {}
+                state => notice.waits(&state.to_string()),
+            },
         }
     }
 }
