@@ -60,16 +60,18 @@ fn page(root: &Path) -> String {
     }
     text += "\n## Exit codes of the commands\n\n| exit code | meaning |\n| --- | --- |\n";
     let exits = file(root, "cli/src/exit.rs");
-    let mut numbers = BTreeMap::new();
+    let numbers: BTreeMap<String, String> = arms_of_code(&exits)
+        .into_iter()
+        .filter_map(|(pattern, number)| Some((pattern.into_iter().next()?, number?)))
+        .collect();
     for variant in &enum_of(&exits, "Exit").variants {
-        let number = variant.discriminant.as_ref().and_then(|(_, number)| text_of(number));
-        let number = number.expect("a number for each exit code");
+        let number = numbers.get(&variant.ident.to_string()).map_or("any", String::as_str);
         let _ = writeln!(text, "| {number} | {} |", paragraph(&variant.attrs));
-        numbers.insert(variant.ident.to_string(), number);
     }
     text += "\n## Codes of the commands alone\n\n| code | exit code |\n| --- | --- |\n";
     for (code, exit) in codes_of_commands(&root.join("cli/src")) {
-        let _ = writeln!(text, "| `{code}` | {} |", numbers[&exit]);
+        let number = numbers.get(&exit).map_or("any", String::as_str);
+        let _ = writeln!(text, "| `{code}` | {number} |");
     }
     text
 }
@@ -106,9 +108,22 @@ fn table(of: &ItemEnum) -> String {
     text
 }
 
-/// The arms of `Error::code`: each code, and the [names](names_in) of the patterns that have it.
+/// Each code of `Error::code`, and the [names](names_in) of the patterns that have it.
 fn codes_of_errors(errors: &syn::File) -> Vec<(String, Vec<Vec<String>>)> {
-    struct Arms(Vec<(String, Vec<Vec<String>>)>);
+    let mut codes: Vec<(String, Vec<Vec<String>>)> = Vec::new();
+    for (names, code) in arms_of_code(errors) {
+        let code = code.expect("a code is a literal");
+        match codes.iter_mut().find(|(known, _)| *known == code) {
+            Some((_, patterns)) => patterns.push(names),
+            None => codes.push((code, vec![names])),
+        }
+    }
+    codes
+}
+
+/// The arms of the match in a method `code`: the names of each pattern, and its literal.
+fn arms_of_code(file: &syn::File) -> Vec<(Vec<String>, Option<String>)> {
+    struct Arms(Vec<(Vec<String>, Option<String>)>);
     impl Visit<'_> for Arms {
         fn visit_impl_item_fn(&mut self, item: &syn::ImplItemFn) {
             if item.sig.ident == "code" {
@@ -117,19 +132,13 @@ fn codes_of_errors(errors: &syn::File) -> Vec<(String, Vec<Vec<String>>)> {
         }
         fn visit_item_fn(&mut self, _: &syn::ItemFn) {}
         fn visit_expr_match(&mut self, expression: &ExprMatch) {
-            for arm in &expression.arms {
-                let code = text_of(&arm.body).expect("a code is a literal");
-                let names = names_in(&arm.pat);
-                match self.0.iter_mut().find(|(known, _)| *known == code) {
-                    Some((_, patterns)) => patterns.push(names),
-                    None => self.0.push((code, vec![names])),
-                }
-            }
+            let arms = expression.arms.iter();
+            self.0.extend(arms.map(|arm| (names_in(&arm.pat), text_of(&arm.body))));
         }
     }
     let mut arms = Arms(Vec::new());
-    arms.visit_file(errors);
-    assert!(!arms.0.is_empty(), "Error::code is a match");
+    arms.visit_file(file);
+    assert!(!arms.0.is_empty(), "a method `code` is a match");
     arms.0
 }
 
@@ -140,14 +149,20 @@ fn codes_of_commands(folder: &Path) -> BTreeMap<String, String> {
         fn visit_expr_call(&mut self, call: &ExprCall) {
             visit::visit_expr_call(self, call);
             let Expr::Path(function) = &*call.func else { return };
-            let (Some(Expr::Path(exit)), Some(code)) = (call.args.get(0), call.args.get(1)) else {
-                return;
-            };
+            let (Some(exit), Some(code)) = (call.args.get(0), call.args.get(1)) else { return };
             if words(&function.path) != ["Stop", "with"] {
                 return;
             }
             let code = text_of(code).expect("a code is a literal");
-            let exit = words(&exit.path).pop().expect("an exit");
+            let exit = match exit {
+                Expr::Path(path) => words(&path.path).pop(),
+                Expr::Call(of) => match &*of.func {
+                    Expr::Path(path) => words(&path.path).pop(),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let exit = exit.expect("an exit");
             let known = self.0.entry(code.clone()).or_insert_with(|| exit.clone());
             assert_eq!(*known, exit, "{code} has two exit codes");
         }
@@ -192,8 +207,7 @@ fn text_of(expression: &Expr) -> Option<String> {
     }
 }
 
-/// The variant of `Error` that a pattern names, and the enum and the variant of its part if it
-/// names one.
+/// The variant that a pattern names, and the enum and the variant of its part if it names one.
 fn names_in(pattern: &Pat) -> Vec<String> {
     match pattern {
         Pat::Guard(guarded) => names_in(&guarded.pat),
@@ -207,7 +221,7 @@ fn names_in(pattern: &Pat) -> Vec<String> {
             });
             words(&it.path)[1..].iter().cloned().chain(part).collect()
         }
-        _ => panic!("an arm of Error::code names a variant"),
+        _ => panic!("an arm names a variant"),
     }
 }
 

@@ -94,12 +94,16 @@ impl Notice {
 
     /// The run has ended in another way.
     pub fn ended(&self, why: &Reason, started: &[Peer], members: &[Peer]) -> anyhow::Error {
-        let (exit, code) = match why {
-            Reason::Failed { code, .. } => (Exit::Program(*code), "program-failed"),
-            Reason::Interrupted { .. } => (Exit::PeerLost, "interrupted-elsewhere"),
-            _ => (Exit::PeerLost, "machine-lost"),
-        };
-        Stop::with(exit, code, sentence(why, started, members))
+        let sentence = sentence(why, started, members);
+        match why {
+            Reason::Failed { code, .. } => {
+                Stop::with(Exit::Program(*code), "program-failed", sentence)
+            }
+            Reason::Interrupted { .. } => {
+                Stop::with(Exit::PeerLost, "interrupted-elsewhere", sentence)
+            }
+            _ => Stop::with(Exit::PeerLost, "machine-lost", sentence),
+        }
     }
 
     /// Too few machines have come.

@@ -65,7 +65,6 @@ const ALONE: &[(&str, Body)] = &[
 ];
 
 const IN_A_LAB: &[(&str, Body)] = &[
-const IN_A_LAB: [(&str, Body); 33] = [
     ("invite: a machine on the switch joins by the code", pairing::two_machines),
     ("invite: beside a node, and found by hand", pairing::beside_a_node),
     ("invite: three wrong codes end it", pairing::wrong_codes),
