@@ -88,7 +88,7 @@ impl Bench {
             std::fs::write(file, chart::svg(&report))
                 .with_context(|| format!("{} cannot be written", file.display()))?;
         }
-        output.result(&report, || report.to_text())?;
+        output.result(&report, || report.to_text(output.paper()))?;
         Ok(Exit::Done)
     }
 

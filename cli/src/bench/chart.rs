@@ -3,7 +3,7 @@
 
 use super::report::Report;
 use super::size::Size;
-use crate::picture::words::{rate, time, xml};
+use crate::picture::{rate, time, xml};
 use std::fmt::Write;
 
 /// A row of the chart: its label, and what was predicted and measured.

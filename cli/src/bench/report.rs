@@ -1,12 +1,12 @@
 //! What was measured, as a document and as a table.
 
+use super::size::Size;
 use crate::document::hex;
-use crate::picture::words::{plain, rate, time};
+use crate::picture::{Paper, plain, rate, time};
+use crate::table::{Column, Side, Table};
+use anstyle::Style;
 use potluck::Context;
 use serde::Serialize;
-use std::fmt::Write;
-
-use super::size::Size;
 
 /// The results of one run.
 #[derive(Debug, Serialize)]
@@ -72,38 +72,67 @@ impl Report {
     }
 
     /// Two tables.
-    pub fn to_text(&self) -> String {
-        let mut text = format!("{} machines on the {} engine\n", self.members.len(), self.engine);
-        let _ = writeln!(text, "plan: {}\n", self.plan);
-        let names: Vec<String> = (0..self.members.len()).map(|rank| self.named(rank)).collect();
-        let wide = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(4);
-        let _ = writeln!(
-            text,
-            "{:wide$}    {:wide$} {:>14} {:>14}",
-            "from", "to", "predicted", "measured"
-        );
+    pub fn to_text(&self, paper: Paper) -> String {
+        let mut lines = vec![
+            format!("{} machines on the {} engine", self.members.len(), self.engine),
+            format!("plan: {}", self.plan),
+        ];
+        lines.push(String::new());
+        lines.extend(self.table_of_links().lines(paper));
+        lines.push(String::new());
+        lines.extend(self.table_of_sums().lines(paper));
+        lines.push("Every sum was verified on every machine.".to_owned());
+        lines.join("\n")
+    }
+
+    fn table_of_links(&self) -> Table<'static> {
+        let mut table = Table::of(&LINKS);
         for link in &self.links {
             let [from, to] = [link.from, link.to].map(|rank| self.named(rank));
-            let [predicted, measured] =
-                [link.predicted_bps, link.measured_bps].map(|bps| bps.map_or("-".into(), rate));
-            let _ = writeln!(text, "{from:wide$} -> {to:wide$} {predicted:>14} {measured:>14}");
+            let [predicted, measured] = [link.predicted_bps, link.measured_bps].map(rate_or_dash);
+            table.push([from, to, predicted, measured].map(|text| (text, Style::new())));
         }
-        let _ = writeln!(
-            text,
-            "\n{:>9} {:>11} {:>11} {:>11} {:>11} {:>7}",
-            "sum of", "predicted", "median", "least", "most", "rounds"
-        );
+        table
+    }
+
+    fn table_of_sums(&self) -> Table<'static> {
+        let mut table = Table::of(&SUMS);
         for sum in &self.sums {
             let size =
                 Size::of(sum.bytes).map_or_else(|_| sum.bytes.to_string(), |s| s.to_string());
-            let predicted = sum.predicted_us.map_or("-".into(), time);
+            let predicted = sum.predicted_us.map_or_else(dash, time);
             let [median, least, most] = [sum.median_us, sum.min_us, sum.max_us].map(time);
-            let _ = writeln!(
-                text,
-                "{size:>9} {predicted:>11} {median:>11} {least:>11} {most:>11} {:>7}",
-                sum.rounds
-            );
+            let row = [size, predicted, median, least, most, sum.rounds.to_string()];
+            table.push(row.map(|text| (text, Style::new())));
         }
-        text + "Every sum was verified on every machine."
+        table
     }
+}
+
+fn rate_or_dash(bps: Option<u64>) -> String {
+    bps.map_or_else(dash, rate)
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+const LINKS: [Column; 4] = [
+    column("from", Side::Left),
+    column("to", Side::Left),
+    column("predicted", Side::Right),
+    column("measured", Side::Right),
+];
+
+const SUMS: [Column; 6] = [
+    column("sum of", Side::Right),
+    column("predicted", Side::Right),
+    column("median", Side::Right),
+    column("least", Side::Right),
+    column("most", Side::Right),
+    column("rounds", Side::Right),
+];
+
+const fn column(title: &'static str, side: Side) -> Column {
+    Column { title, side, order: 0, least: None }
 }

@@ -6,13 +6,13 @@ mod circle;
 mod dot;
 mod svg;
 mod terminal;
-pub mod words;
+mod words;
 
 pub use canvas::width;
 pub use dot::dot;
 pub use svg::svg;
 pub use terminal::{Paper, drawn, wrapped};
-pub use words::{kinds, plain, rate, rates, share, time};
+pub use words::{kinds, plain, rate, rates, share, time, xml};
 
 use potluck::report::document::{GraphDocument, GraphLink};
 
