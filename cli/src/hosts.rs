@@ -38,8 +38,13 @@ pub struct Hosts {
 impl Hosts {
     /// Runs the command.
     pub async fn run(self, output: &Output) -> Result<Exit> {
-        let mut nodes = self.selection.find(&Output::silent()).await?.nodes;
+        let mut nodes = self.selection.local(&Output::silent()).await?.nodes;
         self.retain(&mut nodes);
+        if nodes.is_empty() {
+            // Nodes of this machine may be in no group, and others are.
+            nodes = self.selection.around(&Output::silent()).await?.nodes;
+            self.retain(&mut nodes);
+        }
         if host::of(&self.group(&nodes)?).is_err() {
             // The members elsewhere know their addresses.
             nodes.extend(members(self.selection.config(), &self.group(&nodes)?).await?);

@@ -55,7 +55,7 @@ impl Join {
         if text.trim().is_empty() {
             let sentence = "nothing was typed or piped: type the code that `potluck invite` shows, \
                 or the key that `potluck key --show` prints";
-            return Err(Stop::with(Exit::Key, "no-key-given", sentence));
+            return Err(Stop::with(Exit::Key, "bad-key", sentence));
         }
         // A key begins with a letter.
         if text.trim_start().starts_with(|c: char| c.is_ascii_digit()) {

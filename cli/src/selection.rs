@@ -69,6 +69,11 @@ impl Selection {
             return Ok(local);
         }
         output.say(&format!("No {described} runs on this machine; looking around for 2 s ..."));
+        self.around(output).await
+    }
+
+    /// Looks around for two seconds, and observes what it finds for two more.
+    pub async fn around(&self, output: &Output) -> Result<Found> {
         let seen = scan(self.config(), LOOK).await?;
         let nodes = self.of_job(observe(self.config(), &seen).await);
         if self.keys()?.cluster_key()?.is_none() {

@@ -106,7 +106,7 @@ pub fn mistyped_key() -> Result<()> {
         (KEY.replace("gxdk", "gxdl"), "a character of the cluster key is wrong"),
         (KEY[..59].to_owned(), "has 60 characters, this has 59"),
         (KEY.replace("plk1", "plk2"), "begins with plk1"),
-        (String::new(), "begins with plk1"),
+        (String::new(), "nothing was typed or piped"),
         ("x".repeat(100_000), "begins with plk1"),
     ];
     for (text, words) in cases {
