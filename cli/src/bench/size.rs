@@ -23,7 +23,7 @@ impl Size {
     }
 
     pub fn of(bytes: u64) -> Result<Size, String> {
-        if bytes == 0 || bytes % 4 != 0 || bytes > 1 << 30 {
+        if bytes == 0 || !bytes.is_multiple_of(4) || bytes > 1 << 30 {
             return Err("a size is a multiple of 4 bytes, from 4 bytes to 1G".to_owned());
         }
         Ok(Size(bytes))
@@ -42,9 +42,9 @@ impl Size {
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (number, unit) = match self.0 {
-            n if n % (1 << 30) == 0 => (n >> 30, "GiB"),
-            n if n % (1 << 20) == 0 => (n >> 20, "MiB"),
-            n if n % (1 << 10) == 0 => (n >> 10, "KiB"),
+            n if n.is_multiple_of(1 << 30) => (n >> 30, "GiB"),
+            n if n.is_multiple_of(1 << 20) => (n >> 20, "MiB"),
+            n if n.is_multiple_of(1 << 10) => (n >> 10, "KiB"),
             n => (n, "B"),
         };
         write!(f, "{number} {unit}")
