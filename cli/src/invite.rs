@@ -14,12 +14,12 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Show a short code with which another machine gets the cluster key, by `potluck join CODE`
 ///
 /// Runs in the foreground, beside a running node or without one, until one machine has the key, for
-/// ten minutes at most. Three wrong codes end it. Without a cluster key it makes one as `potluck up`
-/// does, unless a cluster is on the network already. JSON, one document per line: {event:
+/// ten minutes at most. Three wrong codes end it. Without a cluster key it makes one as `potluck
+/// up` does, unless a cluster is on the network already. JSON, one document per line: {event:
 /// "key-made", file}, {event: "invited", code, namespace, addresses, machines, seconds}, {event:
 /// "joined", name, address, left} where name is null if the machine has not confirmed it, {event:
-/// "declined", name, address}, {event: "wrong-code", address, left}, {event: "ended", reason: "used"
-/// | "expired" | "wrong-codes" | "interrupted"}.
+/// "declined", name, address}, {event: "wrong-code", address, left}, {event: "ended", reason:
+/// "used" | "expired" | "wrong-codes" | "interrupted"}.
 #[derive(Args, Debug)]
 pub struct Invite {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What was measured, as a document and as a table.
+//! The measurements of one run, as a document and as tables.
 
 use super::size::Size;
 use crate::document::hex;
@@ -27,7 +27,7 @@ pub struct Member {
     pub node: String,
 }
 
-/// One direction of a link. What is not known is `None`.
+/// One direction of a link. A rate is `None` if it is unknown.
 #[derive(Debug, Serialize)]
 pub struct Link {
     pub from: usize,

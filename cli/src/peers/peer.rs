@@ -1,4 +1,4 @@
-//! What is known of a node: by itself, by the nodes of this machine, and by its group.
+//! The known facts about a node: by itself, by the nodes of this machine, and by its group.
 
 use crate::selection::Found;
 use potluck::report::LinkDirection;

@@ -1,4 +1,4 @@
-//! Who has which rank in a generation, and who listens where. A pure function of the offers, so
+//! The ranks and listen addresses of a generation. A pure function of the offers, so
 //! that all machines compute the same.
 
 use super::offer::Offer;

@@ -25,7 +25,7 @@ impl Notice {
         Notice { output: output.clone(), waits: Rc::default() }
     }
 
-    /// What is waited for, once until it changes.
+    /// The last printed reason of a wait: each is printed once until it changes.
     pub fn waits(&self, what: &str) {
         if *self.waits.borrow() != what {
             self.output.say(&format!("potluck: {what}"));
