@@ -12,8 +12,8 @@ use crate::output::Output;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use potluck::report::Topology;
-use potluck::{Builder, Cluster, Context, Error, Peer};
+use potluck::report::{NodeInfo, Topology};
+use potluck::{Builder, Cluster, Context, Error, Event, EventStream};
 use report::Report;
 use size::Size;
 use std::path::PathBuf;
@@ -108,9 +108,10 @@ impl Bench {
 
     async fn measure(&self, cluster: &Cluster, progress: &ProgressBar) -> Result<Report> {
         progress.set_message(format!("waiting for {} machines", self.members));
+        let events = cluster.events();
         let mut ctx = cluster.context_within(Duration::from_secs_f64(self.wait)).await?;
         match self.measure_in(&mut ctx, cluster, progress).await {
-            Err(error) => Err(lost(cluster, &ctx, error).await),
+            Err(error) => Err(lost(events, &ctx, error).await),
             measured => measured,
         }
     }
@@ -162,25 +163,33 @@ async fn settled(cluster: &Cluster, settling: Duration) -> Option<Topology> {
     }
 }
 
-/// The error of a call as one that names the member that was lost, if one was.
-async fn lost(cluster: &Cluster, ctx: &Context, error: anyhow::Error) -> anyhow::Error {
+/// The error of a call as one that names the member that was lost, if one was. One that only left
+/// is named if none was lost: it left because its own call ended the same way.
+async fn lost(mut events: EventStream, ctx: &Context, error: anyhow::Error) -> anyhow::Error {
     if !error.downcast_ref::<Error>().is_some_and(Error::can_renew) {
         return error;
     }
     let until = Instant::now() + NOTICED;
-    let mut changes = cluster.watch();
-    loop {
-        let status = cluster.status();
-        let is_gone = |member: &&Peer| {
-            member.node != status.node && status.peers.iter().all(|peer| peer.node != member.node)
-        };
-        if let Some(gone) = ctx.members().iter().find(is_gone) {
-            let sentence = format!("{gone} was lost, so nothing was measured");
-            return Stop::with(Exit::PeerLost, "peer-lost", sentence);
+    let is_member = |peer: &NodeInfo| ctx.members().iter().any(|member| member.node == peer.node);
+    let mut gone = None;
+    while let Ok(Some(event)) = timeout_at(until, events.next()).await {
+        match event {
+            // What came before is of earlier Views.
+            Event::Installed { view, .. } if view.to_string() == ctx.view() => gone = None,
+            Event::Lost { peer, .. } if is_member(&peer) => {
+                gone = Some(format!("{peer} was lost"));
+                break;
+            }
+            Event::Left(peer) if is_member(&peer) => gone = Some(format!("{peer} left")),
+            _ => {}
         }
-        if !matches!(timeout_at(until, changes.next()).await, Ok(Some(_))) {
-            return error;
+    }
+    match gone {
+        Some(gone) => {
+            let sentence = format!("{gone}, so nothing was measured");
+            Stop::with(Exit::PeerLost, "peer-lost", sentence)
         }
+        None => error,
     }
 }
 
