@@ -11,6 +11,9 @@ use tokio::sync::Barrier;
 /// A deadline that passes.
 const SOON: Duration = Duration::from_millis(100);
 
+/// A deadline that passes, of ranks that begin at most half of it apart.
+const TOGETHER: Duration = Duration::from_millis(600);
+
 /// A deadline that does not pass.
 const LATE: Duration = Duration::from_secs(3600);
 
@@ -98,7 +101,7 @@ pub async fn the_same_everywhere(_cluster: Cluster, mut context: Context) -> Res
             heard.barrier().await?;
             ensure!(call(&mut context, kind, LATE).await.0.is_err(), "{kind} was done");
         } else {
-            given_up(call(&mut context, kind, SOON).await.0, true).context(kind)?;
+            given_up(call(&mut context, kind, TOGETHER).await.0, true).context(kind)?;
             heard.barrier().await?;
         }
     }

@@ -238,15 +238,23 @@ pub async fn lost(on: On) -> Result<()> {
 }
 
 /// A step is dropped while the layouts are compared, after each number of polls: the next step
-/// continues there.
+/// continues there. It is dropped at once after the last poll, when it has not voted as a rule, or
+/// with its next wake, when it has.
 pub async fn begun_again(on: On) -> Result<()> {
+    for woken in [false, true] {
+        begun_again_when(on, woken).await?;
+    }
+    Ok(())
+}
+
+async fn begun_again_when(on: On, woken: bool) -> Result<()> {
     for polls in 0..20 {
         let nodes = group(on, "gradients-again", 2).await?;
         let results = everywhere(nodes, move |cluster, context| async move {
             let mut sync = GradientSync::new(&cluster, &LENS);
             let mut dropped = false;
             if context.rank() == 0 {
-                dropped = polled(Box::pin(sync.step()), polls, false).await.is_none();
+                dropped = polled(Box::pin(sync.step()), polls, woken).await.is_none();
             }
             for number in 0..2 {
                 let mut mine = gradients(context.rank().index(), number);

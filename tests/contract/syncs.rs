@@ -22,6 +22,11 @@ fn version_of(rank: usize) -> u64 {
     u64::from(rank == 1)
 }
 
+/// Each rank, dropping its call at once after the last poll, and with the next wake.
+fn victims() -> impl Iterator<Item = (usize, bool)> {
+    (0..3).flat_map(|victim| [(victim, false), (victim, true)])
+}
+
 /// Retries until a sync commits, as a program does.
 async fn until_it_counts(context: &mut Context, state: &mut Vec<u8>) -> Result<()> {
     let version = version_of(context.rank().index());
@@ -33,9 +38,10 @@ async fn until_it_counts(context: &mut Context, state: &mut Vec<u8>) -> Result<(
     }
 }
 
-/// One rank drops its sync after each number of polls, and calls it again.
+/// One rank drops its sync after each number of polls, at once or with its next wake, and calls it
+/// again.
 pub async fn again_after_a_drop(on: On) -> Result<()> {
-    for victim in 0..3 {
+    for (victim, woken) in victims() {
         let mut polls = 0;
         loop {
             let program = move |_cluster: Cluster, mut context: Context| async move {
@@ -44,7 +50,7 @@ pub async fn again_after_a_drop(on: On) -> Result<()> {
                 let mut dropped = false;
                 if rank == victim {
                     let over =
-                        polled(context.sync(version_of(rank), &mut state), polls, false).await;
+                        polled(context.sync(version_of(rank), &mut state), polls, woken).await;
                     dropped = over.is_none();
                     ensure!(
                         !dropped || state == state_of(3, rank),
@@ -223,7 +229,7 @@ pub async fn nothing_is_made(_cluster: Cluster, mut context: Context) -> Result<
 /// A sync that fails leaves the state as it is, and takes nothing; the one that continues a dropped
 /// one brings the state.
 pub async fn with_after_a_drop(on: On) -> Result<()> {
-    for victim in 0..3 {
+    for (victim, woken) in victims() {
         for polls in 0..20 {
             let program = move |_cluster: Cluster, mut context: Context| async move {
                 let rank = context.rank().index();
@@ -233,7 +239,7 @@ pub async fn with_after_a_drop(on: On) -> Result<()> {
                 if rank == victim {
                     let call =
                         context.sync_with(version, &mut state, Counting::save, Counting::load);
-                    dropped = polled(call, polls, false).await.is_none();
+                    dropped = polled(call, polls, woken).await.is_none();
                     let untouched = state.loads == 0 && state.bytes == state_of(3, rank);
                     ensure!(!dropped || untouched, "taken by a call that was dropped");
                 }
