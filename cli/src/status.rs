@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use potluck::keys::Keys;
 use potluck::report::document::{GraphDocument, InterfaceDocument, StatusDocument};
+use potluck::report::{Activity, InterfaceReport};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -164,10 +165,14 @@ fn show_neighbours(found: &Found, keys: &Keys, output: &Output) -> Result<Exit> 
     });
     output.result(&document, || {
         let mut lines: Vec<String> = neighbours.iter().map(neighbour_text).collect();
-        if lines.is_empty() {
+        let is_used = |on: &&InterfaceReport| !matches!(on.activity, Activity::Skipped(_));
+        if looked().all(|on| !is_used(&on)) {
+            lines.push("This machine has no network: no interface is up.".to_owned());
+        } else if lines.is_empty() {
             lines.push("Nobody announces itself.".to_owned());
         }
-        lines.extend(looked().map(|report| format!("  {report}")));
+        let shown = looked().filter(|report| !report.is_not_asked());
+        lines.extend(shown.map(|report| format!("  {report}")));
         lines.push(gloo_line(potluck::gloo_version().as_deref()));
         lines.join("\n")
     })?;

@@ -11,8 +11,9 @@ use clap::{Args, ValueEnum};
 use potluck::keys::{Keys, Trust};
 use potluck::report::State;
 use potluck::report::document::StatusDocument;
-use potluck::{Config, Event, EventStream, Observer, Status};
+use potluck::{Config, Event, EventStream, Observer, Status, local_nodes};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
@@ -26,7 +27,7 @@ use tokio::time::{Instant, sleep_until};
 /// Without a cluster key it first looks whether a cluster is on the network. If so, it makes no key
 /// and says how to enter that one. JSON, one document per line: {event: "key-made", file}, {event:
 /// "status", ...} as of `potluck status` for each change, with a status of each node in `observed`,
-/// {event: "alone", reasons}, {event: "left"}.
+/// {event: "node-left", node, name} of another node, {event: "alone", reasons}, {event: "left"}.
 #[derive(Args, Debug)]
 pub struct Up {
     #[command(flatten)]
@@ -36,6 +37,9 @@ pub struct Up {
     /// Make a new cluster key even when another cluster is on this network
     #[arg(long)]
     new: bool,
+    /// Start even if another `potluck up` of the namespace runs on this machine
+    #[arg(long)]
+    again: bool,
     /// A peer to dial besides those that are found, as host or host:port; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     peer: Vec<String>,
@@ -69,19 +73,36 @@ impl Up {
             _ = interrupt.recv() => return Ok(Exit::Interrupted),
             _ = terminate.recv() => return Ok(Exit::Done),
         }
+        self.alone_here().await?;
         let mut config = self.config();
         let keys = Keys::of(&config)?;
         config.trust = self.trust(&keys)?;
         let mut observer = Observer::start(config).await?;
-        let newcomers = observer.events();
+        let events = observer.events();
         let exit = tokio::select! {
             ended = watch(&mut observer, output) => ended?,
-            () = tell_newcomers(newcomers, output) => Exit::Failed,
+            ended = tell_comings_and_goings(events, output) => ended?,
             exit = signalled(&mut interrupt, &mut terminate) => exit,
         };
         observer.leave().await;
         output.result(&json!({ "event": "left" }), || "left".to_owned())?;
         Ok(exit)
+    }
+
+    /// Fails if another `potluck up` of the namespace runs on this machine.
+    async fn alone_here(&self) -> Result<()> {
+        let local = local_nodes(self.config()).await?;
+        match local.nodes.iter().find(|node| node.observer) {
+            Some(other) if !self.again => {
+                let sentence = format!(
+                    "`potluck up` of namespace {} runs on this machine already (process {}): \
+                     `potluck top` shows what it sees; --again starts another one",
+                    other.namespace, other.process
+                );
+                Err(Stop::with(Exit::Failed, "already-running", sentence))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn config(&self) -> Config {
@@ -123,22 +144,31 @@ impl Up {
     }
 }
 
-/// Reports each node that is met for the first time.
-async fn tell_newcomers(mut events: EventStream, output: &Output) {
+/// Reports each node that is met for the first time, and each that leaves.
+async fn tell_comings_and_goings(mut events: EventStream, output: &Output) -> Result<Exit> {
     while let Some(event) = events.next().await {
-        if let Event::FirstMet { peer, namesake } = event {
-            let other = match namesake {
-                Some(_) => ", and another node has had that name",
-                None => "",
-            };
-            output.say(&format!(
-                "{peer} is here for the first time{other}. To refuse it: potluck deny {}",
-                hex(peer.node)
-            ));
+        match event {
+            Event::FirstMet { peer, namesake } => {
+                let other = match namesake {
+                    Some(_) => ", and another node has had that name",
+                    None => "",
+                };
+                output.say(&format!(
+                    "{peer} is here for the first time{other}. To refuse it: potluck deny {}",
+                    hex(peer.node)
+                ));
+            }
+            Event::Left(peer) => {
+                let name = peer.name.as_ref().map(|name| name.as_str().to_owned());
+                let document =
+                    json!({ "event": "node-left", "node": hex(peer.node), "name": name });
+                output.result(&document, || format!("{peer} left"))?;
+            }
+            _ => {}
         }
     }
     // The node has ended, which its status says.
-    std::future::pending::<()>().await;
+    std::future::pending().await
 }
 
 async fn signalled(interrupt: &mut Signal, terminate: &mut Signal) -> Exit {
@@ -198,7 +228,12 @@ async fn step(observer: &mut Observer, alone_at: Option<Instant>) -> Option<Step
 /// What of the status and the nodes is shown when it changes: not the figures, which change all the
 /// time.
 fn key_of(status: &Status, nodes: &[StatusDocument]) -> Vec<String> {
-    let own = status.others.iter().cloned().chain(status.duplicates.iter().map(|node| hex(*node)));
+    // Not the errors of the dials, which come and go, and not each port.
+    let others = status.others.iter().map(|of| {
+        let host = of.addresses.first().map(SocketAddr::ip);
+        format!("{} {host:?}", of.why.code())
+    });
+    let own = others.chain(status.duplicates.iter().map(|node| hex(*node)));
     let of_node = |node: &StatusDocument| {
         if node.observer {
             return node.node.clone();
@@ -214,9 +249,9 @@ fn show(status: &Status, nodes: Vec<StatusDocument>, output: &Output) -> Result<
     document.observed = nodes;
     output.result(&event("status", serde_json::to_value(&document)?), || {
         let mut text = cluster_text(&document);
-        for other in &status.others {
-            text.push_str(&format!("\n  {other}"));
-        }
+        let others = || status.others.iter().map(ToString::to_string).collect();
+        let lines = if status.state == State::Duplicate { status.reasons() } else { others() };
+        lines.iter().for_each(|line| text.push_str(&format!("\n  {line}")));
         text
     })
 }

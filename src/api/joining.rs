@@ -128,6 +128,10 @@ async fn hints(config: &Config) -> Result<Hints> {
         return Ok(Hints::Named(peers(config).await?));
     }
     let chosen = choose(config, &inventory().unwrap_or_default())?;
+    if chosen.is_empty() && config.network == Network::Lan {
+        let why = "this machine has no network: no interface is up with an address".to_owned();
+        return Err(Error::Config(ConfigProblem::NoDiscovery(why)));
+    }
     let interface_set = MachineInterfaces::of(config)?.look();
     let policy =
         interface_set.map_or_else(AddressPolicy::everywhere, |interface_set| interface_set.policy);

@@ -75,7 +75,8 @@ async fn open_on_network(config: &Config, part: Part) -> Result<(NodeConfig, Doo
     let peers_file = PeersFile::at(home.peers_path(namespace.name(), &job));
     let mut known: Vec<(SocketAddr, Origin)> =
         peers_file.load().into_iter().map(|a| (a, Origin::Cache)).collect();
-    known.extend(fixed_peers(config).await?.into_iter().map(|a| (a, Origin::Fixed)));
+    let peers = fixed_peers(config)?;
+    known.extend(peers.iter().flat_map(FixedPeer::addresses).map(|at| (at, Origin::Fixed)));
     let known_nodes = NodesFile::known(&home, namespace.name());
     let files = Files { state, peers: peers_file, known: known_nodes };
     let disk = Disk::start(files).map_err(|error| no_port(&error))?;
@@ -90,7 +91,8 @@ async fn open_on_network(config: &Config, part: Part) -> Result<(NodeConfig, Doo
     let hello = Hello { port: listener.port(), ..hello };
     let local = Local::new(identity, hello, random()?, namespace.psks());
     let admission = admissions.admission().clone();
-    let node = node_config(config, local, admission, boot, durable, interface_set, known)?;
+    let mut node = node_config(config, local, admission, boot, durable, interface_set, known)?;
+    node.names = peers.into_iter().filter(FixedPeer::is_name).collect();
     let store = Box::new(Held { disk, _identity: held });
     let (interface_source, sleep) = (Box::new(interface_source), Box::new(MachineSleep::start()));
     let admissions = Box::new(admissions);
@@ -165,6 +167,7 @@ fn node_config(
         election: ElectionConfig { alone, partition, seed: boot.0, ..ElectionConfig::default() },
         interface_set,
         known,
+        names: Vec::new(),
         advertised: Vec::new(),
         renew_after: RENEW_AFTER,
         grace: GRACE,
@@ -264,7 +267,12 @@ pub(crate) fn name_of(config: &Config) -> Name {
 pub(crate) fn choose(config: &Config, all: &[Interface]) -> Result<Vec<Interface>> {
     let chosen = MachineInterfaces::of(config)?.chosen(all);
     match interface_text(config) {
-        Some(filter) if chosen.is_empty() && config.network == Network::Lan => {
+        // Without any network this may be the filter of one that comes up later.
+        Some(filter)
+            if chosen.is_empty()
+                && config.network == Network::Lan
+                && all.iter().any(Interface::usable) =>
+        {
             let have: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
             let why = format!("\"{filter}\" leaves none of {}", have.join(", "));
             Err(Error::Config(ConfigProblem::BadInterfaces(why)))
@@ -305,22 +313,15 @@ fn peer_texts(config: &Config) -> Vec<String> {
     config.peers.iter().cloned().chain(from_env).collect()
 }
 
-/// The addresses of the configured peers. A host name that does not resolve is logged and skipped.
-async fn fixed_peers(config: &Config) -> Result<Vec<SocketAddr>> {
-    let mut addresses = Vec::new();
+/// The configured peers.
+fn fixed_peers(config: &Config) -> Result<Vec<FixedPeer>> {
+    let mut peers = Vec::new();
     for text in peer_texts(config) {
-        let peers = FixedPeer::parse_list(&text)
+        let listed = FixedPeer::parse_list(&text)
             .map_err(|e| Error::Config(ConfigProblem::BadPeer(format!("{text}: {e}"))))?;
-        for peer in peers {
-            match peer.resolve().await {
-                Ok(found) => addresses.extend(found),
-                Err(problem) => {
-                    trace::warn!(peer = peer.host(), %problem, "a peer is left out");
-                }
-            }
-        }
+        peers.extend(listed);
     }
-    Ok(addresses)
+    Ok(peers)
 }
 
 fn unreadable(state: &crate::identity::StateFile) -> Error {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Ports that a node takes without configuration: the first one that is free.
-const DEFAULT_PORTS: RangeInclusive<u16> = 47_474..=47_489;
+pub const DEFAULT_PORTS: RangeInclusive<u16> = 47_474..=47_489;
 
 /// A host and an optional port, as the user wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,24 +54,39 @@ impl FixedPeer {
         self.port.map_or(DEFAULT_PORTS, |port| port..=port)
     }
 
+    /// Whether the host is a name, which is to be [resolved](FixedPeer::resolve).
+    pub fn is_name(&self) -> bool {
+        self.host.parse::<IpAddr>().is_err()
+    }
+
+    /// Its addresses, in the order in which to try them; none if the host is a name.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let hosts = self.host.parse().map(|ip| SocketAddr::new(ip, 0));
+        self.at_all_ports(hosts.into_iter().collect())
+    }
+
     /// Resolves the addresses by the system, in the order in which to try them. Takes at most two
     /// seconds. Cancel-safe.
     pub async fn resolve(&self) -> Result<Vec<SocketAddr>, DiscoveryProblem> {
-        let found = match self.host.parse::<IpAddr>() {
-            Ok(address) => vec![SocketAddr::new(address, *self.ports().start())],
-            Err(_) => self.look_up().await.ok_or(DiscoveryProblem::Unresolved)?,
-        };
+        if !self.is_name() {
+            return Ok(self.addresses());
+        }
+        let found = self.look_up().await.ok_or(DiscoveryProblem::Unresolved)?;
+        if found.is_empty() {
+            return Err(DiscoveryProblem::Unresolved);
+        }
+        Ok(self.at_all_ports(found))
+    }
+
+    fn at_all_ports(&self, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let mut hosts: Vec<SocketAddr> = Vec::new();
         for host in found {
             if !hosts.contains(&host) {
                 hosts.push(host);
             }
         }
-        if hosts.is_empty() {
-            return Err(DiscoveryProblem::Unresolved);
-        }
         let at = |port| hosts.iter().map(move |host| with_port(*host, port));
-        Ok(self.ports().flat_map(at).collect())
+        self.ports().flat_map(at).collect()
     }
 
     /// Asks the system, which blocks, on a thread of its own: tokio panics where it can start none.

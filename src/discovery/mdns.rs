@@ -117,11 +117,9 @@ struct Counts {
 }
 
 impl MdnsDiscovery {
-    /// Starts to listen. Sends only queries, and only within `scope`.
+    /// Starts to listen. Sends only queries, and only within `scope`. Without an interface it is
+    /// silent until it [follows](Discovery::follow) one.
     pub fn start(scope: MdnsScope) -> Result<MdnsDiscovery, DiscoveryProblem> {
-        if matches!(&scope, MdnsScope::Interfaces(names) if names.is_empty()) {
-            return Err(DiscoveryProblem::NoInterface);
-        }
         let responder = Responder::start(&scope).ok_or(DiscoveryProblem::Unavailable)?;
         Ok(MdnsDiscovery {
             scope,

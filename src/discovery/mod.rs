@@ -20,10 +20,11 @@ mod relation;
 mod report;
 mod roster;
 mod sighting;
+mod standing;
 
 use async_trait::async_trait;
 pub use dial_outcome::DialOutcome;
-pub use fixed::FixedPeer;
+pub use fixed::{DEFAULT_PORTS, FixedPeer};
 pub use mdns::{MdnsDiscovery, MdnsScope};
 pub use memory::Medium;
 pub use origin::Origin;
@@ -36,6 +37,7 @@ pub use roster::Roster;
 #[cfg(test)]
 pub(crate) use sighting::advert;
 pub use sighting::{Advert, Sighting, Tags};
+pub use standing::Standing;
 
 /// Announces this node and finds others.
 #[async_trait]

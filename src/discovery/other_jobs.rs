@@ -47,6 +47,11 @@ struct Node {
 }
 
 impl OtherJobs {
+    /// Whether one is announced.
+    pub(super) fn any(&self) -> bool {
+        self.nodes.values().any(|node| !node.adverts.is_empty())
+    }
+
     /// A node of another job is announced.
     pub(super) fn appeared(&mut self, advert: Advert, now_ms: u64) {
         let node = self.node(advert.boot, now_ms);

@@ -52,6 +52,13 @@ pub enum SkipReason {
     Missing,
 }
 
+impl InterfaceReport {
+    /// Whether the interface is not used because it was not asked for.
+    pub fn is_not_asked(&self) -> bool {
+        self.activity == Activity::Skipped(SkipReason::NotAsked)
+    }
+}
+
 impl fmt::Display for InterfaceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.activity {
@@ -69,9 +76,6 @@ impl fmt::Display for InterfaceReport {
 /// Why discovery failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum DiscoveryProblem {
-    /// No interface was listed, so there is nowhere to announce.
-    #[display("no network interface to announce on; name one with --interface")]
-    NoInterface,
     /// The system refused the multicast sockets or the thread behind them.
     #[display("multicast is not available on this machine; name a peer with --peer host:port")]
     Unavailable,

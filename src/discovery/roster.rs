@@ -14,6 +14,7 @@ use super::origin::Origin;
 use super::other_jobs::OtherJobs;
 use super::relation::Relation;
 use super::sighting::{Advert, Sighting, Tags};
+use super::standing::Standing;
 use crate::identity::{Boot, JobMember, MemberId};
 use crate::link::{Rate, TokenBucket};
 use crate::os::{AddressPolicy, is_dialable};
@@ -194,6 +195,14 @@ impl Roster {
         {
             candidate.refresh(now_ms);
         }
+    }
+
+    /// The user's name for a peer does not stand for this address any more.
+    pub fn is_no_longer_named(&mut self, to: SocketAddr) {
+        if let Some(candidate) = self.candidates.get_mut(&to) {
+            candidate.origins.remove(&Origin::Fixed);
+        }
+        self.forget_unknown(to);
     }
 
     /// Records the outcome of a dial from [`due`](Roster::due). Must be called for every dial.
@@ -403,9 +412,37 @@ impl Roster {
         self.adverts.values().map(|seen| &seen.advert).filter(is_far)
     }
 
-    /// Whether any other node of our own job is announced.
+    /// Whether another node of our own job is announced that has had no link in this run: one that
+    /// was killed is announced for two more minutes.
     pub fn sees_ours(&self) -> bool {
-        !self.adverts.is_empty()
+        let had_link = |boot: Boot| {
+            self.candidates.values().any(|c| c.verified.is_some_and(|member| member.boot == boot))
+        };
+        self.adverts.values().any(|seen| !had_link(seen.advert.boot))
+    }
+
+    /// Whether the node that has answered at this address has a link.
+    pub fn has_link_at(&self, to: SocketAddr) -> bool {
+        self.candidates.get(&to).is_some_and(|candidate| candidate.is_linked(&self.linked))
+    }
+
+    /// Whether any node is announced that is of another cluster, job or version.
+    pub fn sees_others(&self) -> bool {
+        !self.others.is_empty() || self.other_jobs.any()
+    }
+
+    /// What is known of an address; `None` if it is not dialled any more.
+    pub fn standing(&self, to: SocketAddr) -> Option<Standing> {
+        let candidate = self.candidates.get(&to).filter(|candidate| candidate.is_known())?;
+        let announced = candidate.boots.first().copied();
+        let answered =
+            candidate.verified.filter(|member| announced.is_none_or(|b| b == member.boot));
+        Some(match (answered, announced) {
+            (Some(member), _) => Standing::Answered(member),
+            (None, Some(boot)) => Standing::Announced(boot),
+            _ if candidate.origins.contains(&Origin::Fixed) => Standing::ByHand,
+            _ => Standing::Hearsay,
+        })
     }
 
     /// All entries, in the order of addresses.

@@ -1,7 +1,7 @@
 //! The identity and configuration of a node.
 
 use super::admission::Admission;
-use crate::discovery::Origin;
+use crate::discovery::{FixedPeer, Origin};
 use crate::election::{Durable, ElectionConfig};
 use crate::identity::Trust;
 use crate::link::Local;
@@ -32,6 +32,8 @@ pub struct NodeConfig {
     pub advertised: Vec<SocketAddr>,
     /// Addresses known at the start.
     pub known: Vec<(SocketAddr, Origin)>,
+    /// Peers that the user has given by name.
+    pub names: Vec<FixedPeer>,
     /// The sizes of the group that it asks for. A View that has not begun, or is too small to go
     /// on, is not shown to callers.
     pub sizes: Sizes,

@@ -28,6 +28,7 @@ use super::doors::{Queues, Tools};
 use super::event::{Event, LinkEnd};
 use super::handshakes::Handshakes;
 use super::installed::Installed;
+use super::name_lookups::NameLookups;
 use super::network::Network;
 use super::observed::Observed;
 use super::observers::Observers;
@@ -72,6 +73,7 @@ pub(super) struct ControlPlane {
     peers: Peers,
     /// The links with observers of this node.
     observers: Observers,
+    names: NameLookups,
     /// The nodes that this node observes, if it is an observer.
     observed: Observed,
     /// Circuits over other members, and the search for members without a direct link.
@@ -164,6 +166,7 @@ impl ControlPlane {
             peers,
             observers: Observers::new(told.status.subscribe()),
             observed: Observed::new(queues.events.clone()),
+            names: NameLookups::new(config.names, queues.events.clone()),
             relays: Relays::new(me, queues.tunnels),
             redials: Redials::default(),
             renewals: Renewals::new(me, config.renew_after),
@@ -245,6 +248,7 @@ impl ControlPlane {
             Event::Moved { view, peer } => self.on_moved(view, peer),
             Event::Burst { view, peer, said } => self.on_burst(view, peer, said),
             Event::Observed { node, link, document } => self.on_observed(node, link, document),
+            Event::LookedUp { number, found } => self.on_looked_up(number, found),
             Event::DataLinkLost { view, peer } => self.on_link_end(LinkEnd { view, peer }),
         }
     }
@@ -311,6 +315,7 @@ impl ControlPlane {
             self.reporter.meter().report();
         }
         self.seek();
+        self.look_up_names(now);
         self.look_at_interfaces(now, discovery);
         self.look_at_admission(now);
         self.watch_paths();
@@ -336,9 +341,9 @@ impl ControlPlane {
         self.reporter.close();
     }
 
-    /// Sends the queued messages, then ends the links.
+    /// Sends the queued messages and the last answers to observers, then ends the links.
     pub(super) async fn close(mut self) {
-        self.peers.flush().await;
+        tokio::join!(self.peers.flush(), self.observers.finish());
     }
 
     fn now(&self) -> u64 {

@@ -5,6 +5,7 @@ use crate::identity::MemberId;
 use crate::link::{Refusal, SecureChannel, Stream, Ticket};
 use crate::protocol::{Message, OpMessage, Rank, RateStep, ViewDigest};
 use crate::report::document::StatusDocument;
+use std::io;
 use std::net::SocketAddr;
 use tokio::sync::oneshot;
 
@@ -63,8 +64,10 @@ pub(super) enum Event {
     Moved { view: ViewDigest, peer: Rank },
     /// The result of a burst from this peer: enough frames have arrived, or its END frame has.
     Burst { view: ViewDigest, peer: Rank, said: RateStep },
-    /// An observed node has said this over link number `link`; `None` if that link has ended.
-    Observed { node: MemberId, link: u64, document: Option<Box<StatusDocument>> },
+    /// An observed node has said this over link number `link`, or that link has ended in this way.
+    Observed { node: MemberId, link: u64, document: Result<Box<StatusDocument>, io::ErrorKind> },
+    /// The lookup of a name that the user has given has ended; without addresses if it has none.
+    LookedUp { number: usize, found: Vec<SocketAddr> },
     /// A data link could not be established in time.
     DataLinkLost { view: ViewDigest, peer: Rank },
 }

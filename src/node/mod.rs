@@ -39,6 +39,7 @@ mod installed;
 mod ipv4_path;
 #[cfg(any(test, potluck_defects))]
 mod lies;
+mod name_lookups;
 mod network;
 #[cfg(test)]
 mod news_tests;

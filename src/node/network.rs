@@ -102,6 +102,15 @@ impl Network {
         reachable(&self.interface_set.chosen, theirs)
     }
 
+    /// The IPv4 subnets of the interfaces in use, or all of them if there is none, as
+    /// `10.77.0.1/24`.
+    pub(super) fn subnets(&self) -> Vec<String> {
+        let all = || self.interface_set.chosen.iter().flat_map(|i| &i.addresses);
+        let has_ipv4 = all().any(|a| a.ip.is_ipv4());
+        let shown = all().filter(|a| a.ip.is_ipv4() || !has_ipv4);
+        shown.map(|a| format!("{}/{}", a.ip, a.prefix_bits)).collect()
+    }
+
     pub(super) fn port(&self) -> u16 {
         self.port
     }

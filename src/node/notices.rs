@@ -128,5 +128,6 @@ fn reason(status: &Status) -> Option<String> {
         let used = interfaces.iter().find(|on| !matches!(on.why, NoLinkReason::Skipped(_)))?;
         Some(format!("{}: {}", used.interface, used.why))
     };
-    other_job.or_else(|| status.others.first().cloned()).or_else(heard)
+    let other = || status.others.first().map(ToString::to_string);
+    other_job.or_else(other).or_else(heard)
 }

@@ -7,6 +7,7 @@ use crate::link::{PskNumber, SecureChannel, Stream, into_control};
 use crate::report::document::StatusDocument;
 use crate::trace;
 use std::collections::BTreeMap;
+use std::io;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -19,6 +20,21 @@ pub(super) struct Observed {
     tasks: JoinSet<()>,
     nodes: BTreeMap<MemberId, Node>,
     links: u64,
+}
+
+/// What an observed node has told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Its status, or nothing new.
+    Status,
+    /// That it has left. It is not observed any more.
+    Left,
+    /// Nothing, and its link has ended. It is not observed any more.
+    End,
+    /// The same, and it has never said anything: it has ended the link itself.
+    Refusal,
+    /// The same, but its answer has not come in time.
+    Silence,
 }
 
 struct Node {
@@ -48,21 +64,28 @@ impl Observed {
         self.nodes.insert(node, Node { link, psk, task, document: None });
     }
 
-    /// The node has said this, or its link has ended. Returns whether it is observed no more.
+    /// The node has said this, or its link has ended.
     pub(super) fn told(
         &mut self,
         node: MemberId,
         link: u64,
-        document: Option<Box<StatusDocument>>,
-    ) -> bool {
+        document: Result<Box<StatusDocument>, io::ErrorKind>,
+    ) -> Told {
         let Some(known) = self.nodes.get_mut(&node).filter(|known| known.link == link) else {
-            return false;
+            return Told::Status;
         };
-        match document {
-            Some(document) => known.document = Some(*document),
-            None => drop(self.nodes.remove(&node)),
+        let told = match &document {
+            Ok(document) if document.is_closed() => Told::Left,
+            Ok(_) => Told::Status,
+            Err(io::ErrorKind::TimedOut) => Told::Silence,
+            Err(_) if known.document.is_none() => Told::Refusal,
+            Err(_) => Told::End,
+        };
+        known.document = document.ok().map(|document| *document);
+        if told != Told::Status {
+            self.nodes.remove(&node).inspect(|node| node.task.abort());
         }
-        !self.nodes.contains_key(&node)
+        told
     }
 
     /// Ends the links with nodes, or by keys, for which `stays` returns false, and returns these
@@ -100,20 +123,23 @@ async fn ask_again_and_again(
             && document.job == peer.job.as_str()
     };
     let node = peer.id;
-    loop {
+    let ended = loop {
         match exchange.ask().await {
             Ok(document) if is_of_peer(&document) => {
-                let document = Some(Box::new(document));
+                let document = Ok(Box::new(document));
                 if events.send(Event::Observed { node, link, document }).await.is_err() {
                     return;
                 }
             }
-            Ok(_) => break trace::warn!(peer = %node, "a node speaks for another one"),
+            Ok(_) => {
+                trace::warn!(peer = %node, "a node speaks for another one");
+                break io::ErrorKind::InvalidData;
+            }
             Err(error) => {
-                break trace::debug!(peer = %node, %error, "a node is not observed any \
-                more");
+                trace::debug!(peer = %node, %error, "a node is not observed any more");
+                break error.kind();
             }
         }
-    }
-    let _ = events.send(Event::Observed { node, link, document: None }).await;
+    };
+    let _ = events.send(Event::Observed { node, link, document: Err(ended) }).await;
 }

@@ -6,13 +6,13 @@
 use super::status_exchange::StatusExchange;
 use crate::identity::NodeId;
 use crate::link::{PskNumber, SecureChannel, Stream, into_control};
-use crate::report::Status;
 use crate::report::document::StatusDocument;
+use crate::report::{State, Status};
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Most observers at a time: each machine of the largest group may have one. The oldest gives way.
 pub(super) const OBSERVERS_MAX: usize = 16;
@@ -22,6 +22,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// An observer that has not asked for so long loses its link.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// How long a node that has left waits for a question.
+const UNASKED: Duration = Duration::from_millis(100);
 
 /// The links with observers. Dropping it ends them.
 pub(super) struct Observers {
@@ -66,19 +69,44 @@ impl Observers {
         });
     }
 
+    /// Tells the observers that the node has left, which its status says. Returns when they know.
+    pub(super) async fn finish(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+
     fn forget_ended(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         self.links.retain(|link| !link.task.is_finished());
     }
 }
 
+/// Answers at most one question per [`INTERVAL`], and tells last that the node has left.
 async fn answer_all(mut link: StatusExchange, status: watch::Receiver<Status>) {
-    while let Ok(Ok(())) = timeout(IDLE, link.question()).await {
+    let mut closing = status.clone();
+    loop {
+        tokio::select! {
+            asked = timeout(IDLE, link.question()) => {
+                let Ok(Ok(())) = asked else { return };
+            }
+            // An observer asks at once when it has its answer.
+            () = closed(&mut closing, UNASKED) => return,
+        }
         let next = Instant::now() + INTERVAL;
         let document = StatusDocument::from(&*status.borrow());
-        if link.answer(&document).await.is_err() {
+        let is_last = status.borrow().state == State::Closed;
+        if link.answer(&document).await.is_err() || is_last {
             return;
         }
-        sleep_until(next).await;
+        tokio::select! {
+            () = sleep_until(next) => {}
+            () = closed(&mut closing, Duration::ZERO) => {}
+        }
     }
+}
+
+/// Waits until the node has left, and then for this time.
+async fn closed(status: &mut watch::Receiver<Status>, after: Duration) {
+    // An error means that the node has ended.
+    let _ = status.wait_for(|status| status.state == State::Closed).await;
+    sleep(after).await;
 }

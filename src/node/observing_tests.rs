@@ -1,11 +1,12 @@
 //! Observers beside the groups of their cluster.
 
-use super::control_loop::Handles;
+use super::control_loop::{Command, Handles};
 use super::testing::{PATIENCE, in_world, in_world_as, ip, of_group, view_of};
 use crate::api::{Config, Part};
+use crate::identity::Name;
 use crate::link::MemoryWorld;
-use crate::report::State;
 use crate::report::document::StatusDocument;
+use crate::report::{Event, State};
 use std::sync::Arc;
 use tokio::time::timeout;
 
@@ -80,4 +81,25 @@ async fn the_oldest_observer_gives_way() {
     // It comes back at once, and the next one gives way.
     hears(&mut observers[0], |heard| heard.iter().any(|node| node.name == "n0")).await;
     assert_eq!(node.status.borrow().counters.misbehaviours, 0);
+}
+
+/// An observer says who has left. A node that ends without a word is only missed.
+#[tokio::test]
+async fn an_observer_is_told_who_leaves() {
+    let world = MemoryWorld::new();
+    let group = "leaving";
+    let mut eye = observer(&world, group, 0).await;
+    let (leaver, second) =
+        (member(&world, group, 1, "train").await, observer(&world, group, 2).await);
+    hears(&mut eye, |heard| heard.len() == 2).await;
+    let mut events = eye.happened.resubscribe();
+    for (handles, name) in [(leaver, "n1"), (second, "o2")] {
+        let (done, gone) = tokio::sync::oneshot::channel();
+        handles.commands.send(Command::Leave(done)).await.expect("it runs");
+        gone.await.expect("it has left");
+        let told = timeout(PATIENCE, events.recv()).await.expect("in time").expect("it runs");
+        let Event::Left(who) = &told else { panic!("{told}") };
+        assert_eq!(who.name.as_ref().map(Name::as_str), Some(name));
+    }
+    hears(&mut eye, <[StatusDocument]>::is_empty).await;
 }

@@ -8,7 +8,7 @@ use crate::identity::{MemberId, Name, NodeId};
 use crate::link::Refusal;
 use crate::protocol::{EngineChoice, OpId, Rank, Sizes, View};
 use crate::report::document::StatusDocument;
-use crate::report::{Counters, Event, NodeInfo, Peer, State, Status, Waiting};
+use crate::report::{Counters, Event, NodeInfo, Peer, State, Status, Waiting, without_answer};
 use crate::session::{Meter, ViewSession};
 use crate::trace;
 use std::collections::BTreeMap;
@@ -26,6 +26,15 @@ const NAMES_MAX: usize = 256;
 /// Number of addresses kept at which a dial was refused.
 const REFUSALS_MAX: usize = 64;
 
+/// Why a link was of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Complaint {
+    /// The member has ended it before it said anything: it does not admit this node.
+    NotAdmitted,
+    /// The member's answer has not come.
+    Silent,
+}
+
 /// The reports of one node, and what it remembers for them.
 pub(super) struct Reporter {
     told: Published,
@@ -36,6 +45,8 @@ pub(super) struct Reporter {
     counters: Counters,
     /// Where this node's dials were refused.
     refusals: BTreeMap<SocketAddr, Refusal>,
+    /// Members whose link with this node was of no use, and where.
+    complaints: BTreeMap<MemberId, (SocketAddr, Complaint)>,
     /// The last report of discovery on each interface.
     interfaces: Vec<InterfaceReport>,
     /// The operation that waits for other ranks, since when, and whether a warning was given.
@@ -61,6 +72,7 @@ impl Reporter {
             names: BTreeMap::new(),
             counters: Counters::default(),
             refusals: BTreeMap::new(),
+            complaints: BTreeMap::new(),
             interfaces: Vec::new(),
             waiting: None,
             gloo,
@@ -195,6 +207,9 @@ impl Reporter {
 
     /// Records the result of a dial of this address: a refusal, or a link.
     pub(super) fn dialled(&mut self, to: SocketAddr, refusal: Option<Refusal>) {
+        if refusal.as_ref().is_some_and(|refusal| without_answer(refusal).is_some()) {
+            self.complaints.retain(|_, (at, _)| *at != to);
+        }
         match refusal {
             None => _ = self.refusals.remove(&to),
             Some(refusal)
@@ -206,6 +221,23 @@ impl Reporter {
         }
     }
 
+    /// The link with a member was of no use.
+    pub(super) fn complain(&mut self, member: MemberId, at: SocketAddr, complaint: Complaint) {
+        if self.complaints.len() < REFUSALS_MAX || self.complaints.contains_key(&member) {
+            self.complaints.insert(member, (at, complaint));
+        }
+    }
+
+    /// A member has said something over its link, or has left.
+    pub(super) fn settle(&mut self, member: MemberId) {
+        self.complaints.remove(&member);
+    }
+
+    /// The members whose links were of no use, and where.
+    pub(super) fn complaints(&self) -> impl Iterator<Item = (MemberId, SocketAddr, Complaint)> {
+        self.complaints.iter().map(|(member, (at, complaint))| (*member, *at, *complaint))
+    }
+
     /// Where this node's dials were refused.
     pub(super) fn refusals(&self) -> impl Iterator<Item = (SocketAddr, &Refusal)> {
         self.refusals.iter().map(|(to, refusal)| (*to, refusal))
@@ -214,6 +246,7 @@ impl Reporter {
     /// The keys have changed: other dials are refused now.
     pub(super) fn forget_refusals(&mut self) {
         self.refusals.clear();
+        self.complaints.clear();
     }
 
     // Events.

@@ -31,7 +31,7 @@ pub enum Event {
     /// These nodes were together in another View than this node's: two groups have merged.
     #[display("another group came in: {}", listed(_0))]
     Merged(Vec<NodeInfo>),
-    /// A node left in an orderly way.
+    /// A node left in an orderly way: a member of the group, or a node that an observer observes.
     #[display("{_0} left")]
     Left(NodeInfo),
     /// A member of the previous View did not say good-bye and is not in the new View.

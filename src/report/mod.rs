@@ -11,6 +11,7 @@ mod metrics;
 pub(crate) mod plan;
 mod scan;
 pub(crate) mod status;
+mod unlinked;
 
 pub use crate::discovery::{Activity, InterfaceReport, SkipReason};
 pub use crate::identity::Name;
@@ -27,9 +28,11 @@ pub use status::{
     Counters, Forecast, InterfaceFinding, NoLinkReason, OtherJob, PathStatus, PeerStatus,
     PlanShare, QuarantineReason, Quarantined, State, ViewStatus, Waiting,
 };
+pub use unlinked::{Unlinked, UnlinkedReason};
 
 // At the root of the crate, or in its modules `calls` and `plan`:
 pub(crate) use error::{Cause, Error, Mismatched, Peer, Result};
 pub(crate) use events::Event;
 pub(crate) use plan::ViewPlan;
 pub(crate) use status::Status;
+pub(crate) use unlinked::without_answer;

@@ -2,6 +2,7 @@
 
 use super::error::Peer;
 use super::events::NodeInfo;
+use super::unlinked::Unlinked;
 use crate::discovery::{Activity, InterfaceReport, SkipReason};
 use crate::identity::{Name, NodeId};
 use crate::os::InterfaceKind;
@@ -40,8 +41,8 @@ pub struct Status {
     pub peers: Vec<PeerStatus>,
     /// The state of discovery on each interface.
     pub interfaces: Vec<InterfaceReport>,
-    /// Discovered nodes without a link, one sentence each with the reason.
-    pub others: Vec<String>,
+    /// Nodes that are seen and addresses that are dialled without a link, each with the reason.
+    pub others: Vec<Unlinked>,
     /// Nodes of this cluster that run other jobs, by job. A node asks for them while it waits for
     /// its own group.
     pub other_jobs: Vec<OtherJob>,
@@ -173,28 +174,24 @@ pub enum NoLinkReason {
     /// All announcements received are of other clusters, jobs or protocol versions.
     #[display("only nodes of other clusters, jobs or versions are heard")]
     OnlyOthers,
-    /// Nodes of this cluster and job announce themselves, but there is no connection to them: a
-    /// firewall blocks it, or it is refused.
-    #[display(
-        "nodes of this cluster are heard and not reached: a firewall, or they refuse this one"
-    )]
+    /// All nodes of which announcements were received have ended since.
+    #[display("who was heard there has ended")]
+    Ended,
+    /// Nodes of this cluster and job announce themselves, but there is no link with them. The
+    /// reason is in [`Status::others`].
+    #[display("nodes of this cluster are heard, and there is no link with them")]
     NotConnected,
 }
 
 impl InterfaceFinding {
-    /// `ours_are_seen`: other nodes of this job announce themselves on any interface.
-    pub(crate) fn of(report: &InterfaceReport, ours_are_seen: bool) -> InterfaceFinding {
+    /// `why`: the reason if announcements of nodes are received.
+    pub(crate) fn of(report: &InterfaceReport, why: NoLinkReason) -> InterfaceFinding {
         let (sent, heard, why) = match &report.activity {
             Activity::Skipped(skip) => (None, 0, NoLinkReason::Skipped(*skip)),
             Activity::Active { queries, adverts: 0, .. } => {
                 (*queries, 0, NoLinkReason::NothingHeard)
             }
-            Activity::Active { queries, adverts, .. } if ours_are_seen => {
-                (*queries, *adverts, NoLinkReason::NotConnected)
-            }
-            Activity::Active { queries, adverts, .. } => {
-                (*queries, *adverts, NoLinkReason::OnlyOthers)
-            }
+            Activity::Active { queries, adverts, .. } => (*queries, *adverts, why),
         };
         InterfaceFinding { interface: report.interface.clone(), sent, heard, why }
     }
@@ -368,8 +365,15 @@ impl Status {
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<String> = Vec::new();
         if matches!(self.state, State::Alone { .. } | State::NotEnoughPeers { .. }) {
-            reasons.extend(self.interfaces.iter().map(|report| self.looked_on(report)));
-            if self.others.is_empty() && self.other_jobs.is_empty() && self.peers.is_empty() {
+            let looked = self.interfaces.iter().filter(|report| !report.is_not_asked());
+            reasons.extend(looked.map(|report| self.looked_on(report)));
+            if self.has_no_network() {
+                reasons.push(
+                    "this machine has no network: no interface is up with an address; waiting for \
+                     one"
+                    .to_owned(),
+                );
+            } else if !self.hears_ours() && self.other_jobs.is_empty() && self.peers.is_empty() {
                 reasons.push(
                     "if the other machine runs: potluck up --peer ADDRESS names it by hand"
                         .to_owned(),
@@ -388,7 +392,7 @@ impl Status {
             reasons.extend(other_jobs.map(|other| format!("{other}; this is `{}`", self.job)));
         }
         reasons.extend(self.larger_wishes());
-        reasons.extend(self.others.iter().cloned());
+        reasons.extend(self.others.iter().map(ToString::to_string));
         reasons.extend(self.duplicates.iter().map(|node| self.duplicate(*node)));
         reasons.extend(self.quarantined.iter().map(ToString::to_string));
         if let Some(waits) = self.disk_waits.filter(|waits| *waits >= Duration::from_secs(1)) {
@@ -423,6 +427,19 @@ impl Status {
         others.filter_map(wish).collect()
     }
 
+    /// Whether discovery has no interface on which it could look.
+    fn has_no_network(&self) -> bool {
+        let is_used = |on: &InterfaceReport| matches!(on.activity, Activity::Active { .. });
+        !self.interfaces.is_empty() && !self.interfaces.iter().any(is_used)
+    }
+
+    /// Whether other nodes of this cluster and job announce themselves.
+    fn hears_ours(&self) -> bool {
+        let State::Alone { interfaces } = &self.state else { return false };
+        let is_heard = |on: &InterfaceFinding| on.why == NoLinkReason::NotConnected;
+        interfaces.iter().any(is_heard) || self.others.iter().any(|of| of.why.is_announced())
+    }
+
     fn looked_on(&self, report: &InterfaceReport) -> String {
         let alone =
             if let State::Alone { interfaces } = &self.state { &interfaces[..] } else { &[] };
@@ -446,8 +463,8 @@ impl Status {
             named.unwrap_or_else(|| node.to_string())
         };
         format!(
-            "two processes use the identity of {whose}: one of them was started from a copied \
-             folder; give it its own"
+            "two processes use the identity of {whose}: potluck's files were copied. On the machine \
+             with the copy, move away the file that `potluck identity` names, and start again"
         )
     }
 }

@@ -148,7 +148,7 @@ pub fn status(status: &Status) -> Value {
         })).collect::<Vec<_>>(),
         "interfaces": status.interfaces.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "job": status.job,
-        "others": status.others,
+        "others": status.others.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "duplicates": status.duplicates.iter().map(hex).collect::<Vec<_>>(),
         "waiting": status.waiting.as_ref().map(|waiting| json!({
             "op": waiting.op.to_string(),

@@ -4,6 +4,7 @@ use super::super::data_link::established;
 use super::super::event::Linked;
 use super::super::peers::{Arrival, Direct, Taken};
 use super::super::relays::DirectDial;
+use super::super::reporter::Complaint;
 use super::ControlPlane;
 use super::control_path::{ControlPath, Dialled};
 use crate::discovery::{DialOutcome, is_same_place};
@@ -247,6 +248,7 @@ impl ControlPlane {
         self.step(Input::LinkDown(member));
         if link.is_unheard() && self.installed.rank_of(member).is_none() {
             // The peer does not admit this node, which it sees only after the handshake.
+            self.reporter.complain(member, link.address, Complaint::NotAdmitted);
             return self.roster.set_aside(member, UNWELCOME_MS, self.clock.now());
         }
         if !link.is_direct() {

@@ -1,11 +1,15 @@
 //! Observers: those of this node, and what this node observes if it is one.
 
+use super::super::observed::Told;
+use super::super::reporter::Complaint;
 use super::ControlPlane;
 use super::evictions::ASIDE_MS;
 use crate::identity::{MemberId, NodeId};
 use crate::link::{PskNumber, SecureChannel, Stream};
+use crate::report::Event;
 use crate::report::document::StatusDocument;
 use crate::trace;
+use std::io;
 
 /// How long a node is not dialled that has ended its link: it may have too many observers.
 const AGAIN_MS: u64 = 2000;
@@ -33,12 +37,29 @@ impl ControlPlane {
         &mut self,
         node: MemberId,
         link: u64,
-        document: Option<Box<StatusDocument>>,
+        document: Result<Box<StatusDocument>, io::ErrorKind>,
     ) {
-        if self.observed.told(node, link, document) {
-            self.roster.set_aside(node, AGAIN_MS, self.clock.now());
+        match self.observed.told(node, link, document) {
+            Told::Status => self.reporter.settle(node),
+            Told::Left => {
+                self.roster.set_aside(node, ASIDE_MS, self.clock.now());
+                self.reporter.settle(node);
+                self.reporter.tell(Event::Left(self.reporter.who(node.node)));
+            }
+            Told::Refusal => self.complain(node, Complaint::NotAdmitted),
+            Told::Silence => self.complain(node, Complaint::Silent),
+            Told::End => self.roster.set_aside(node, AGAIN_MS, self.clock.now()),
         }
         self.publish_observed();
+    }
+
+    /// The link with a node has ended before it was of use.
+    fn complain(&mut self, node: MemberId, complaint: Complaint) {
+        let at = self.roster.own_addresses_of(node).into_iter().next();
+        if let Some(at) = at {
+            self.reporter.complain(node, at, complaint);
+        }
+        self.roster.set_aside(node, AGAIN_MS, self.clock.now());
     }
 
     /// The status first: a reader that hears of the documents finds the one that fits.

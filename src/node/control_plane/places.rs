@@ -5,6 +5,7 @@
 //! unproven one stands as long as there is no other, and its address goes nowhere: it is not
 //! remembered, not told to others, and no link moves to it.
 
+use super::super::name_lookups::NameChange;
 use super::super::network::Rewired;
 use super::super::peers::Link;
 use super::ControlPlane;
@@ -67,6 +68,20 @@ impl ControlPlane {
             self.tell_places_to_all();
         }
         self.watch_paths();
+    }
+
+    /// Looks up the peers that the user has given by name.
+    pub(super) fn look_up_names(&mut self, now: Instant) {
+        let Self { names, roster, .. } = self;
+        names.look(now, |to| roster.has_link_at(*to));
+    }
+
+    /// The addresses of such a peer.
+    pub(super) fn on_looked_up(&mut self, number: usize, found: Vec<SocketAddr>) {
+        let NameChange { gone, come } = self.names.found(Instant::now(), number, found);
+        gone.into_iter().for_each(|to| self.roster.is_no_longer_named(to));
+        let now = self.clock.now();
+        come.into_iter().for_each(|to| self.roster.add(to, Origin::Fixed, now));
     }
 
     /// Tells all members the addresses of this node, because they have changed.

@@ -1,20 +1,22 @@
 //! The status that a node reports about itself.
 
 use super::super::peers::Link;
-use super::super::reporter::{engine_reason, peer_at};
+use super::super::reporter::{Complaint, engine_reason, peer_at};
 use super::ControlPlane;
+use crate::discovery::{Advert, Standing};
 use crate::election::LeftOut;
-use crate::identity::{JobMember, JobName, MemberId, Name, NodeId};
+use crate::identity::{Boot, JobMember, JobName, MemberId, Name, NodeId};
 use crate::link::Refusal;
 use crate::protocol::{Plan, SizeSetting, View};
 use crate::report::{
-    InterfaceFinding, NodeInfo, OtherJob, PathStatus, PeerStatus, PlanShare, Quarantined, State,
-    Status, ViewStatus,
+    InterfaceFinding, NoLinkReason, NodeInfo, OtherJob, PathStatus, PeerStatus, PlanShare,
+    Quarantined, State, Status, Unlinked, UnlinkedReason, ViewStatus, without_answer,
 };
 use crate::session::ViewSession;
 use crate::topology::loads_ppm;
 use crate::wire::PROTOCOL_VERSION;
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -23,6 +25,9 @@ use tokio::time::Instant;
 /// How long a node is shown as a duplicate after it last met the other one. Dials repeat more often
 /// than that.
 const DUPLICATE_SHOWN_MS: u64 = 90_000;
+
+/// Nodes without a link that are reported, of each origin.
+const OTHERS_MAX: usize = 16;
 
 /// Buffer size for which the plan's shares are reported.
 const LARGE_BYTES: u64 = 64 << 20;
@@ -145,9 +150,15 @@ impl ControlPlane {
     }
 
     fn alone_on(&self) -> Vec<InterfaceFinding> {
-        let ours_are_seen = self.roster.sees_ours();
+        let why = if self.roster.sees_ours() || self.reporter.complaints().next().is_some() {
+            NoLinkReason::NotConnected
+        } else if self.roster.sees_others() {
+            NoLinkReason::OnlyOthers
+        } else {
+            NoLinkReason::Ended
+        };
         let reports = self.reporter.interfaces().iter();
-        reports.map(|report| InterfaceFinding::of(report, ours_are_seen)).collect()
+        reports.map(|report| InterfaceFinding::of(report, why)).collect()
     }
 
     fn has_duplicate(&self) -> bool {
@@ -236,35 +247,70 @@ impl ControlPlane {
         jobs.map(|(job, nodes)| OtherJob { job, nodes: nodes.into_values().collect() }).collect()
     }
 
-    /// One sentence for each node that is seen and not joined.
-    fn others(&self) -> Vec<String> {
-        let adverts = self.roster.others().take(16).map(|advert| {
-            let at = advert
-                .addresses
-                .first()
-                .map_or_else(|| format!("port {}", advert.port), ToString::to_string);
-            match advert.version {
-                PROTOCOL_VERSION => {
-                    format!("another cluster is here ({at}): `potluck join` enters it with its key")
-                }
-                theirs => {
-                    format!(
-                        "a node at {at} speaks protocol {theirs}, this one {PROTOCOL_VERSION}: run \
-                         the same version on both"
-                    )
-                }
-            }
+    /// Nodes that are seen, and addresses that are dialled, without a link.
+    fn others(&self) -> Vec<Unlinked> {
+        let announced = |advert: &Advert, why: UnlinkedReason| {
+            let boot = Some(advert.boot);
+            advert.addresses.iter().map(|to| (boot, *to, why.clone())).collect::<Vec<_>>()
+        };
+        let strangers = self.roster.others().take(OTHERS_MAX).flat_map(|advert| {
+            let why = match advert.version {
+                PROTOCOL_VERSION => UnlinkedReason::OtherCluster,
+                theirs => UnlinkedReason::OtherVersion { theirs, ours: PROTOCOL_VERSION },
+            };
+            announced(advert, why)
+        });
+        let elsewhere = self.roster.elsewhere().take(OTHERS_MAX).flat_map(|advert| {
+            announced(advert, UnlinkedReason::OtherNetwork { ours: self.network.subnets() })
         });
         let refused =
-            self.reporter.refusals().filter(|(to, refusal)| !self.is_reached(*to, refusal));
-        let refused = refused.take(16).map(|(to, refusal)| format!("{to}: {refusal}"));
-        let elsewhere = self.roster.elsewhere().take(16).filter_map(|advert| {
-            let at = advert.addresses.first()?;
-            Some(format!(
-                "a node of this cluster at {at} is on another network: --peer {at} names it by hand"
-            ))
+            self.reporter.refusals().filter_map(|(to, refusal)| self.refused(to, refusal));
+        let complaints =
+            self.reporter.complaints().filter(|(id, ..)| self.peers.get(*id).is_none());
+        let complaints = complaints.map(|(member, at, complaint)| {
+            let peer = self.reporter.who(member.node);
+            let why = match complaint {
+                Complaint::NotAdmitted => UnlinkedReason::NotAdmitted { peer },
+                Complaint::Silent => UnlinkedReason::Silent { peer },
+            };
+            (Some(member.boot), at, why)
         });
-        adverts.chain(elsewhere).chain(refused).collect()
+        let all = strangers.chain(elsewhere).chain(refused).chain(complaints);
+        let mut others = Unlinked::joined(all);
+        others.truncate(3 * OTHERS_MAX);
+        others.extend(self.names.unknown().map(Unlinked::without_address));
+        others
+    }
+
+    /// Why there is no link with the node at this address, which was dialled; `None` if that is no
+    /// news: it is not dialled any more, the node has a link, or the status names it elsewhere.
+    fn refused(
+        &self,
+        to: SocketAddr,
+        refusal: &Refusal,
+    ) -> Option<(Option<Boot>, SocketAddr, UnlinkedReason)> {
+        let standing = self.roster.standing(to)?;
+        if self.is_reached(to, refusal) || *refusal == Refusal::DuplicateIdentity {
+            return None;
+        }
+        let boot = match standing {
+            Standing::Answered(member) => Some(member.boot),
+            Standing::Announced(boot) => Some(boot),
+            Standing::ByHand | Standing::Hearsay => None,
+        };
+        let why = match (without_answer(refusal), standing) {
+            (Some(error), Standing::Answered(member)) => {
+                UnlinkedReason::Ended { peer: self.reporter.who(member.node), error }
+            }
+            (Some(error), Standing::Announced(_)) => UnlinkedReason::Announced { error },
+            // Something is there, and hangs up as a node with another key does.
+            (Some(io::ErrorKind::ConnectionReset), _) | (None, _) => {
+                UnlinkedReason::Refused(refusal.to_string())
+            }
+            (Some(error), Standing::ByHand) => UnlinkedReason::ByHand { error },
+            (Some(error), Standing::Hearsay) => UnlinkedReason::Earlier { error },
+        };
+        Some((boot, to, why))
     }
 }
 

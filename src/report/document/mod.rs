@@ -11,7 +11,7 @@ use crate::identity::NodeId;
 pub use graph::{GraphDocument, GraphForecast, GraphLink, GraphMember};
 pub use status::{
     AloneDocument, InterfaceDocument, MemberDocument, NodeDocument, OtherJobDocument, PeerDocument,
-    QuarantinedDocument, SizesDocument, StatusDocument, ViewDocument,
+    QuarantinedDocument, SizesDocument, StatusDocument, UnlinkedDocument, ViewDocument,
 };
 
 /// All 64 hexadecimal digits of a node's key.

@@ -5,6 +5,7 @@ use super::super::status::{
     Counters, InterfaceFinding, NoLinkReason, OtherJob, PeerStatus, Quarantined, State, Status,
     ViewStatus,
 };
+use super::super::unlinked::Unlinked;
 use super::graph::GraphDocument;
 use super::hex;
 use crate::discovery::{Activity, InterfaceReport};
@@ -61,6 +62,9 @@ pub struct StatusDocument {
     /// Identities that two running processes share.
     #[serde(default)]
     pub duplicates: Vec<String>,
+    /// Nodes that are seen, and addresses that are dialled, without a link.
+    #[serde(default)]
+    pub unlinked: Vec<UnlinkedDocument>,
     /// Nodes in quarantine because they were lost repeatedly.
     #[serde(default)]
     pub quarantined: Vec<QuarantinedDocument>,
@@ -98,6 +102,19 @@ pub struct ViewDocument {
     pub committed: u64,
     /// In rank order.
     pub members: Vec<MemberDocument>,
+}
+
+/// A node that is seen, or an address that is dialled, without a link, see [`Unlinked`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UnlinkedDocument {
+    /// Its addresses.
+    pub addresses: Vec<String>,
+    /// other-cluster, other-version, other-network, not-reached, ended, no-address,
+    /// no-answer, no-answer-where-it-was, not-admitted, silent or refused.
+    pub why: String,
+    /// The same as a sentence.
+    pub text: String,
 }
 
 /// A member of a View.
@@ -222,6 +239,11 @@ impl StatusDocument {
         StatusDocument { observed: observed.to_vec(), ..StatusDocument::from(status) }
     }
 
+    /// Whether the node has left.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state == state_code(&State::Closed)
+    }
+
     /// Whether it is of this node.
     pub(crate) fn is_of(&self, node: NodeId) -> bool {
         self.node == hex(node)
@@ -251,6 +273,7 @@ impl From<&Status> for StatusDocument {
             other_jobs: status.other_jobs.iter().map(OtherJobDocument::from).collect(),
             alone: alone(&status.state),
             duplicates: status.duplicates.iter().copied().map(hex).collect(),
+            unlinked: status.others.iter().map(UnlinkedDocument::from).collect(),
             quarantined: status.quarantined.iter().map(QuarantinedDocument::from).collect(),
             topology: status.topology().as_ref().map(GraphDocument::from),
             observed: Vec::new(),
@@ -292,6 +315,16 @@ impl From<&OtherJob> for OtherJobDocument {
             node: hex(known.node),
         });
         OtherJobDocument { job: other.job.clone(), nodes: nodes.collect() }
+    }
+}
+
+impl From<&Unlinked> for UnlinkedDocument {
+    fn from(unlinked: &Unlinked) -> UnlinkedDocument {
+        UnlinkedDocument {
+            addresses: unlinked.addresses.iter().map(ToString::to_string).collect(),
+            why: unlinked.why.code().to_owned(),
+            text: unlinked.to_string(),
+        }
     }
 }
 
@@ -357,6 +390,7 @@ fn alone(state: &State) -> Vec<AloneDocument> {
         NoLinkReason::Skipped(_) => "skipped",
         NoLinkReason::NothingHeard => "nothing-heard",
         NoLinkReason::OnlyOthers => "only-others",
+        NoLinkReason::Ended => "ended",
         NoLinkReason::NotConnected => "no-link",
     };
     let document = |on: &InterfaceFinding| AloneDocument {

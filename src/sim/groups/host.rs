@@ -182,6 +182,7 @@ impl Host {
             renew_after: crate::node::RENEW_AFTER,
             grace: crate::node::GRACE,
             known: Vec::new(),
+            names: Vec::new(),
             sizes: Sizes::default(),
             gloo: None,
             notices: false,

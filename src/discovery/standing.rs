@@ -1,0 +1,16 @@
+//! What is known of an address besides the outcome of its dials.
+
+use crate::identity::{Boot, MemberId};
+
+/// What is known of a dialled address. The first that applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// This member has answered there in this run, and no other node announces the address.
+    Answered(MemberId),
+    /// This boot of our job announces it.
+    Announced(Boot),
+    /// The user has named it.
+    ByHand,
+    /// It was stored by an earlier run, or a member has named it.
+    Hearsay,
+}
