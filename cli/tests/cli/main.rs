@@ -17,6 +17,7 @@ mod run;
 mod shape;
 mod terminal;
 mod top;
+mod trial;
 mod wording;
 
 use potluck_harness::{Need, Suite};
@@ -73,6 +74,10 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ("invite: ends when it is interrupted", pairing::interrupted),
     ("words: the first machine, alone", wording::alone),
     ("words: beside a cluster", wording::beside_a_cluster),
+    ("words: a neighbour leaves, is killed, or was never there", wording::neighbours),
+    ("words: machines that do not meet", wording::apart),
+    ("words: copied files", wording::copied),
+    ("words: packets of full size are lost", wording::narrow),
     ("bench: too few machines, and a size that is none", bench::too_few),
     ("bench: one machine is killed", bench::one_is_killed),
     ("invite: makes the first key", pairing::first_key),
@@ -94,6 +99,7 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ("up: a bad file or number ends it at once", nodes::stopped_early),
     ("up: beside another cluster no key is made", nodes::beside_another_cluster),
     ("up: two machines meet, and one that leaves is missed", nodes::two_meet),
+    ("up: a peer whose name gets its address later", nodes::named_later),
     ("status: asks the running node, else looks around", nodes::status),
     ("status: shows every program of this machine, by job", nodes::status_of_programs),
     ("run: three machines in any order agree, and reach each other", launch::any_order),

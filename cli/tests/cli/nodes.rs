@@ -110,6 +110,30 @@ pub fn beside_another_cluster() -> Result<()> {
     terminated(ada)
 }
 
+/// Without multicast, by a name that has no address when the node starts.
+pub fn named_later() -> Result<()> {
+    let network = Network::machines("loop", 2)?;
+    for (machine, name) in [("n1", "ada"), ("n2", "bob")] {
+        network.lab.deafen(machine, "inet", "input", "udp dport 5353")?;
+        told(&network.home(name), &["join"], KEY)?;
+    }
+    let mut bob = network.up("n2", "bob", &[])?;
+    event(&mut bob, "status")?;
+    let mut ada = network.up("n1", "ada", &["--peer", "later"])?;
+    let unlinked = |s: &Value| s["unlinked"][0].clone();
+    let told = ada.wait_for_event("status", |s| unlinked(s)["why"] == "no-address", SOON)?;
+    ensure!(
+        unlinked(&told)["text"].to_string().contains("the peer later has no address"),
+        "{told}"
+    );
+    let entry = format!("echo {} later >> /etc/hosts", network.lab.addr("n2"));
+    let mut shell = network.lab.command("n1", "sh");
+    ensure!(shell.args(["-c", &entry]).status()?.success());
+    ada.wait_for_event("status", |s| s["observed"][0]["name"] == "bob", SOON)?;
+    terminated(ada)?;
+    terminated(bob)
+}
+
 pub fn two_meet() -> Result<()> {
     let network = Network::loopback()?;
     for name in ["ada", "bob"] {

@@ -164,7 +164,7 @@ pub fn known_and_pinned() -> Result<()> {
     let mut eve = network.up("n3", "eve", &[])?;
     // Refused again and again, and never in.
     let alone = event(&mut eve, "alone")?;
-    ensure!(alone["reasons"].to_string().contains("they refuse this one"), "{alone}");
+    ensure!(alone["reasons"].to_string().contains("does not admit this node"), "{alone}");
     let has_met = |node: &Child| node.stdout().iter().any(|line| seen(line).len() > 2);
     ensure!(!nodes.iter().any(has_met), "a thief of the key was admitted");
     let forget = told(&network.home("ada"), &["known", "--json", "--forget", "bob"], "")?;

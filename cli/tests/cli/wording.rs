@@ -2,73 +2,13 @@
 //! `cli/tests/golden`. `POTLUCK_WRITE=1 make test ARGS="cli words"` writes the files again.
 
 use crate::keys::KEY;
-use crate::run::{Network, SOON, clean, run};
-use anyhow::{Context, Result, ensure};
+use crate::run::{Network, SOON, clean, told};
+use crate::trial::Trial;
+use anyhow::{Result, ensure};
 use potluck::keys::ClusterKey;
 use potluck_harness::{Child, Scratch};
-use regex_lite::Regex;
-use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
-
-/// The commands of a trial, and what each has printed.
-#[derive(Default)]
-struct Trial(String);
-
-impl Trial {
-    /// Runs a command to its end. `shown` is the command as a person types it.
-    fn run(&mut self, shown: &str, command: &mut Command, input: &str) -> Result<()> {
-        let ran = run(command, input)?;
-        let _ = writeln!(self.0, "$ {shown}");
-        self.0 += &ran.out;
-        self.0 += &ran.err;
-        if ran.code != 0 {
-            let _ = writeln!(self.0, "[exit code {}]", ran.code);
-        }
-        self.0.push('\n');
-        Ok(())
-    }
-
-    /// The lines that a command which goes on has printed, up to now.
-    fn so_far(&mut self, shown: &str, child: &Child) {
-        let _ = writeln!(self.0, "$ {shown}");
-        for line in child.stdout().into_iter().chain(child.stderr()) {
-            let _ = writeln!(self.0, "{line}");
-        }
-        self.0.push('\n');
-    }
-
-    /// Compares the text with the file of this name.
-    fn end(self, name: &str, scratch: &Path) -> Result<()> {
-        let text = normalized(&self.0, scratch)?;
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-        let file = folder.join(format!("{name}.txt"));
-        if std::env::var_os("POTLUCK_WRITE").is_some() {
-            fs::create_dir_all(&folder)?;
-            fs::write(&file, &text)?;
-        }
-        let kept = fs::read_to_string(&file).with_context(|| format!("no {}", file.display()))?;
-        ensure!(kept == text, "{} differs. Told now:\n{text}", file.display());
-        Ok(())
-    }
-}
-
-/// Without what differs from run to run: paths, addresses, ids, keys, and the build's Gloo.
-fn normalized(text: &str, scratch: &Path) -> Result<String> {
-    let mut text = text.replace(&scratch.display().to_string(), "/home");
-    for (pattern, name) in [
-        (r"plk1[a-z2-7]+", "KEY"),
-        (r"\[[0-9a-f:]+(%\w+)?\]:\d+|\b\d+\.\d+\.\d+\.\d+:\d+", "ADDRESS"),
-        (r"\b[0-9a-f]{8}\b", "ID"),
-        (r"\b\d+ queries sent", "N queries sent"),
-        (r"this build has .*\n", ""),
-        (r"\b\d{2}-\d{4}-\d{4}\b", "CODE"),
-    ] {
-        text = Regex::new(pattern)?.replace_all(&text, name).into_owned();
-    }
-    Ok(text)
-}
 
 /// Keys that are mistyped, typed at the wrong place, or of another cluster.
 pub fn keys() -> Result<()> {
@@ -129,4 +69,93 @@ pub fn beside_a_cluster() -> Result<()> {
     trial.run("potluck invite", &mut bob(&["invite"]), "")?;
     trial.run("potluck join 00-0000-0000", &mut bob(&["join", "00-0000-0000"]), "")?;
     trial.end("beside-a-cluster", network.scratch.path())
+}
+
+/// What a machine says of another one that leaves, is killed, or was never there.
+pub fn neighbours() -> Result<()> {
+    let network = Network::machines("loop", 2)?;
+    let up = |machine: &str, name: &str, arguments: &[&str]| {
+        told(&network.home(name), &["join"], KEY)?;
+        let arguments = [&["up", "--name", name], arguments].concat();
+        Child::spawn(&mut network.command(machine, name, &arguments))
+    };
+    let mut trial = Trial::default();
+    let mut ada = up("n1", "ada", &[])?;
+    let mut bob = up("n2", "bob", &[])?;
+    trial.line("ada: `potluck up` runs on both machines", &mut ada, "observers")?;
+    bob.interrupt()?;
+    trial.line("ada: bob has typed Ctrl-C", &mut ada, "left")?;
+    let mut bob = up("n2", "bob", &[])?;
+    ada.wait_for_line(|line| line.contains("observers"), SOON)?;
+    bob.kill()?;
+    trial.line("ada: bob was started again, and killed", &mut ada, "was linked")?;
+    let ada_again = &mut network.command("n1", "ada", &["up"]);
+    trial.run("potluck up    # runs here already", ada_again, "")?;
+    let mut bob = up("n2", "bob", &["--peer", "10.77.0.99", "--peer", "nosuchhost"])?;
+    trial.line("bob: potluck up --peer 10.77.0.99", &mut bob, "by hand")?;
+    trial.line("bob: potluck up --peer nosuchhost", &mut bob, "nosuchhost")?;
+    trial.end("neighbours", network.scratch.path())
+}
+
+/// What machines say of each other that do not meet.
+pub fn apart() -> Result<()> {
+    let network = Network::machines("loop", 2)?;
+    let lab = &network.lab;
+    told(&network.home("bob"), &["join"], KEY)?;
+    let mut trial = Trial::default();
+    lab.run("n2", "ip link set eth0 down")?;
+    let mut bob = Child::spawn(&mut network.command("n2", "bob", &["up", "--name", "bob"]))?;
+    trial.line("bob: the cable is not plugged in", &mut bob, "no network")?;
+    for machine in ["n1", "n2"] {
+        lab.deafen(machine, "inet", "input", "tcp flags & (syn | ack) == syn")?;
+    }
+    told(&network.home("ada"), &["join"], KEY)?;
+    let mut ada = Child::spawn(&mut network.command("n1", "ada", &["up", "--name", "ada"]))?;
+    lab.run("n2", "ip link set eth0 up")?;
+    trial.line("bob: it is, and both firewalls drop connections", &mut bob, "firewall")?;
+    trial.line("ada: the same", &mut ada, "firewall")?;
+    bob.interrupt()?;
+    bob.wait(SOON)?;
+    for line in ["ip addr flush dev eth0", "ip addr add 192.168.50.3/24 dev eth0"] {
+        lab.run("n2", line)?;
+    }
+    let mut bob = Child::spawn(&mut network.command("n2", "bob", &["up", "--name", "bob"]))?;
+    trial.line("bob: in another subnet on the same switch", &mut bob, "subnet")?;
+    trial.line("ada: the same", &mut ada, "subnet")?;
+    trial.end("apart", network.scratch.path())
+}
+
+/// A cable on which packets of full size are lost, as where an MTU differs.
+pub fn narrow() -> Result<()> {
+    let network = Network::machines("loop", 2)?;
+    network.lab.tell(&["narrow", "n2", "1000"])?;
+    let up = |machine: &str, name: &str| {
+        told(&network.home(name), &["join"], KEY)?;
+        Child::spawn(&mut network.command(machine, name, &["up", "--name", name]))
+    };
+    let (mut ada, mut bob) = (up("n1", "ada")?, up("n2", "bob")?);
+    let mut trial = Trial::default();
+    trial.line("ada: `potluck up` runs on both machines", &mut ada, "full size")?;
+    trial.line("bob: the same", &mut bob, "full size")?;
+    trial.end("narrow", network.scratch.path())
+}
+
+/// A folder of potluck's files that was copied to another machine.
+pub fn copied() -> Result<()> {
+    let network = Network::machines("loop", 2)?;
+    told(&network.home("ada"), &["join"], KEY)?;
+    let up = |machine: &str, home: &str| {
+        Child::spawn(&mut network.command(machine, home, &["up", "--name", home]))
+    };
+    told(&network.home("ada"), &["identity"], "")?;
+    let copy =
+        Command::new("cp").arg("-a").args([network.home("ada"), network.home("bob")]).status()?;
+    ensure!(copy.success(), "cp: {copy}");
+    let mut trial = Trial::default();
+    let mut ada = up("n1", "ada")?;
+    ada.wait_for_line(|line| line.contains("alone"), SOON)?;
+    let mut bob = up("n2", "bob")?;
+    trial.line("bob: with a copy of ada's files", &mut bob, "two processes")?;
+    trial.line("ada: the same", &mut ada, "two processes")?;
+    trial.end("copied", network.scratch.path())
 }
