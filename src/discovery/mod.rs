@@ -32,8 +32,7 @@ pub use paths::{Paths, Trial, is_same_place, reachable};
 pub use relation::Relation;
 use report::DiscoveryProblem;
 pub use report::{Activity, InterfaceReport, SkipReason};
-pub use roster::Limits;
-pub use roster::Roster;
+pub use roster::{Dial, Limits, Roster};
 #[cfg(test)]
 pub(crate) use sighting::advert;
 pub use sighting::{Advert, Sighting, Tags};

@@ -47,6 +47,11 @@ struct Node {
 }
 
 impl OtherJobs {
+    /// Whether announcements of this boot are received.
+    pub(super) fn hears(&self, boot: Boot) -> bool {
+        self.nodes.get(&boot).is_some_and(|node| !node.adverts.is_empty())
+    }
+
     /// Whether one is announced.
     pub(super) fn any(&self) -> bool {
         self.nodes.values().any(|node| !node.adverts.is_empty())

@@ -10,6 +10,8 @@ pub enum Relation {
     SameJob,
     /// The same cluster, and another job.
     OtherJob,
+    /// The same cluster, and an observer of it.
+    Observer,
     /// Another cluster.
     OtherCluster,
 }
@@ -21,6 +23,8 @@ impl Relation {
             Relation::OtherCluster
         } else if namespace.knows_job(boot, job, tags.job) {
             Relation::SameJob
+        } else if namespace.knows_observer(boot, tags.job) {
+            Relation::Observer
         } else {
             Relation::OtherJob
         }

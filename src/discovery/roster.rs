@@ -70,6 +70,8 @@ pub struct Dial {
     pub to: SocketAddr,
     /// The boot that advertises it, if there is exactly one.
     pub expected: Option<Boot>,
+    /// Whether all boots that advertise it observe, and this node does not.
+    pub to_observer: bool,
 }
 
 /// One entry of the table, for tests.
@@ -120,6 +122,8 @@ pub struct Roster {
 struct Seen {
     advert: Advert,
     seen_ms: u64,
+    /// Whether it is of an observer, and this node is none.
+    observes: bool,
 }
 
 impl Roster {
@@ -155,7 +159,8 @@ impl Roster {
             // An invitation is no node, and its port answers none.
             Sighting::Appeared(advert) if advert.pairing.is_some() => {}
             Sighting::Appeared(advert) => match self.relation_of(&advert) {
-                Relation::SameJob => self.appeared(advert, now_ms),
+                Relation::SameJob => self.appeared(advert, false, now_ms),
+                Relation::Observer => self.appeared(advert, true, now_ms),
                 Relation::OtherJob => self.other_job_appeared(advert, now_ms),
                 Relation::OtherCluster => self.other_appeared(advert, now_ms),
             },
@@ -340,7 +345,8 @@ impl Roster {
             candidate.dial(now_ms);
             let expected =
                 if candidate.boots.len() == 1 { candidate.boots.first().copied() } else { None };
-            dials.push(Dial { to, expected });
+            let boots = candidate.boots.clone();
+            dials.push(Dial { to, expected, to_observer: self.observe(&boots) });
         }
         dials
     }
@@ -360,6 +366,25 @@ impl Roster {
             .chain(self.other_jobs.next_due())
             .min()
             .map(|due_ms| due_ms.max(now_ms))
+    }
+
+    /// Whether these boots, of which there is at least one, observe, and this node does not.
+    fn observe(&self, boots: &BTreeSet<Boot>) -> bool {
+        let observes = |boot: &Boot| {
+            self.adverts.values().any(|seen| seen.observes && seen.advert.boot == *boot)
+        };
+        !boots.is_empty() && boots.iter().all(observes)
+    }
+
+    /// Whether announcements of this boot are received.
+    pub fn hears(&self, boot: Boot) -> bool {
+        let known = [&self.adverts, &self.others].into_iter().flat_map(BTreeMap::values);
+        known.map(|seen| seen.advert.boot).any(|of| of == boot) || self.other_jobs.hears(boot)
+    }
+
+    /// Whether this node may dial `to` because a member has named it.
+    pub fn may_dial(&self, to: SocketAddr) -> bool {
+        self.policy.allows(to)
     }
 
     /// The known addresses of `member`, including unverified ones.
@@ -409,7 +434,8 @@ impl Roster {
             let near = |to: &SocketAddr| self.policy.allows_advertised(*to);
             !self.has_link(advert.boot) && !advert.addresses.iter().any(near)
         };
-        self.adverts.values().map(|seen| &seen.advert).filter(is_far)
+        let ours = self.adverts.values().filter(|seen| !seen.observes);
+        ours.map(|seen| &seen.advert).filter(is_far)
     }
 
     /// Whether another node of our own job is announced that has had no link in this run: one that
@@ -418,7 +444,7 @@ impl Roster {
         let had_link = |boot: Boot| {
             self.candidates.values().any(|c| c.verified.is_some_and(|member| member.boot == boot))
         };
-        self.adverts.values().any(|seen| !had_link(seen.advert.boot))
+        self.adverts.values().any(|seen| !seen.observes && !had_link(seen.advert.boot))
     }
 
     /// Whether the node that has answered at this address has a link.
@@ -431,9 +457,10 @@ impl Roster {
         !self.others.is_empty() || self.other_jobs.any()
     }
 
-    /// What is known of an address; `None` if it is not dialled any more.
+    /// What is known of an address; `None` if it is not dialled any more, or is an observer's.
     pub fn standing(&self, to: SocketAddr) -> Option<Standing> {
-        let candidate = self.candidates.get(&to).filter(|candidate| candidate.is_known())?;
+        let is_told = |c: &&Candidate| c.is_known() && !self.observe(&c.boots);
+        let candidate = self.candidates.get(&to).filter(is_told)?;
         let announced = candidate.boots.first().copied();
         let answered =
             candidate.verified.filter(|member| announced.is_none_or(|b| b == member.boot));
@@ -483,13 +510,14 @@ impl Roster {
         }
     }
 
-    fn appeared(&mut self, mut advert: Advert, now_ms: u64) {
+    fn appeared(&mut self, mut advert: Advert, observes: bool, now_ms: u64) {
         self.others.remove(&advert.instance);
         self.other_jobs.vanished(&advert.instance);
         advert.addresses.truncate(Advert::ADDRESSES_MAX);
         let (instance, boot, addresses) =
             (advert.instance.clone(), advert.boot, advert.addresses.clone());
-        let before = self.adverts.insert(instance, Seen { advert, seen_ms: now_ms });
+        let seen = Seen { advert, seen_ms: now_ms, observes };
+        let before = self.adverts.insert(instance, seen);
         self.bound_adverts(boot);
         self.advertised(boot, &addresses, now_ms);
         self.withdraw_addresses(before);
@@ -523,7 +551,8 @@ impl Roster {
         let before = self.adverts.remove(&advert.instance);
         self.withdraw_addresses(before);
         advert.addresses.truncate(Advert::ADDRESSES_MAX);
-        self.others.insert(advert.instance.clone(), Seen { advert, seen_ms: now_ms });
+        let seen = Seen { advert, seen_ms: now_ms, observes: false };
+        self.others.insert(seen.advert.instance.clone(), seen);
         while self.others.len() > self.limits.others {
             remove_oldest(&mut self.others, |_| true);
         }

@@ -143,6 +143,16 @@ impl Namespace {
         self.first_of(|secret| job_tag(secret, boot, job))
     }
 
+    /// The tag in place of a job's in the adverts of a boot that observes. Only members recognise it.
+    pub fn observer_tag(&self, boot: Boot) -> [u8; 8] {
+        self.first_of(|secret| observer_tag(secret, boot))
+    }
+
+    /// Whether the advert of a boot with this tag, of this cluster, is one of an observer.
+    pub fn knows_observer(&self, boot: Boot, of_advert: [u8; 8]) -> bool {
+        self.any_of(|secret| observer_tag(secret, boot) == of_advert)
+    }
+
     /// Whether the advert of a boot with this tag, of this cluster, is one of this job.
     pub fn knows_job(&self, boot: Boot, job: &JobName, of_advert: [u8; 8]) -> bool {
         self.any_of(|secret| job_tag(secret, boot, job) == of_advert)
@@ -197,6 +207,10 @@ fn tag(secret: &[u8; 32], boot: Boot) -> [u8; 8] {
 
 fn job_tag(secret: &[u8; 32], boot: Boot, job: &JobName) -> [u8; 8] {
     mac(secret, b"potluck/1/job", boot, job.as_str().as_bytes())
+}
+
+fn observer_tag(secret: &[u8; 32], boot: Boot) -> [u8; 8] {
+    mac(secret, b"potluck/1/observer", boot, b"")
 }
 
 /// HMAC-SHA256 (RFC 2104) of a boot and a text under a key derived for `info`, cut to 8 bytes.

@@ -211,7 +211,9 @@ impl End<'_> {
             Err(Refusal::DuplicateIdentity)
         } else if let Err(refusal) = self.local.admits(peer.id.node) {
             Err(refusal)
-        } else if self.terms.purpose == Purpose::Observe {
+        } else if self.terms.purpose == Purpose::Observe
+            && (peer.observer || self.local.hello.observer)
+        {
             // Whatever the two ends run: no group comes of it.
             Ok(())
         } else if peer.observer || self.local.hello.observer {

@@ -57,6 +57,12 @@ impl MemoryWorld {
         world.set(pair(a, b), Passage::Held);
     }
 
+    /// Drops what opens a connection from one host to another, as a firewall does.
+    #[cfg(test)]
+    pub(crate) fn close(&self, from: IpAddr, to: IpAddr) {
+        self.lock().closed.insert((from, to));
+    }
+
     /// Heals a cut; the held bytes and frames are delivered.
     pub fn heal(&self, a: IpAddr, b: IpAddr) {
         let mut world = self.lock();
@@ -118,6 +124,8 @@ impl Net for MemoryNet {
 struct World {
     ports: BTreeMap<SocketAddr, mpsc::Sender<(MemoryStream, SocketAddr)>>,
     cuts: BTreeSet<Pair>,
+    /// From where, to where no connection can be opened.
+    closed: BTreeSet<(IpAddr, IpAddr)>,
     connections: Vec<Connection>,
     dialled: u64,
 }
@@ -141,7 +149,7 @@ type Pair = (IpAddr, IpAddr);
 impl World {
     /// `None` if the cable is cut.
     fn connect(&mut self, ip: IpAddr, to: SocketAddr) -> Option<io::Result<MemoryStream>> {
-        if self.cuts.contains(&pair(ip, to.ip())) {
+        if self.cuts.contains(&pair(ip, to.ip())) || self.closed.contains(&(ip, to.ip())) {
             return None;
         }
         let Some(knock) = self.ports.get(&to).cloned() else {

@@ -22,7 +22,7 @@ pub enum Purpose {
     /// A control link that replaces the present one of the same two members, because that one no
     /// longer works or another path is better.
     Relink,
-    /// The initiator observes the responder: it asks for the status of that node.
+    /// One end observes, or both do: they ask the other end for its status.
     Observe,
     /// A data link between the members at `src`, which dials, and `dst`; used in both directions.
     Data {

@@ -82,7 +82,11 @@ impl AccessControl {
     pub(super) fn tags(&self) -> Tags {
         let (namespace, hello) = (self.namespace(), &self.local.hello);
         let boot = hello.id.boot;
-        Tags { cluster: namespace.tag(boot), job: namespace.job_tag(boot, &hello.job) }
+        let job = match hello.observer {
+            true => namespace.observer_tag(boot),
+            false => namespace.job_tag(boot, &hello.job),
+        };
+        Tags { cluster: namespace.tag(boot), job }
     }
 
     /// How the tags of other nodes are read, until the keys change.
@@ -90,7 +94,7 @@ impl AccessControl {
         let (namespace, hello) = (self.namespace().clone(), self.local.hello.clone());
         move |boot, tags| match Relation::of(&namespace, &hello.job, boot, tags) {
             // An observer dials the nodes of all jobs.
-            Relation::OtherJob if hello.observer => Relation::SameJob,
+            Relation::OtherJob | Relation::Observer if hello.observer => Relation::SameJob,
             relation => relation,
         }
     }

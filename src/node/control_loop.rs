@@ -4,6 +4,7 @@ use super::config::NodeConfig;
 use super::control_plane::ControlPlane;
 use super::doors::{Doors, Queues};
 use super::event::Event;
+use super::look_back::LookBackRound;
 use super::notices::Waits;
 use super::own_thread::own_thread;
 use super::published::Published;
@@ -23,6 +24,8 @@ use tokio::task::JoinSet;
 pub enum Command {
     /// Leave the group, answer, and end the control loop.
     Leave(oneshot::Sender<()>),
+    /// Ask all observed nodes to look back. Their answers come in the round that begins with this.
+    LookBack(oneshot::Sender<()>),
 }
 
 /// The handles' side of the channels to one control loop.
@@ -36,6 +39,8 @@ pub struct Handles {
     pub status: watch::Receiver<Status>,
     /// What the nodes have said that this node observes, if it is an observer: by job, name, key.
     pub observed: watch::Receiver<Vec<StatusDocument>>,
+    /// What these nodes have seen when they looked back.
+    pub looked_back: watch::Receiver<LookBackRound>,
     /// Counters of the operations.
     pub meter: Arc<Meter>,
     /// Counts the futures that wait for a View.
@@ -60,6 +65,7 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
     let (view_tx, view_rx) = watch::channel(None);
     let (status_tx, status_rx) = watch::channel(status);
     let (observed_tx, observed) = watch::channel(Vec::new());
+    let (looked_back_tx, looked_back) = watch::channel(LookBackRound::default());
     let (happened_tx, happened) = broadcast::channel(EVENTS_KEPT);
     let (meter, waits) = (Arc::new(Meter::new()), Waits::default());
     let handles = Handles {
@@ -67,6 +73,7 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
         views: view_rx,
         status: status_rx,
         observed,
+        looked_back,
         meter: Arc::clone(&meter),
         waits: waits.clone(),
         happened,
@@ -75,6 +82,7 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
         views: view_tx,
         status: status_tx,
         observed: observed_tx,
+        looked_back: looked_back_tx,
         meter,
         waits,
         happened: happened_tx,
@@ -142,6 +150,12 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
             Some(outgoing) = node.outgoing() => node.on_outgoing(outgoing),
             Some(said) = said.recv() => node.on_said(said),
             command = commands.recv() => {
+                if let Some(Command::LookBack(begun)) = command {
+                    node.ask_to_look_back();
+                    // The receiver may be dropped.
+                    let _ = begun.send(());
+                    continue;
+                }
                 node.leave();
                 node.leave_relayed(&mut said).await;
                 leave(node, discovery.as_mut(), events).await;

@@ -28,10 +28,9 @@ use super::doors::{Queues, Tools};
 use super::event::{Event, LinkEnd};
 use super::handshakes::Handshakes;
 use super::installed::Installed;
+use super::look_back::LooksBack;
 use super::name_lookups::NameLookups;
 use super::network::Network;
-use super::observed::Observed;
-use super::observers::Observers;
 use super::peers::Peers;
 use super::planner::Planner;
 use super::published::Published;
@@ -40,6 +39,7 @@ use super::redials::Redials;
 use super::relays::Relays;
 use super::renewals::Renewals;
 use super::reporter::Reporter;
+use super::status_links::StatusLinks;
 use crate::collective::Outgoing;
 use crate::discovery::{Advert, Discovery, Limits, Roster, Sighting};
 use crate::election::{Applicant, Effect, Election, Input, Operations, PROBE};
@@ -71,11 +71,9 @@ pub(super) struct ControlPlane {
     handshakes: Handshakes,
     /// The control links, at most one per member, with their send queues.
     peers: Peers,
-    /// The links with observers of this node.
-    observers: Observers,
+    /// The links over which nodes tell each other their status.
+    status_links: StatusLinks,
     names: NameLookups,
-    /// The nodes that this node observes, if it is an observer.
-    observed: Observed,
     /// Circuits over other members, and the search for members without a direct link.
     relays: Relays,
     /// Members whose control link is being made anew.
@@ -149,6 +147,14 @@ impl ControlPlane {
         config.known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
         let peers = Peers::new(me.node, queues.events.clone(), config.seeded);
         let installed = Installed::new(me, tools.engines, peers.session().clone(), config.seeded);
+        let looks_back = LooksBack {
+            net: Arc::clone(&tools.net),
+            local: Arc::clone(&config.local),
+            events: queues.events.clone(),
+        };
+        let (status, events) = (told.status.subscribe(), queues.events.clone());
+        let observes = config.local.hello.observer;
+        let status_links = StatusLinks::new(observes, looks_back, status, events);
         ControlPlane {
             me,
             clock: Clock::new(tools.sleep),
@@ -164,8 +170,7 @@ impl ControlPlane {
             ),
             handshakes: Handshakes::new(tools.net, config.local, queues.events.clone()),
             peers,
-            observers: Observers::new(told.status.subscribe()),
-            observed: Observed::new(queues.events.clone()),
+            status_links,
             names: NameLookups::new(config.names, queues.events.clone()),
             relays: Relays::new(me, queues.tunnels),
             redials: Redials::default(),
@@ -247,7 +252,8 @@ impl ControlPlane {
             Event::Path { view, peer, to, link } => self.on_path(view, peer, to, link),
             Event::Moved { view, peer } => self.on_moved(view, peer),
             Event::Burst { view, peer, said } => self.on_burst(view, peer, said),
-            Event::Observed { node, link, document } => self.on_observed(node, link, document),
+            Event::StatusLink { node, number, told } => self.on_told(node, number, told),
+            Event::LookBack { node, dial, reply } => self.on_look_back(node, dial, reply),
             Event::LookedUp { number, found } => self.on_looked_up(number, found),
             Event::DataLinkLost { view, peer } => self.on_link_end(LinkEnd { view, peer }),
         }
@@ -289,7 +295,7 @@ impl ControlPlane {
             self.tick(now, discovery);
         }
         for dial in self.roster.due(self.now()) {
-            self.handshakes.dial(dial.to);
+            self.handshakes.dial(dial);
         }
         self.show_session();
     }
@@ -343,7 +349,7 @@ impl ControlPlane {
 
     /// Sends the queued messages and the last answers to observers, then ends the links.
     pub(super) async fn close(mut self) {
-        tokio::join!(self.peers.flush(), self.observers.finish());
+        tokio::join!(self.peers.flush(), self.status_links.finish());
     }
 
     fn now(&self) -> u64 {

@@ -1,11 +1,11 @@
 //! The events that the control loop's tasks and threads send to it.
 
 use super::data_link::EstablishedLink;
+use super::look_back::Known;
+use super::status_links::Told;
 use crate::identity::MemberId;
 use crate::link::{Refusal, SecureChannel, Stream, Ticket};
 use crate::protocol::{Message, OpMessage, Rank, RateStep, ViewDigest};
-use crate::report::document::StatusDocument;
-use std::io;
 use std::net::SocketAddr;
 use tokio::sync::oneshot;
 
@@ -64,8 +64,11 @@ pub(super) enum Event {
     Moved { view: ViewDigest, peer: Rank },
     /// The result of a burst from this peer: enough frames have arrived, or its END frame has.
     Burst { view: ViewDigest, peer: Rank, said: RateStep },
-    /// An observed node has said this over link number `link`, or that link has ended in this way.
-    Observed { node: MemberId, link: u64, document: Result<Box<StatusDocument>, io::ErrorKind> },
+    /// A node has told this over its link for the status of this number.
+    StatusLink { node: MemberId, number: u64, told: Told },
+    /// A node asks this one to look back: does it hear that node, and which of these addresses of it
+    /// may it dial?
+    LookBack { node: MemberId, dial: Vec<SocketAddr>, reply: oneshot::Sender<Known> },
     /// The lookup of a name that the user has given has ended; without addresses if it has none.
     LookedUp { number: usize, found: Vec<SocketAddr> },
     /// A data link could not be established in time.

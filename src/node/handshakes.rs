@@ -4,6 +4,7 @@
 
 use super::data_link::Dialler;
 use super::event::{Event, Linked};
+use crate::discovery::Dial;
 use crate::identity::MemberId;
 use crate::link::{
     DataAsk, DataTerms, HandshakeLimiter, Local, Net, Purpose, Refusal, Replays, Stream, Ticket,
@@ -109,12 +110,15 @@ impl Handshakes {
         }
     }
 
-    /// Dials an address for a control link, or to observe the node there if this one is an
-    /// observer.
-    pub(super) fn dial(&self, to: SocketAddr) {
+    /// Dials an address for a control link, or for a link for the status if this node or the one
+    /// there is an observer.
+    pub(super) fn dial(&self, dial: Dial) {
         let Dialler { net, local, events } = self.dialler();
+        let Dial { to, to_observer, .. } = dial;
+        let observes = to_observer || local.hello.observer;
+        let purpose = if observes { Purpose::Observe } else { Purpose::Control };
         tokio::spawn(async move {
-            let result = connect(net, &local, to).await;
+            let result = connect(net, &local, to, purpose).await;
             let _ = events.send(Event::Dialled { to, result }).await;
         });
     }
@@ -156,9 +160,8 @@ fn terms(open: &RwLock<Vec<OpenView>>, ask: &DataAsk) -> Option<DataTerms> {
     Some(DataTerms { view: view.digest, expect: *view.members.get(ask.src.index())? })
 }
 
-async fn connect(net: Arc<dyn Net>, local: &Local, to: SocketAddr) -> Linked {
+async fn connect(net: Arc<dyn Net>, local: &Local, to: SocketAddr, purpose: Purpose) -> Linked {
     let stream = net.dial(to).await?;
-    let purpose = if local.hello.observer { Purpose::Observe } else { Purpose::Control };
     reach(stream, || net.dial(to), local, purpose, None).await
 }
 

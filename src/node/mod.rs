@@ -39,13 +39,12 @@ mod installed;
 mod ipv4_path;
 #[cfg(any(test, potluck_defects))]
 mod lies;
+mod look_back;
 mod name_lookups;
 mod network;
 #[cfg(test)]
 mod news_tests;
 mod notices;
-mod observed;
-mod observers;
 #[cfg(test)]
 mod observing_tests;
 mod open_session;
@@ -67,7 +66,8 @@ mod reporter;
 #[cfg(test)]
 mod row_tests;
 mod send_queue;
-mod status_exchange;
+mod status_link;
+mod status_links;
 mod status_socket;
 #[cfg(test)]
 mod testing;

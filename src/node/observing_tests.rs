@@ -73,7 +73,7 @@ async fn the_oldest_observer_gives_way() {
     let world = MemoryWorld::new();
     let node = member(&world, "crowded", 0, "train").await;
     let mut observers = Vec::new();
-    for n in 1..=super::observers::OBSERVERS_MAX + 1 {
+    for n in 1..=super::status_links::OBSERVERS_MAX + 1 {
         let mut observer = observer(&world, "crowded", n).await;
         hears(&mut observer, |heard| heard.iter().any(|node| node.name == "n0")).await;
         observers.push(observer);
@@ -102,4 +102,57 @@ async fn an_observer_is_told_who_leaves() {
         assert_eq!(who.name.as_ref().map(Name::as_str), Some(name));
     }
     hears(&mut eye, <[StatusDocument]>::is_empty).await;
+}
+
+/// A node that accepts no connection dials the observer itself, and so does an observer.
+#[tokio::test]
+async fn whoever_reaches_the_other_one_dials() {
+    let world = MemoryWorld::new();
+    let group = "one-way";
+    for n in 1..3 {
+        world.close(ip(0), ip(n));
+    }
+    let mut eye = observer(&world, group, 0).await;
+    let _nodes = (member(&world, group, 1, "train").await, observer(&world, group, 2).await);
+    hears(&mut eye, |heard| heard.len() == 2).await;
+}
+
+/// Two nodes that dial each other at the same moment keep one link.
+#[tokio::test]
+async fn of_two_links_one_stays() {
+    for round in 0..20 {
+        let world = MemoryWorld::new();
+        let group = format!("both-{round}");
+        let (mut one, mut two) =
+            tokio::join!(observer(&world, &group, 0), observer(&world, &group, 1));
+        hears(&mut one, |heard| heard.len() == 1).await;
+        hears(&mut two, |heard| heard.len() == 1).await;
+        let spoken = [&one, &two].map(|node| node.status.borrow().others.clone());
+        assert_eq!(spoken, [vec![], vec![]], "round {round}");
+    }
+}
+
+/// All nodes say whether they hear and reach the observer that asks.
+#[tokio::test]
+async fn nodes_look_back() {
+    let world = MemoryWorld::new();
+    let group = "looking-back";
+    world.close(ip(2), ip(0));
+    let mut eye = observer(&world, group, 0).await;
+    let _nodes = (member(&world, group, 1, "train").await, member(&world, group, 2, "eval").await);
+    hears(&mut eye, |heard| heard.len() == 2).await;
+    let (begun, begins) = tokio::sync::oneshot::channel();
+    eye.commands.send(Command::LookBack(begun)).await.expect("it runs");
+    begins.await.expect("it runs");
+    let answered = eye.looked_back.wait_for(|round| round.waits_for.is_empty());
+    let round = timeout(PATIENCE, answered).await.expect("in time").expect("it runs").clone();
+    let heard = eye.observed.borrow().clone();
+    assert_eq!(round.answers.len(), 2);
+    for (node, sight) in round.answers {
+        let sight = sight.expect("an answer");
+        let name = &heard.iter().find(|of| of.is_of(node)).expect("it is observed").name;
+        assert!(sight.hears && !sight.clock.is_zero(), "{name}: {sight:?}");
+        let [dial] = &sight.dials[..] else { panic!("{name}: {sight:?}") };
+        assert_eq!(dial.error.is_none(), name == "n1", "{name}: {dial:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! The reports of a node to its program.
 
+use super::look_back::LookBackRound;
 use super::notices::Waits;
 use crate::report::Status;
 use crate::report::document::StatusDocument;
@@ -13,6 +14,8 @@ pub(super) struct Published {
     pub(super) status: watch::Sender<Status>,
     /// What the nodes have said that an observer observes.
     pub(super) observed: watch::Sender<Vec<StatusDocument>>,
+    /// What these nodes have seen when they looked back, if an observer has asked.
+    pub(super) looked_back: watch::Sender<LookBackRound>,
     pub(super) meter: Arc<Meter>,
     pub(super) waits: Waits,
     pub(super) happened: broadcast::Sender<crate::report::Event>,

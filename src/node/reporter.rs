@@ -1,5 +1,6 @@
 //! The reports of a node to its program: sessions, status, events and counters.
 
+use super::look_back::LookBackRound;
 use super::notices::Notices;
 use super::published::Published;
 use crate::discovery::InterfaceReport;
@@ -8,7 +9,9 @@ use crate::identity::{MemberId, Name, NodeId};
 use crate::link::Refusal;
 use crate::protocol::{EngineChoice, OpId, Rank, Sizes, View};
 use crate::report::document::StatusDocument;
-use crate::report::{Counters, Event, NodeInfo, Peer, State, Status, Waiting, without_answer};
+use crate::report::{
+    Counters, Event, NodeInfo, Peer, Sight, State, Status, Waiting, without_answer,
+};
 use crate::session::{Meter, ViewSession};
 use crate::trace;
 use std::collections::BTreeMap;
@@ -133,6 +136,23 @@ impl Reporter {
     /// Tells what the observed nodes have said.
     pub(super) fn publish_observed(&self, documents: Vec<StatusDocument>) {
         self.told.observed.send_replace(documents);
+    }
+
+    /// These nodes are asked to look back.
+    pub(super) fn begin_look_back(&self, nodes: impl IntoIterator<Item = NodeId>) {
+        let waits_for = nodes.into_iter().collect();
+        self.told.looked_back.send_replace(LookBackRound { waits_for, answers: Vec::new() });
+    }
+
+    /// A node has looked back; `None` if it will not.
+    pub(super) fn looked_back(&self, node: NodeId, sight: Option<Sight>) {
+        self.told.looked_back.send_if_modified(|round| {
+            let is_waited_for = round.waits_for.remove(&node);
+            if is_waited_for {
+                round.answers.push((node, sight));
+            }
+            is_waited_for
+        });
     }
 
     pub(super) fn gloo(&self) -> Option<&str> {

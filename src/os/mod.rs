@@ -11,6 +11,7 @@ mod locks;
 mod race;
 mod suspend;
 pub(crate) mod thread;
+mod wall_clock;
 
 pub use address::{AddressPolicy, Subnet};
 pub(crate) use address::{is_dialable, is_link_local};
@@ -32,3 +33,4 @@ pub(crate) use locks::{
 pub(crate) use race::Race;
 pub use suspend::{MachineSleep, Sleep};
 pub(crate) use thread::ThreadId;
+pub(crate) use wall_clock::wall_clock;

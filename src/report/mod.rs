@@ -7,6 +7,7 @@ pub mod document;
 pub(crate) mod error;
 pub(crate) mod events;
 mod graph;
+mod looked_back;
 mod metrics;
 pub(crate) mod plan;
 mod scan;
@@ -22,6 +23,7 @@ pub use crate::protocol::{
 pub use error::ConfigProblem;
 pub use events::{LossReason, NodeInfo};
 pub use graph::{LinkDirection, LinkPath, Topology, TopologyLink};
+pub use looked_back::{DialBack, LookedBack, Sight};
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics, Traffic};
 pub use scan::{LocalNodes, Membership, Neighbour, Scan};
 pub use status::{

@@ -51,7 +51,10 @@ fn a_sighting_is_dialled_at_once_and_once() {
     let mut roster = roster();
     appeared(&mut roster, ours(1), 100);
     assert_eq!(roster.next_due(100), Some(100));
-    assert_eq!(roster.due(100), [Dial { to: port(40_001), expected: Some(Boot(1)) }]);
+    assert_eq!(
+        roster.due(100),
+        [Dial { to: port(40_001), expected: Some(Boot(1)), to_observer: false }]
+    );
     assert_eq!((due(&mut roster, 100), roster.next_due(100)), (vec![], None));
     roster.dialled(port(40_001), DialOutcome::Failed, 200);
     assert_eq!(roster.next_due(200), Some(450));

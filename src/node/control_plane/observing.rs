@@ -1,56 +1,84 @@
-//! Observers: those of this node, and what this node observes if it is one.
+//! The links for the status: what follows from what the nodes tell over them.
 
-use super::super::observed::Told;
+use super::super::look_back::{Known, LookBack};
 use super::super::reporter::Complaint;
+use super::super::status_links::{Outcome, Told};
 use super::ControlPlane;
+use super::control_path::Dialled;
 use super::evictions::ASIDE_MS;
 use crate::identity::{MemberId, NodeId};
 use crate::link::{PskNumber, SecureChannel, Stream};
-use crate::report::Event;
-use crate::report::document::StatusDocument;
+use crate::report::{Event, Sight};
 use crate::trace;
-use std::io;
+use std::net::SocketAddr;
+use tokio::sync::oneshot;
 
 /// How long a node is not dialled that has ended its link: it may have too many observers.
 const AGAIN_MS: u64 = 2000;
 
 impl ControlPlane {
-    /// An observer has linked with this node.
-    pub(super) fn on_observer(&mut self, stream: Box<dyn Stream>, channel: SecureChannel) {
-        match self.admit(&channel) {
-            Ok(()) => {
-                trace::debug!(observer = %channel.peer.id, "an observer is here");
-                self.observers.serve(stream, channel);
-            }
-            Err(refusal) => self.count(refusal),
+    /// A node has linked with this one because at least one of them observes.
+    pub(super) fn on_status_link(
+        &mut self,
+        stream: Box<dyn Stream>,
+        channel: SecureChannel,
+        dialled: Dialled,
+    ) {
+        if let Err(refusal) = self.admit(&channel) {
+            return self.count(refusal);
+        }
+        let peer = channel.peer.id;
+        trace::debug!(%peer, ?dialled, observer = channel.peer.observer, "linked for the status");
+        self.reporter.learn_name(peer.node, channel.peer.name.clone());
+        let first = self.me.node.min(peer.node);
+        let dialler = if dialled == Dialled::ByMe { self.me.node } else { peer.node };
+        match self.status_links.take(stream, channel, dialler == first) {
+            true => self.roster.link_up(peer),
+            false => self.roster.set_aside(peer, ASIDE_MS, self.clock.now()),
         }
     }
 
-    /// This observer has linked with a node.
-    pub(super) fn observe(&mut self, stream: Box<dyn Stream>, channel: SecureChannel) {
-        self.reporter.learn_name(channel.peer.id.node, channel.peer.name.clone());
-        self.observed.observe(stream, channel);
-    }
-
-    /// An observed node has said this, or its link has ended.
-    pub(super) fn on_observed(
-        &mut self,
-        node: MemberId,
-        link: u64,
-        document: Result<Box<StatusDocument>, io::ErrorKind>,
-    ) {
-        match self.observed.told(node, link, document) {
-            Told::Status => self.reporter.settle(node),
-            Told::Left => {
-                self.roster.set_aside(node, ASIDE_MS, self.clock.now());
+    /// A node has told something over a link for the status, or that link has ended.
+    pub(super) fn on_told(&mut self, node: MemberId, number: u64, mut told: Told) {
+        let outcome = self.status_links.told(node, number, &mut told);
+        match outcome {
+            Outcome::Stands => self.reporter.settle(node),
+            Outcome::Left => {
                 self.reporter.settle(node);
+                self.roster.set_aside(node, ASIDE_MS, self.clock.now());
                 self.reporter.tell(Event::Left(self.reporter.who(node.node)));
             }
-            Told::Refusal => self.complain(node, Complaint::NotAdmitted),
-            Told::Silence => self.complain(node, Complaint::Silent),
-            Told::End => self.roster.set_aside(node, AGAIN_MS, self.clock.now()),
+            Outcome::Refused => self.complain(node, Complaint::NotAdmitted),
+            Outcome::Silent => self.complain(node, Complaint::Silent),
+            Outcome::Ended => self.roster.set_aside(node, AGAIN_MS, self.clock.now()),
+        }
+        match told {
+            Told::LookedBack(answer) => {
+                self.reporter.looked_back(node.node, Some(Sight::from(*answer)));
+            }
+            _ if outcome != Outcome::Stands => self.reporter.looked_back(node.node, None),
+            _ => {}
         }
         self.publish_observed();
+    }
+
+    /// A node asks this one to look back.
+    pub(super) fn on_look_back(
+        &self,
+        node: MemberId,
+        mut dial: Vec<SocketAddr>,
+        reply: oneshot::Sender<Known>,
+    ) {
+        dial.retain(|to| self.roster.may_dial(*to));
+        // The receiver may be gone, with its link.
+        let _ = reply.send(Known { hears: self.roster.hears(node.boot), dial });
+    }
+
+    /// Asks all observed nodes to look back.
+    pub(crate) fn ask_to_look_back(&mut self) {
+        let dial = self.network.own_places().iter().map(ToString::to_string).collect();
+        let asked = self.status_links.look_back(&LookBack::of(dial));
+        self.reporter.begin_look_back(asked.iter().map(|id| id.node));
     }
 
     /// The link with a node has ended before it was of use.
@@ -65,14 +93,12 @@ impl ControlPlane {
     /// The status first: a reader that hears of the documents finds the one that fits.
     fn publish_observed(&mut self) {
         self.publish();
-        self.reporter.publish_observed(self.observed.documents());
+        self.reporter.publish_observed(self.status_links.documents());
     }
 
-    /// Ends the links that are there to observe, in both directions, with nodes or by keys for
-    /// which `stays` returns false.
+    /// Ends the links for the status with nodes, or by keys, for which `stays` returns false.
     pub(super) fn end_observing(&mut self, stays: impl Fn(NodeId, PskNumber) -> bool) {
-        self.observers.retain(&stays);
-        let gone = self.observed.retain(|id, psk| stays(id.node, psk));
+        let gone = self.status_links.retain(&stays);
         if gone.is_empty() {
             return;
         }

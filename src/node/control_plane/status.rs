@@ -82,7 +82,7 @@ impl ControlPlane {
     }
 
     fn state(&self) -> State {
-        if let nodes @ 1.. = self.observed.documents().len() {
+        if let nodes @ 1.. = self.status_links.documents().len() {
             return State::Observing { nodes };
         }
         if let Some(state) = self.kept_out() {
