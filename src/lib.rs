@@ -176,7 +176,8 @@ extern crate self as potluck;
 pub use api::blocking;
 pub use api::{
     Admission, Builder, Cluster, Codec, Config, Context, EngineOffer, EventStream, GradientSync,
-    Network, Observer, SharedState, StatusStream, Step, gloo_version, local_nodes, scan,
+    Network, Observer, SharedState, StatusStream, Step, gloo_version, local_nodes, machine_faults,
+    scan,
 };
 /// The 16-bit floats of the crate `half`, which are elements.
 pub use half::{bf16, f16};

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 /// The text on exit codes in `--help`.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no or too few peers, 4 a \
-peer was lost, 5 another version, 6 the cluster key or the pairing code is missing or wrong, 130 \
-interrupted. `run` ends with the code of the program that failed first.";
+peer was lost, 5 another version, 6 the cluster key or the pairing code is missing or wrong, 7 \
+`doctor` has found a fault, 130 interrupted. `run` ends with the code of the program that failed first.";
 
 /// An exit code. The numbers are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub enum Exit {
     OtherVersion,
     /// The cluster key or the pairing code is missing or wrong.
     Key,
+    /// `doctor` has found a fault.
+    Fault,
     /// Ended by Ctrl-C.
     Interrupted,
     /// A program that the command ran has ended with this code.
@@ -45,6 +47,7 @@ impl Exit {
             Exit::PeerLost => 4,
             Exit::OtherVersion => 5,
             Exit::Key => 6,
+            Exit::Fault => 7,
             Exit::Interrupted => 130,
             Exit::Program(code) => code,
         }

@@ -10,6 +10,7 @@ mod completions;
 mod core_dump;
 mod demo;
 mod deny;
+mod doctor;
 mod document;
 mod exit;
 mod first_key;
@@ -59,6 +60,7 @@ enum Verb {
     Invite(invite::Invite),
     Join(join::Join),
     Status(status::Ask),
+    Doctor(doctor::Doctor),
     Bench(bench::Bench),
     Peers(peers::Peers),
     Top(top::Top),
@@ -104,6 +106,7 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Invite(invite) => invite.run(output).await,
         Verb::Join(join) => join.run(output).await,
         Verb::Status(status) => status.run(output).await,
+        Verb::Doctor(doctor) => doctor.run(output).await,
         Verb::Bench(bench) => bench.run(output).await,
         Verb::Peers(peers) => peers.run(output).await,
         Verb::Top(top) => top.run(output).await,

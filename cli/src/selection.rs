@@ -131,11 +131,12 @@ impl Found {
 }
 
 /// What the nodes of this cluster say that a scan has found, within two seconds.
-async fn observe(config: Config, seen: &Scan) -> Vec<StatusDocument> {
+async fn observe(mut config: Config, seen: &Scan) -> Vec<StatusDocument> {
     let ours = seen.neighbours.iter().filter(|n| n.membership == Membership::Ours).count();
     if ours == 0 {
         return Vec::new();
     }
+    config.job = Some(LOOK_JOB.to_owned());
     // What hinders it has hindered the scan, or is a wrong key, which the scan tells too.
     let Ok(mut observer) = Observer::start(config).await else { return Vec::new() };
     let all_answer = async { while observer.nodes().len() < ours && observer.changed().await {} };
@@ -145,6 +146,9 @@ async fn observe(config: Config, seen: &Scan) -> Vec<StatusDocument> {
     observer.leave().await;
     nodes
 }
+
+/// The job of observers that only look around for a moment.
+pub const LOOK_JOB: &str = "potluck-look";
 
 /// Two nodes that start together may take a second until they hear each other.
 pub const LOOK: Duration = Duration::from_secs(2);

@@ -6,6 +6,7 @@ use crate::document::{cluster_text, hex};
 use crate::exit::{Exit, Stop};
 use crate::first_key::{self, Beside};
 use crate::output::Output;
+use crate::selection::LOOK_JOB;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use potluck::keys::{Keys, Trust};
@@ -92,7 +93,7 @@ impl Up {
     /// Fails if another `potluck up` of the namespace runs on this machine.
     async fn alone_here(&self) -> Result<()> {
         let local = local_nodes(self.config()).await?;
-        match local.nodes.iter().find(|node| node.observer) {
+        match local.nodes.iter().find(|node| node.observer && node.job != LOOK_JOB) {
             Some(other) if !self.again => {
                 let sentence = format!(
                     "`potluck up` of namespace {} runs on this machine already (process {}): \

@@ -1,7 +1,7 @@
 //! Settings that the environment gives where the configuration does not.
 
 use super::config::Config;
-use crate::identity::{JobName, NamespaceName, namespace_name};
+use crate::identity::{Home, JobName, NamespaceName, namespace_name};
 use crate::os::InterfaceFilter;
 use crate::report::{ConfigProblem, Error, Result};
 use std::ffi::OsString;
@@ -12,6 +12,14 @@ pub(crate) fn namespace_of(config: &Config) -> Result<NamespaceName> {
         None => namespace_name(lookup),
     };
     parsed.map_err(|why| Error::Config(ConfigProblem::BadNamespace(why.to_string())))
+}
+
+/// The folders of this machine's files.
+pub(crate) fn home_of(config: &Config) -> Result<Home> {
+    match &config.home {
+        Some(directory) => Ok(Home::at(directory.clone())),
+        None => Ok(Home::from_env(lookup)?),
+    }
 }
 
 /// The configured job, else that of the environment, else the name of this program.

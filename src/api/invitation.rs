@@ -2,9 +2,9 @@
 
 use super::admissions::cluster_keys;
 use super::config::{Config, Network};
-use super::environment::namespace_of;
+use super::environment::{home_of, namespace_of};
 use super::machine_interfaces::MachineInterfaces;
-use super::start::{choose, discover, home_of, name_of, network_of, random};
+use super::start::{choose, discover, name_of, network_of, random};
 use crate::discovery::{Advert, Discovery, Medium};
 use crate::identity::{ClusterKey, Name, PairingCode, new_boot};
 use crate::link::Net;

@@ -1,9 +1,9 @@
 //! Takes the cluster key of another machine by its pairing code.
 
 use super::config::{Config, Network};
-use super::environment::{lookup, namespace_of};
+use super::environment::{home_of, lookup, namespace_of};
 use super::machine_interfaces::MachineInterfaces;
-use super::start::{choose, discover, home_of, name_of, network_of};
+use super::start::{choose, discover, name_of, network_of};
 use crate::discovery::FixedPeer;
 use crate::identity::{
     ClusterKey, Home, IdentityProblem, NAMESPACE_VARIABLE, Name, NamespaceName, PairingCode,

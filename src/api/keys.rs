@@ -1,8 +1,8 @@
 //! Access to this machine's key files for programs that manage them without running a node.
 
 use super::config::Config;
-use super::environment::{lookup, namespace_of};
-use super::start::{home_of, name_of};
+use super::environment::{home_of, lookup, namespace_of};
+use super::start::name_of;
 use crate::identity::{
     ClusterKey, ClusterKeys, Home, KEY_VARIABLE, Name, NamespaceName, NodeId, NodesFile, Slot,
     Stored, create_cluster_key, find_cluster_keys, first_identity, random_cluster_key,

@@ -1,8 +1,8 @@
 //! Asks the nodes that run on this machine for their status.
 
 use super::config::Config;
+use super::environment::home_of;
 use super::environment::{job_of, namespace_of};
-use super::start::home_of;
 use crate::identity::{Home, JobName, NamespaceName};
 use crate::node::own_thread;
 use crate::report::document::StatusDocument;

@@ -2,7 +2,8 @@
 
 use super::admissions::namespace;
 use super::config::{Admission, Config, Network};
-use super::start::{choose, discover, home_of};
+use super::environment::home_of;
+use super::start::{choose, discover};
 use crate::discovery::{Advert, Discovery, Sighting};
 use crate::identity::Namespace;
 use crate::node::own_thread;

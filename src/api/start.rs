@@ -2,7 +2,8 @@
 
 use super::admissions::MachineAdmissions;
 use super::config::{Admission as Wanted, Config, EngineOffer as Choice, Network};
-use super::environment::{interface_text, job_of, lookup, namespace_of, notices};
+use super::environment::{home_of, interface_text, job_of, lookup, namespace_of, notices};
+use super::machine_faults::machine_faults;
 use super::machine_interfaces::MachineInterfaces;
 use crate::collective::{Engine, NativeEngine};
 use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
@@ -10,13 +11,14 @@ use crate::election::{Alone, Durable, ElectionConfig};
 #[cfg(feature = "gloo")]
 use crate::gloo_ffi::{GlooEngine, GlooOrNative};
 use crate::identity::{
-    Boot, HeldIdentity, Home, Identity, IdentityProblem, MemberId, Name, Namespace, NodeId,
-    NodesFile, PeersFile, load_or_create_identity, new_boot,
+    Boot, HeldIdentity, Identity, IdentityProblem, MemberId, Name, Namespace, NodeId, NodesFile,
+    PeersFile, load_or_create_identity, new_boot,
 };
 use crate::link::{Bind, DataEncryption, Hello, Local, MemoryWorld, Net, TcpNet, quick_suite};
 use crate::memory::Pool;
 use crate::node::{
-    Admission, Doors, GRACE, NodeConfig, RENEW_AFTER, Settled, StatusSocket, Tools, no_port,
+    Admission, Doors, FaultsOf, GRACE, NodeConfig, RENEW_AFTER, Settled, StatusSocket, Tools,
+    no_port,
 };
 use crate::os::{
     Disk, Files, FixedInterfaces, Interface, InterfaceSet, MachineSleep, Store, inventory,
@@ -96,7 +98,8 @@ async fn open_on_network(config: &Config, part: Part) -> Result<(NodeConfig, Doo
     let store = Box::new(Held { disk, _identity: held });
     let (interface_source, sleep) = (Box::new(interface_source), Box::new(MachineSleep::start()));
     let admissions = Box::new(admissions);
-    let tools = Tools { net, interface_source, admissions, store, sleep, engines };
+    let faults = faults_of(config.clone());
+    let tools = Tools { net, interface_source, admissions, store, sleep, faults, engines };
     Ok((node, Doors { listener, discovery, status_socket: status_socket.ok(), tools }))
 }
 
@@ -138,8 +141,23 @@ async fn open_in_process(config: &Config, part: Part) -> Result<(NodeConfig, Doo
     let (discovery, store, sleep) =
         (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
     let (interface_source, admissions) = (Box::new(FixedInterfaces), Box::new(Settled));
-    let tools = Tools { net, interface_source, admissions, store, sleep, engines };
+    let faults = faults_of(config.clone());
+    let tools = Tools { net, interface_source, admissions, store, sleep, faults, engines };
     Ok((node, Doors { listener, discovery, status_socket: None, tools }))
+}
+
+/// Finds the faults of this machine, in one sentence each.
+fn faults_of(config: Config) -> FaultsOf {
+    let config = Arc::new(config);
+    Arc::new(move || {
+        let config = Arc::clone(&config);
+        Box::pin(async move {
+            // The configuration was valid when the node started.
+            let faults = machine_faults(&config).await.unwrap_or_default();
+            let routes = faults.routes.iter().map(ToString::to_string);
+            faults.disk.into_iter().chain(routes).collect()
+        })
+    })
 }
 
 fn node_config(
@@ -246,13 +264,6 @@ fn hello(config: &Config, part: Part, id: MemberId, engines: Engines) -> Result<
         suite: quick_suite(),
         endpoints: None,
     })
-}
-
-pub(crate) fn home_of(config: &Config) -> Result<Home> {
-    match &config.home {
-        Some(directory) => Ok(Home::at(directory.clone())),
-        None => Ok(Home::from_env(lookup)?),
-    }
 }
 
 pub(crate) fn name_of(config: &Config) -> Name {

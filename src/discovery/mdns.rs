@@ -89,6 +89,8 @@ pub struct MdnsDiscovery {
     /// The last withdrawn name, and until when it must not be announced.
     withdrawn: Option<(String, Instant)>,
     counts: Counts,
+    /// This machine's addresses on the network, as of the last check.
+    own: BTreeSet<IpAddr>,
 }
 
 /// The responder thread and its channels.
@@ -125,11 +127,13 @@ impl MdnsDiscovery {
             scope,
             responder: Some(responder),
             announced: None,
-            check_at: Instant::now() + ASK_AGAIN[0],
+            // At once: the first check learns this machine's addresses.
+            check_at: Instant::now(),
             restart_at: None,
             forget_at: None,
             withdrawn: None,
             counts: Counts::default(),
+            own: BTreeSet::new(),
         })
     }
 
@@ -189,13 +193,19 @@ impl MdnsDiscovery {
             self.counts.dropped += 1;
             return None;
         };
-        // An invitation is no node: it must not look as if one were heard.
-        let interfaces =
-            if advert.pairing.is_none() { interfaces_of(service) } else { BTreeSet::new() };
+        // An invitation is no node, and a node of this machine is heard whatever the network does.
+        let counts = advert.pairing.is_none() && !self.is_here(&advert);
+        let interfaces = if counts { interfaces_of(service) } else { BTreeSet::new() };
         for interface in interfaces {
             *self.counts.adverts.entry(interface).or_default() += 1;
         }
         Some(Sighting::Appeared(advert))
+    }
+
+    /// Whether a node of this machine announces itself, seen on the network.
+    fn is_here(&self, advert: &Advert) -> bool {
+        let is_own = |to: &SocketAddr| self.own.contains(&to.ip());
+        !advert.addresses.is_empty() && advert.addresses.iter().all(is_own)
     }
 
     fn is_own(&self, instance: &str) -> bool {
@@ -207,6 +217,10 @@ impl MdnsDiscovery {
     fn check(&mut self) {
         let now = Instant::now();
         self.check_at = now + CHECK;
+        if matches!(self.scope, MdnsScope::Interfaces(_)) {
+            let all = if_addrs::get_if_addrs().unwrap_or_default();
+            self.own = all.iter().map(Interface::ip).collect();
+        }
         if self.restart_at.is_some_and(|at| at <= now) {
             self.responder = Responder::start(&self.scope);
             self.restart_at = if self.responder.is_some() { None } else { Some(now + SILENCE) };

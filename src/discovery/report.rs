@@ -24,7 +24,8 @@ pub enum Activity {
         addresses: Vec<IpAddr>,
         /// Queries sent, if the implementation counts them.
         queries: Option<u64>,
-        /// Readable adverts received from other nodes, repetitions included.
+        /// Readable adverts received from nodes of other machines, repetitions included. On
+        /// loopback, from other nodes.
         adverts: u64,
         /// Records under our service name that could not be read, or were lost because they came
         /// too fast.

@@ -452,6 +452,12 @@ impl Roster {
         self.candidates.get(&to).is_some_and(|candidate| candidate.is_linked(&self.linked))
     }
 
+    /// Whether a node that has answered on this host has a link.
+    pub fn has_link_on(&self, host: IpAddr) -> bool {
+        let here = self.candidates.iter().filter(|(to, _)| to.ip() == host);
+        here.map(|(_, candidate)| candidate).any(|candidate| candidate.is_linked(&self.linked))
+    }
+
     /// Whether any node is announced that is of another cluster, job or version.
     pub fn sees_others(&self) -> bool {
         !self.others.is_empty() || self.other_jobs.any()

@@ -99,6 +99,11 @@ impl AccessControl {
         }
     }
 
+    /// Lets this node be announced again.
+    pub(super) fn announce_again(&mut self) {
+        self.has_new_advert = true;
+    }
+
     /// Whether this node's advert has changed since the last call of this method.
     pub(super) fn takes_new_advert(&mut self) -> bool {
         std::mem::take(&mut self.has_new_advert)

@@ -154,6 +154,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
                     node.ask_to_look_back();
                     // The receiver may be dropped.
                     let _ = begun.send(());
+                    announce_anew(&mut node, discovery.as_mut()).await;
                     continue;
                 }
                 node.leave();
@@ -192,11 +193,16 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
             node.on_outgoing(outgoing);
         }
         node.turn(discovery.as_mut());
-        if node.has_new_advert()
-            && let Err(problem) = discovery.announce(&node.advert()).await
-        {
-            trace::warn!(%problem, "this node cannot be discovered by others");
-        }
+        announce_anew(&mut node, discovery.as_mut()).await;
+    }
+}
+
+/// Announces the node again if its advert has changed.
+async fn announce_anew(node: &mut ControlPlane, discovery: &mut dyn crate::discovery::Discovery) {
+    if node.has_new_advert()
+        && let Err(problem) = discovery.announce(&node.advert()).await
+    {
+        trace::warn!(%problem, "this node cannot be discovered by others");
     }
 }
 

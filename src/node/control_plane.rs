@@ -28,7 +28,7 @@ use super::doors::{Queues, Tools};
 use super::event::{Event, LinkEnd};
 use super::handshakes::Handshakes;
 use super::installed::Installed;
-use super::look_back::LooksBack;
+use super::looking_back::LooksBack;
 use super::name_lookups::NameLookups;
 use super::network::Network;
 use super::peers::Peers;
@@ -151,6 +151,7 @@ impl ControlPlane {
             net: Arc::clone(&tools.net),
             local: Arc::clone(&config.local),
             events: queues.events.clone(),
+            faults: Arc::clone(&tools.faults),
         };
         let (status, events) = (told.status.subscribe(), queues.events.clone());
         let observes = config.local.hello.observer;

@@ -2,6 +2,7 @@
 
 use super::admission::Admissions;
 use super::event::{Event, LinkEnd};
+use super::looking_back::FaultsOf;
 use super::status_socket::StatusSocket;
 use crate::collective::Engine;
 use crate::discovery::Discovery;
@@ -35,6 +36,8 @@ pub struct Tools {
     pub store: Box<dyn Store>,
     /// Detects that this machine was suspended.
     pub sleep: Box<dyn Sleep>,
+    /// Finds the faults of this machine, for nodes that ask.
+    pub faults: FaultsOf,
     /// Engines that can run the collectives: at most one of each kind, and always the native one.
     pub engines: Vec<Arc<dyn Engine>>,
 }

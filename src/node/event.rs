@@ -2,7 +2,7 @@
 
 use super::data_link::EstablishedLink;
 use super::look_back::Known;
-use super::status_links::Told;
+use super::told::Told;
 use crate::identity::MemberId;
 use crate::link::{Refusal, SecureChannel, Stream, Ticket};
 use crate::protocol::{Message, OpMessage, Rank, RateStep, ViewDigest};

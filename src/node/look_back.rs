@@ -1,24 +1,17 @@
 //! A look back: another node is asked whether it hears and reaches the node that asks.
 
-use super::event::Event;
-use crate::identity::{MemberId, NodeId};
-use crate::link::{Local, Net, Purpose, Refusal, reach};
+use crate::identity::NodeId;
 use crate::os::wall_clock;
 use crate::report::{DialBack, Sight};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 /// Most addresses that are dialled for one look back.
-const DIALS_MAX: usize = 8;
+pub(super) const DIALS_MAX: usize = 8;
 
-/// How long one dial may take, handshake included.
-const DIAL: Duration = Duration::from_secs(3);
+/// Most faults of a machine that are told.
+const FAULTS_MAX: usize = 8;
 
 /// A question for a look back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +38,8 @@ pub struct LookedBack {
     pub clock_ms: u64,
     /// Whether it hears announcements of the node that asks.
     pub hears: bool,
+    /// The faults of its machine, in one sentence each.
+    pub faults: Vec<String>,
     /// How its dials have ended.
     pub dials: Vec<DialedBack>,
     /// As much padding as was asked for.
@@ -54,9 +49,12 @@ pub struct LookedBack {
 impl From<LookedBack> for Sight {
     fn from(answer: LookedBack) -> Sight {
         let dials = answer.dials.into_iter().take(DIALS_MAX);
+        let here = i64::try_from(wall_clock().as_millis()).unwrap_or(i64::MAX);
+        let there = i64::try_from(answer.clock_ms).unwrap_or(i64::MAX);
         Sight {
-            clock: Duration::from_millis(answer.clock_ms),
+            clock_ahead_ms: there.saturating_sub(here),
             hears: answer.hears,
+            faults: answer.faults.into_iter().take(FAULTS_MAX).collect(),
             dials: dials.map(|DialedBack { to, error }| DialBack { to, error }).collect(),
         }
     }
@@ -76,7 +74,7 @@ pub struct DialedBack {
 pub struct LookBackRound {
     /// The nodes whose answers are missing.
     pub waits_for: BTreeSet<NodeId>,
-    /// Those that have answered, or that have lost their link before they did.
+    /// Those that have answered, or have not in time.
     pub answers: Vec<LookedBackOf>,
 }
 
@@ -92,56 +90,5 @@ pub(super) struct Known {
     pub(super) dial: Vec<SocketAddr>,
 }
 
-/// What answering takes.
-#[derive(Clone)]
-pub(super) struct LooksBack {
-    pub(super) net: Arc<dyn Net>,
-    pub(super) local: Arc<Local>,
-    pub(super) events: mpsc::Sender<Event>,
-}
-
-impl LooksBack {
-    /// Answers a node. Takes as long as the slowest dial.
-    pub(super) async fn answer(self, to: MemberId, question: LookBack) -> LookedBack {
-        let (reply, known) = oneshot::channel();
-        let dial = question.dial.iter().take(DIALS_MAX).filter_map(|to| to.parse().ok()).collect();
-        // An error means that this node ends.
-        let _ = self.events.send(Event::LookBack { node: to, dial, reply }).await;
-        let Known { hears, dial } = known.await.unwrap_or_default();
-        let mut dials = JoinSet::new();
-        for (place, to) in dial.into_iter().enumerate() {
-            let asked = self.clone();
-            dials.spawn(async move { (place, asked.dial(to).await) });
-        }
-        let mut ended = Vec::new();
-        while let Some(Ok(dialed)) = dials.join_next().await {
-            ended.push(dialed);
-        }
-        ended.sort_by_key(|(place, _)| *place);
-        let dials = ended.into_iter().map(|(_, dialed)| dialed).collect();
-        let padding = "x".repeat(question.pad.min(PADDING_MAX));
-        let clock_ms = u64::try_from(wall_clock().as_millis()).unwrap_or(u64::MAX);
-        LookedBack { clock_ms, hears, dials, padding }
-    }
-
-    /// Dials an address of the node that asks, as any node would.
-    async fn dial(self, to: SocketAddr) -> DialedBack {
-        let error = self.reaches(to).await.err().map(|refusal| refusal.to_string());
-        DialedBack { to: to.to_string(), error }
-    }
-
-    async fn reaches(&self, to: SocketAddr) -> Result<(), Refusal> {
-        let linked = async {
-            let stream = self.net.dial(to).await?;
-            reach(stream, || self.net.dial(to), &self.local, Purpose::Control, None).await.map(drop)
-        };
-        match timeout(DIAL, linked).await.unwrap_or(Err(Refusal::TooSlow)) {
-            // It answers, and is of another kind than this node: that is enough.
-            Err(Refusal::Observer | Refusal::OtherJob(_)) => Ok(()),
-            ended => ended,
-        }
-    }
-}
-
 /// Most padding of an answer.
-const PADDING_MAX: usize = 64 << 10;
+pub(super) const PADDING_MAX: usize = 64 << 10;

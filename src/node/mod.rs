@@ -40,6 +40,7 @@ mod ipv4_path;
 #[cfg(any(test, potluck_defects))]
 mod lies;
 mod look_back;
+mod looking_back;
 mod name_lookups;
 mod network;
 #[cfg(test)]
@@ -71,6 +72,7 @@ mod status_links;
 mod status_socket;
 #[cfg(test)]
 mod testing;
+mod told;
 #[cfg(test)]
 mod trust_tests;
 mod unanswered;
@@ -89,6 +91,7 @@ pub use doors::{Doors, Tools};
 pub(crate) use lies::Liar;
 #[cfg(any(test, potluck_defects))]
 pub(crate) use lies::lie_by_seed;
+pub use looking_back::FaultsOf;
 pub use own_thread::own_thread;
 pub use renewals::RENEW_AFTER;
 pub use reporter::{engine_reason, peer_at};

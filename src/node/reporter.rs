@@ -144,7 +144,12 @@ impl Reporter {
         self.told.looked_back.send_replace(LookBackRound { waits_for, answers: Vec::new() });
     }
 
-    /// A node has looked back; `None` if it will not.
+    /// A node will not look back: its link has ended.
+    pub(super) fn will_not_look_back(&self, node: NodeId) {
+        self.told.looked_back.send_if_modified(|round| round.waits_for.remove(&node));
+    }
+
+    /// A node has looked back; `None` if its answer has not come in time.
     pub(super) fn looked_back(&self, node: NodeId, sight: Option<Sight>) {
         self.told.looked_back.send_if_modified(|round| {
             let is_waited_for = round.waits_for.remove(&node);

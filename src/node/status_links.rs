@@ -6,8 +6,10 @@
 //! an observer sees nodes that accept no connections.
 
 use super::event::Event;
-use super::look_back::{LookBack, LookedBack, LooksBack};
+use super::look_back::LookBack;
+use super::looking_back::LooksBack;
 use super::status_link::{Said, StatusSender, read_all};
+use super::told::Told;
 use crate::identity::{MemberId, NodeId};
 use crate::link::{ControlReceiver, ControlSender, PskNumber, SecureChannel, Stream, into_control};
 use crate::report::document::StatusDocument;
@@ -77,19 +79,6 @@ enum Order {
     EndAsSpare,
 }
 
-/// What another node has told, or how its link has ended.
-#[derive(Debug)]
-pub(super) enum Told {
-    /// Its status.
-    Status(Box<StatusDocument>),
-    /// What it has seen when it looked back.
-    LookedBack(Box<LookedBack>),
-    /// The link has ended.
-    End(io::ErrorKind),
-    /// The link has ended because there is another one.
-    Spare,
-}
-
 /// What follows from what a node has told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -124,18 +113,22 @@ impl StatusLinks {
     }
 
     /// Takes a link with a node, which `is_preferred` if the node with the smaller key has dialled.
-    /// Returns whether the node has a link now: all places may be taken.
+    /// Returns the node that has no link now because all places were taken: this one, or the oldest.
     pub(super) fn take(
         &mut self,
         stream: Box<dyn Stream>,
         channel: SecureChannel,
         is_preferred: bool,
-    ) -> bool {
+    ) -> Option<MemberId> {
         while self.tasks.try_join_next().is_some() {}
         let (id, is_of_observer) = (channel.peer.id, channel.peer.observer);
         let known = self.links.get(&id).map(|link| link.is_preferred);
-        if known.is_none() && !self.has_room() {
-            return false;
+        let mut gone = None;
+        if known.is_none() && self.is_full() {
+            if self.observes {
+                return Some(id);
+            }
+            gone = self.drop_oldest();
         }
         self.number += 1;
         let (number, psk) = (self.number, channel.psk);
@@ -158,19 +151,17 @@ impl StatusLinks {
         } else if let Some(spare) = self.links.insert(id, link) {
             end_as_spare(&spare);
         }
-        true
+        gone
     }
 
-    /// Whether there is a place for another link. A node that is no observer makes one.
-    fn has_room(&mut self) -> bool {
-        if self.observes {
-            return self.links.len() < NODES_MAX;
-        }
-        if self.links.len() >= OBSERVERS_MAX {
-            let oldest = self.links.iter().min_by_key(|(_, link)| link.number).map(|(id, _)| *id);
-            oldest.and_then(|id| self.links.remove(&id)).inspect(|link| link.task.abort());
-        }
-        true
+    fn is_full(&self) -> bool {
+        self.links.len() >= if self.observes { NODES_MAX } else { OBSERVERS_MAX }
+    }
+
+    fn drop_oldest(&mut self) -> Option<MemberId> {
+        let oldest = self.links.iter().min_by_key(|(_, link)| link.number).map(|(id, _)| *id)?;
+        self.links.remove(&oldest).inspect(|link| link.task.abort());
+        Some(oldest)
     }
 
     /// A node has told something over link `number`.

@@ -8,7 +8,9 @@ mod interface_filter;
 mod interface_set;
 pub mod interfaces;
 mod locks;
+mod probe;
 mod race;
+mod route;
 mod suspend;
 pub(crate) mod thread;
 mod wall_clock;
@@ -30,7 +32,9 @@ pub(crate) use locks::model;
 pub(crate) use locks::{
     Access, AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, RwLock, lock,
 };
+pub use probe::probe_folder;
 pub(crate) use race::Race;
+pub use route::{TakenRoute, taken_routes};
 pub use suspend::{MachineSleep, Sleep};
 pub(crate) use thread::ThreadId;
 pub(crate) use wall_clock::wall_clock;

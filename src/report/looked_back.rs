@@ -1,7 +1,6 @@
 //! What other nodes see when they look back at an observer.
 
 use super::events::NodeInfo;
-use std::time::Duration;
 
 /// What an observed node has seen when it looked back, see
 /// [`Observer::look_back`](crate::Observer::look_back).
@@ -10,7 +9,7 @@ use std::time::Duration;
 pub struct LookedBack {
     /// The node.
     pub peer: NodeInfo,
-    /// Its answer; `None` if none has come.
+    /// Its answer; `None` if none has come although its link stood.
     pub sight: Option<Sight>,
 }
 
@@ -18,10 +17,13 @@ pub struct LookedBack {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sight {
-    /// The time since 1970 on the clock of its machine when it answered.
-    pub clock: Duration,
+    /// By how many milliseconds the clock of its machine is ahead of this machine's, as it seems:
+    /// less the time that the answer took.
+    pub clock_ahead_ms: i64,
     /// Whether it hears the announcements of the observer.
     pub hears: bool,
+    /// The faults of its machine, in one sentence each.
+    pub faults: Vec<String>,
     /// How its dials of the observer's addresses have ended. It dials only addresses in its own
     /// subnets, and other private ones.
     pub dials: Vec<DialBack>,

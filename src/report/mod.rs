@@ -8,6 +8,7 @@ pub(crate) mod error;
 pub(crate) mod events;
 mod graph;
 mod looked_back;
+mod machine_faults;
 mod metrics;
 pub(crate) mod plan;
 mod scan;
@@ -16,7 +17,7 @@ mod unlinked;
 
 pub use crate::discovery::{Activity, InterfaceReport, SkipReason};
 pub use crate::identity::Name;
-pub use crate::os::InterfaceKind;
+pub use crate::os::{InterfaceKind, TakenRoute};
 pub use crate::protocol::{
     Ballot, RosterProblem, SizeSetting, Sizes, SizesProblem, ViewDigest, ViewId,
 };
@@ -24,6 +25,7 @@ pub use error::ConfigProblem;
 pub use events::{LossReason, NodeInfo};
 pub use graph::{LinkDirection, LinkPath, Topology, TopologyLink};
 pub use looked_back::{DialBack, LookedBack, Sight};
+pub use machine_faults::MachineFaults;
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics, Traffic};
 pub use scan::{LocalNodes, Membership, Neighbour, Scan};
 pub use status::{

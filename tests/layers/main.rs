@@ -43,7 +43,17 @@ const LAYERS: Layers<'static> = &[
         "identity",
         Impure::Only(&["identity/home.rs", "identity/keystore.rs", "identity/private_file.rs"]),
     ),
-    ("os", Impure::Only(&["os/disk.rs", "os/interfaces.rs", "os/suspend.rs", "os/thread.rs"])),
+    (
+        "os",
+        Impure::Only(&[
+            "os/disk.rs",
+            "os/interfaces.rs",
+            "os/probe.rs",
+            "os/route.rs",
+            "os/suspend.rs",
+            "os/thread.rs",
+        ]),
+    ),
     ("memory", Impure::None),
     ("protocol", Impure::None),
     ("compression", Impure::None),

@@ -3,6 +3,7 @@
 mod bench;
 mod completions;
 mod demo;
+mod doctor;
 mod documents;
 mod first_minutes;
 mod group;
@@ -31,6 +32,9 @@ fn main() {
     }
     for (name, body) in IN_A_LAB {
         suite.test_needing(name, &[Need::Lab], *body);
+    }
+    for (name, tool, body) in IN_A_LAB_WITH {
+        suite.test_needing(name, &[Need::Lab, Need::Command(tool)], *body);
     }
     for (name, body) in MEASURED {
         suite.serial(name, &[Need::Lab], *body);
@@ -80,6 +84,16 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ("words: packets of full size are lost", wording::narrow),
     ("bench: too few machines, and a size that is none", bench::too_few),
     ("bench: one machine is killed", bench::one_is_killed),
+    ("doctor: a healthy group", doctor::healthy),
+    ("doctor: two doctors and nothing else", doctor::two_doctors),
+    ("doctor: another subnet", doctor::other_subnet),
+    ("doctor: another key", doctor::other_key),
+    ("doctor: no key", doctor::no_key),
+    ("doctor: a copied identity", doctor::copied_identity),
+    ("doctor: a full disk", doctor::full_disk),
+    ("doctor: another version of the protocol", doctor::other_version),
+    ("doctor: a VPN in the way", doctor::vpn),
+    ("doctor: no address yet", doctor::no_address_yet),
     ("invite: makes the first key", pairing::first_key),
     ("invite: beside another cluster no key is made", pairing::no_second_key),
     ("two machines, two commands each: by code", first_minutes::by_code),
@@ -121,6 +135,22 @@ const IN_A_LAB: &[(&str, Body)] = &[
         "json: the documents of up and invite, and of status without a node",
         documents::of_commands_that_run,
     ),
+];
+
+/// What a test needs besides the lab.
+type Tool = &'static str;
+
+const NFT: Tool = "nft";
+const NARROW: Tool = "ethtool";
+const FAKETIME: Tool = "faketime";
+
+const IN_A_LAB_WITH: &[(&str, Tool, Body)] = &[
+    ("doctor: multicast is dropped by one machine", NFT, doctor::multicast_dropped),
+    ("doctor: multicast is dropped everywhere", NFT, doctor::multicast_dropped_everywhere),
+    ("doctor: one machine accepts no connections", NFT, doctor::inbound_closed_on_one_side),
+    ("doctor: no machine accepts connections", NFT, doctor::inbound_closed_on_both),
+    ("doctor: a clock that is wrong", FAKETIME, doctor::clock),
+    ("doctor: packets of full size are lost", NARROW, doctor::narrow),
 ];
 
 /// One at a time: they measure, or need all processors.

@@ -2,7 +2,8 @@
 
 use super::super::look_back::{Known, LookBack};
 use super::super::reporter::Complaint;
-use super::super::status_links::{Outcome, Told};
+use super::super::status_links::Outcome;
+use super::super::told::Told;
 use super::ControlPlane;
 use super::control_path::Dialled;
 use super::evictions::ASIDE_MS;
@@ -32,9 +33,9 @@ impl ControlPlane {
         self.reporter.learn_name(peer.node, channel.peer.name.clone());
         let first = self.me.node.min(peer.node);
         let dialler = if dialled == Dialled::ByMe { self.me.node } else { peer.node };
-        match self.status_links.take(stream, channel, dialler == first) {
-            true => self.roster.link_up(peer),
-            false => self.roster.set_aside(peer, ASIDE_MS, self.clock.now()),
+        self.roster.link_up(peer);
+        if let Some(gone) = self.status_links.take(stream, channel, dialler == first) {
+            self.roster.set_aside(gone, ASIDE_MS, self.clock.now());
         }
     }
 
@@ -56,7 +57,8 @@ impl ControlPlane {
             Told::LookedBack(answer) => {
                 self.reporter.looked_back(node.node, Some(Sight::from(*answer)));
             }
-            _ if outcome != Outcome::Stands => self.reporter.looked_back(node.node, None),
+            _ if outcome == Outcome::Silent => self.reporter.looked_back(node.node, None),
+            _ if outcome != Outcome::Stands => self.reporter.will_not_look_back(node.node),
             _ => {}
         }
         self.publish_observed();
@@ -74,8 +76,10 @@ impl ControlPlane {
         let _ = reply.send(Known { hears: self.roster.hears(node.boot), dial });
     }
 
-    /// Asks all observed nodes to look back.
+    /// Asks all observed nodes to look back, and announces this node again: one that has missed its
+    /// announcement hears it now.
     pub(crate) fn ask_to_look_back(&mut self) {
+        self.access.announce_again();
         let dial = self.network.own_places().iter().map(ToString::to_string).collect();
         let asked = self.status_links.look_back(&LookBack::of(dial));
         self.reporter.begin_look_back(asked.iter().map(|id| id.node));

@@ -231,9 +231,10 @@ impl ControlPlane {
     fn is_reached(&self, to: SocketAddr, refusal: &Refusal) -> bool {
         let is_silent = matches!(refusal, Refusal::Io(_) | Refusal::TooSlow);
         let is_there = |at: SocketAddr| at == to || is_silent && at.ip() == to.ip();
-        self.peers
-            .iter()
-            .any(|(id, link)| is_there(link.address) || self.roster.addresses_of(*id).any(is_there))
+        is_silent && self.roster.has_link_on(to.ip())
+            || self.peers.iter().any(|(id, link)| {
+                is_there(link.address) || self.roster.addresses_of(*id).any(is_there)
+            })
     }
 
     /// The nodes of this cluster that run other jobs, by job.

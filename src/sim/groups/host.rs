@@ -134,6 +134,7 @@ impl Host {
             store: Box::new(SimDisk::start(self.drive.clone(), self.conditions.clone())),
             engines: vec![Arc::new(engine) as Arc<_>],
             sleep: Box::new(SuspendTime(Arc::clone(&self.suspended_ms))),
+            faults: Arc::new(|| Box::pin(async { Vec::new() })),
         };
         let (discovery, status_socket) = (Box::new(self.medium.node()), None);
         let doors = Doors { listener, discovery, status_socket, tools };

@@ -1,0 +1,363 @@
+//! The checks, in the order in which a newcomer would make them: this machine first.
+
+use super::check::Check;
+use super::facts::Facts;
+use super::firewall::{Ports, for_ufw, opened};
+use crate::document::hex;
+use potluck::report::document::StatusDocument;
+use potluck::report::{
+    Activity, InterfaceReport, LookedBack, Membership, Sight, Unlinked, UnlinkedReason,
+};
+use std::collections::BTreeSet;
+
+/// Clocks that differ by less are the same for people.
+const CLOCK_MS: i64 = 2000;
+
+/// All checks.
+pub fn all(facts: &Facts) -> Vec<Check> {
+    let one: [fn(&Facts) -> Check; 16] = [
+        key, home, identity, network, vpn, heard, hears_here, subnets, reaches, reached, full_size,
+        others_key, versions, jobs, clocks, gloo,
+    ];
+    one.iter().map(|check| check(facts)).collect()
+}
+
+fn key(facts: &Facts) -> Check {
+    match facts.key {
+        Some(place) => Check::pass("key", format!("the cluster key is here ({place})")),
+        None if facts.neighbours.iter().any(|of| of.membership == Membership::Other) => {
+            Check::fail("key", "this machine has no cluster key, and a cluster is on this network")
+                .with(format!("potluck join CODE{}", facts.flag))
+        }
+        None => Check::fail("key", "this machine has no cluster key")
+            .with(format!("potluck up{}", facts.flag)),
+    }
+}
+
+fn home(facts: &Facts) -> Check {
+    const NAME: &str = "disk";
+    if let Some(fault) = &facts.faults.disk {
+        let folder = &facts.folder;
+        return Check::fail(NAME, fault).with(format!("df -h {folder}; ls -ld {folder}"));
+    }
+    match told_by_others(facts, "cannot be written") {
+        Some(told) => Check::fail(NAME, told).with("df -h    # there"),
+        None => Check::pass(NAME, format!("{} can be written", facts.folder)),
+    }
+}
+
+fn identity(facts: &Facts) -> Check {
+    let all = facts.here.iter().chain(&facts.nodes);
+    let shared = all.filter(|node| !node.duplicates.is_empty());
+    match names(shared) {
+        None if !facts.is_duplicate => Check::pass("identity", "no other process uses it"),
+        of => Check::fail(
+            "identity",
+            format!(
+                "two machines use one identity ({}): potluck's files were copied. On the machine \
+                 with the copy, move away the file that this names, and start again",
+                of.unwrap_or_else(|| "this machine's".to_owned())
+            ),
+        )
+        .with(format!("potluck identity{}", facts.flag)),
+    }
+}
+
+fn network(facts: &Facts) -> Check {
+    let used = facts.interfaces.iter().filter(|on| is_used(on));
+    let used: Vec<String> = used.map(|on| on.interface.clone()).collect();
+    if used.is_empty() {
+        return Check::fail(
+            "network",
+            "no interface is up with an address: no cable, no Wi-Fi, or the router has given no \
+             address yet",
+        )
+        .with("ip address");
+    }
+    Check::pass("network", format!("in use: {}", used.join(", ")))
+}
+
+fn vpn(facts: &Facts) -> Check {
+    const NAME: &str = "vpn";
+    if let Some(taken) = facts.faults.routes.first() {
+        let address = taken.subnet.split('/').next().unwrap_or_default();
+        return Check::fail(
+            NAME,
+            format!("{taken}. Let it leave the local network alone, or end it"),
+        )
+        .with(format!("ip route show table all | grep {}; ip addr show to {address}", taken.over));
+    }
+    match told_by_others(facts, "a VPN is in the way") {
+        Some(told) => Check::fail(NAME, told).with("ip route    # there"),
+        None => Check::pass(NAME, "none takes the local network"),
+    }
+}
+
+fn heard(facts: &Facts) -> Check {
+    const NAME: &str = "multicast in";
+    let counts = facts.interfaces.iter().filter_map(|on| match on.activity {
+        Activity::Active { adverts, .. } => Some((&on.interface, adverts)),
+        _ => None,
+    });
+    let counts: Vec<_> = counts.collect();
+    let heard = counts.iter().filter(|(_, adverts)| *adverts > 0);
+    let heard: Vec<&str> = heard.map(|(name, _)| name.as_str()).collect();
+    if counts.is_empty() {
+        Check::skipped(NAME, "there is no network")
+    } else if !heard.is_empty() {
+        Check::pass(NAME, format!("others are heard on {}", heard.join(", ")))
+    } else if facts.nodes.is_empty() {
+        Check::warn(
+            NAME,
+            "nobody is heard: nothing of potluck runs on another machine, or multicast does not get \
+             through. Let `potluck up` run there, or name that machine here",
+        )
+        .with("potluck doctor --peer ADDRESS")
+    } else {
+        Check::fail(
+            NAME,
+            "others are here and are not heard: a firewall of this machine drops multicast DNS, or \
+             the switch or access point does",
+        )
+        .with(opened(Ports::Multicast))
+    }
+}
+
+fn hears_here(facts: &Facts) -> Check {
+    const NAME: &str = "multicast out";
+    let Some(sights) = sights(facts) else {
+        return Check::skipped(NAME, "nobody has looked back");
+    };
+    let deaf = list(sights.iter().filter(|(_, sight)| !sight.hears).map(|(name, _)| name));
+    match deaf {
+        None => Check::pass(NAME, "all others hear this machine"),
+        Some(deaf) => Check::fail(
+            NAME,
+            format!("{deaf} does not hear this machine: its firewall drops multicast DNS"),
+        )
+        .with(format!("{}    # on {deaf}", for_ufw(Ports::Multicast))),
+    }
+}
+
+fn subnets(facts: &Facts) -> Check {
+    const NAME: &str = "subnets";
+    let is_far = |of: &&Unlinked| matches!(of.why, UnlinkedReason::OtherNetwork { .. });
+    match facts.unlinked.iter().find(is_far) {
+        Some(far) => Check::fail(NAME, far.to_string()).with("ip address"),
+        None if facts.nodes.is_empty() => Check::skipped(NAME, "no other machine is known"),
+        None => Check::pass(NAME, "all others are in a subnet of this machine"),
+    }
+}
+
+fn reaches(facts: &Facts) -> Check {
+    const NAME: &str = "reach out";
+    let is_closed = |of: &&Unlinked| {
+        use UnlinkedReason as R;
+        matches!(of.why, R::Announced { .. } | R::ByHand { .. } | R::NotAdmitted { .. })
+    };
+    if let Some(closed) = facts.unlinked.iter().find(is_closed) {
+        return Check::fail(NAME, closed.to_string()).with(for_ufw(Ports::Nodes));
+    }
+    let closed = facts.dials.iter().find_map(|dial| Some((dial, dial.error.as_ref()?)));
+    match closed {
+        Some((dial, error)) => {
+            let name = quoted(&dial.name);
+            let at = dial.to.first().map(ToString::to_string).unwrap_or_default();
+            Check::fail(
+                NAME,
+                format!(
+                    "{name} reaches this machine, and does not answer at {at} ({error}): the \
+                     firewall of {name} drops connections"
+                ),
+            )
+            .with(format!("{}    # on {name}", for_ufw(Ports::Nodes)))
+        }
+        None if facts.dials.is_empty() => Check::skipped(NAME, "no other machine is known"),
+        None => Check::pass(NAME, "this machine reaches all others"),
+    }
+}
+
+fn reached(facts: &Facts) -> Check {
+    const NAME: &str = "reach in";
+    let Some(sights) = sights(facts) else {
+        return Check::skipped(NAME, "nobody has looked back");
+    };
+    let shut = sights.iter().filter(|(_, sight)| {
+        !sight.dials.is_empty() && sight.dials.iter().all(|dial| dial.error.is_some())
+    });
+    let shut: Vec<_> = shut.collect();
+    match list(shut.iter().map(|(name, _)| name)) {
+        None => Check::pass(NAME, "all others reach this machine"),
+        Some(names) => {
+            let error = shut.first().and_then(|(_, sight)| sight.dials.first()?.error.clone());
+            Check::fail(
+                NAME,
+                format!(
+                    "{names} cannot connect to this machine ({}): its firewall drops connections",
+                    error.unwrap_or_default()
+                ),
+            )
+            .with(opened(Ports::Nodes))
+        }
+    }
+}
+
+fn full_size(facts: &Facts) -> Check {
+    const NAME: &str = "full packets";
+    let is_silent = |of: &&Unlinked| matches!(of.why, UnlinkedReason::Silent { .. });
+    if let Some(silent) = facts.unlinked.iter().find(is_silent) {
+        return Check::fail(NAME, silent.to_string()).with("ip link    # compare the MTU");
+    }
+    let missing = facts.looked.iter().filter(|of| of.sight.is_none());
+    let missing: Vec<String> = missing.map(|of| name_of(facts, of)).collect();
+    match list(missing.iter()) {
+        Some(names) => Check::fail(
+            NAME,
+            format!(
+                "{names} is connected, and has not answered a question of 64 KiB: packets of full \
+                 size are lost on the way"
+            ),
+        )
+        .with("ip link    # compare the MTU"),
+        None if facts.looked.is_empty() => Check::skipped(NAME, "nobody has looked back"),
+        None => Check::pass(NAME, "they get through in both directions"),
+    }
+}
+
+fn others_key(facts: &Facts) -> Check {
+    const NAME: &str = "clusters";
+    let is_other = |of: &&Unlinked| {
+        of.why == UnlinkedReason::OtherCluster
+            || matches!(&of.why, UnlinkedReason::Refused(why) if why.contains("cluster key"))
+    };
+    let other = facts.unlinked.iter().find(is_other);
+    match other {
+        None if facts.key.is_none() => Check::skipped(NAME, "this machine has no key to compare"),
+        None => Check::pass(NAME, "all that is heard has the same key"),
+        Some(other) if facts.nodes.is_empty() => {
+            Check::fail(NAME, other.to_string()).with(format!("potluck join CODE{}", facts.flag))
+        }
+        Some(other) => Check::warn(NAME, other.to_string()),
+    }
+}
+
+fn versions(facts: &Facts) -> Check {
+    const NAME: &str = "versions";
+    let is_other = |of: &&Unlinked| {
+        matches!(of.why, UnlinkedReason::OtherVersion { .. })
+            || matches!(&of.why, UnlinkedReason::Refused(why) if why.contains("version"))
+    };
+    let of_neighbours = facts.neighbours.iter().any(|of| of.membership == Membership::OtherVersion);
+    match facts.unlinked.iter().find(is_other) {
+        Some(other) => Check::fail(NAME, other.to_string()).with("potluck --version"),
+        None if of_neighbours => {
+            Check::fail(NAME, "a node with another version of the protocol is on this network")
+                .with("potluck --version")
+        }
+        None if facts.silent > 0 => Check::warn(
+            NAME,
+            "a program on this machine does not answer: it is stopped, or of another version",
+        ),
+        None => Check::pass(NAME, "all that is heard speaks this version of the protocol"),
+    }
+}
+
+fn jobs(facts: &Facts) -> Check {
+    const NAME: &str = "jobs";
+    let programs = || facts.here.iter().chain(&facts.nodes).filter(|node| !node.observer);
+    let alone: BTreeSet<&str> = programs()
+        .filter(|node| node.view.as_ref().is_none_or(|view| view.members.len() < 2))
+        .map(|node| node.job.as_str())
+        .collect();
+    let jobs: BTreeSet<&str> = programs().map(|node| node.job.as_str()).collect();
+    if programs().next().is_none() {
+        return Check::skipped(NAME, "no program runs");
+    }
+    let listed = jobs.iter().copied().collect::<Vec<_>>().join(", ");
+    if alone.len() > 1 {
+        return Check::warn(
+            NAME,
+            format!("programs of different jobs wait, each alone: {listed}. One job is one group"),
+        );
+    }
+    Check::pass(NAME, format!("running: {listed}"))
+}
+
+fn clocks(facts: &Facts) -> Check {
+    const NAME: &str = "clocks";
+    let Some(sights) = sights(facts) else {
+        return Check::skipped(NAME, "nobody has looked back");
+    };
+    let far = sights.iter().max_by_key(|(_, sight)| sight.clock_ahead_ms.unsigned_abs());
+    match far {
+        Some((name, sight)) if sight.clock_ahead_ms.abs() > CLOCK_MS => {
+            let seconds = sight.clock_ahead_ms.unsigned_abs() / 1000;
+            let side = if sight.clock_ahead_ms > 0 { "ahead of" } else { "behind" };
+            Check::warn(
+                NAME,
+                format!(
+                    "the clock of {name} is {seconds} s {side} this machine's. Nothing of potluck \
+                     needs it, but logs are hard to compare"
+                ),
+            )
+            .with("timedatectl set-ntp true")
+        }
+        _ => Check::pass(NAME, "they agree within two seconds"),
+    }
+}
+
+fn gloo(facts: &Facts) -> Check {
+    const NAME: &str = "gloo";
+    let own = potluck::gloo_version();
+    let lacking = facts.nodes.iter().filter(|node| node.gloo.is_none() && !node.observer);
+    match (own, names(lacking)) {
+        (Some(version), Some(names)) => Check::warn(
+            NAME,
+            format!(
+                "this build has {version}, and {names} has no Gloo: sums run on the native engine"
+            ),
+        ),
+        (Some(version), None) => Check::pass(NAME, version),
+        (None, _) => Check::skipped(NAME, "this build has no Gloo: sums run on the native engine"),
+    }
+}
+
+fn is_used(on: &InterfaceReport) -> bool {
+    matches!(on.activity, Activity::Active { .. })
+}
+
+/// The first fault with these words that another machine tells of itself, with its name.
+fn told_by_others(facts: &Facts, words: &str) -> Option<String> {
+    sights(facts)?.into_iter().find_map(|(name, sight)| {
+        let fault = sight.faults.iter().find(|fault| fault.contains(words))?;
+        Some(format!("{name} says of its machine: {fault}"))
+    })
+}
+
+/// The nodes that have looked back, by name; `None` if there is none.
+fn sights(facts: &Facts) -> Option<Vec<(String, &Sight)>> {
+    let sights =
+        facts.looked.iter().filter_map(|of| Some((name_of(facts, of), of.sight.as_ref()?)));
+    let sights: Vec<_> = sights.collect();
+    (!sights.is_empty()).then_some(sights)
+}
+
+fn name_of(facts: &Facts, of: &LookedBack) -> String {
+    let name = facts.names.get(&hex(of.peer.node));
+    quoted(name.map_or_else(|| of.peer.node.to_string(), Clone::clone).as_str())
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{name}\"")
+}
+
+fn names<'a>(nodes: impl Iterator<Item = &'a StatusDocument>) -> Option<String> {
+    let names: BTreeSet<String> = nodes.map(|node| quoted(&node.name)).collect();
+    list(names.iter())
+}
+
+/// `None` of nothing.
+fn list<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}

@@ -1,0 +1,215 @@
+//! What `doctor` knows: of this machine, of the nodes around, and what they have seen.
+
+use crate::document::hex;
+use crate::output::Output;
+use crate::selection::LOOK_JOB;
+use anyhow::Result;
+use potluck::keys::{Keys, StoredKey};
+use potluck::report::document::StatusDocument;
+use potluck::report::{Activity, InterfaceReport, LookedBack, MachineFaults, Neighbour, Unlinked};
+use potluck::{Config, Observer, local_nodes, machine_faults, scan};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// How long to look around at least and at most: dials of a silent host end after three seconds, and
+/// answers that do not come are missed after six.
+const LOOK: (Duration, Duration) = (Duration::from_millis(3500), Duration::from_secs(9));
+
+/// How often the others are asked to look back until all have heard this machine: an announcement
+/// may be lost or late.
+const ROUNDS: usize = 3;
+
+/// How long a dial of a node may take.
+const DIAL: Duration = Duration::from_secs(3);
+
+/// Most addresses of a node that are dialled.
+const DIALS_MAX: usize = 4;
+
+/// All that the checks judge.
+pub struct Facts {
+    /// The option of the namespace as typed after a command.
+    pub flag: String,
+    /// Where the cluster key is; `None` if there is none.
+    pub key: Option<&'static str>,
+    /// Where the files are.
+    pub folder: String,
+    /// The faults of this machine.
+    pub faults: MachineFaults,
+    /// Programs on this machine, and sockets of those that do not answer.
+    pub here: Vec<StatusDocument>,
+    pub silent: usize,
+    /// What was heard on each interface.
+    pub interfaces: Vec<InterfaceReport>,
+    /// The nodes of other machines that have told their status.
+    pub nodes: Vec<StatusDocument>,
+    /// The names of these nodes and of those that have left meanwhile, by key.
+    pub names: BTreeMap<String, String>,
+    /// What they have seen when they looked back.
+    pub looked: Vec<LookedBack>,
+    /// How dials of their addresses have ended.
+    pub dials: Vec<Dial>,
+    /// Nodes without a link, each with the reason.
+    pub unlinked: Vec<Unlinked>,
+    /// What a machine without the key sees.
+    pub neighbours: Vec<Neighbour>,
+    /// Whether another process uses the identity of this observer.
+    pub is_duplicate: bool,
+}
+
+/// The dials of a node.
+pub struct Dial {
+    pub name: String,
+    pub to: Vec<SocketAddr>,
+    /// The last error, if none of them has connected.
+    pub error: Option<io::Error>,
+}
+
+impl Facts {
+    /// Looks at this machine, around, and asks the others to look back.
+    ///
+    /// # Errors
+    /// A configuration that cannot be used.
+    pub async fn collect(config: Config, flag: String, output: &Output) -> Result<Facts> {
+        let keys = Keys::of(&config)?;
+        let key = keys.cluster_key()?.as_ref().map(place_of);
+        let file = keys.cluster_key_file();
+        let folder = file.parent().unwrap_or(&file);
+        let faults = machine_faults(&config).await?;
+        let local = local_nodes(config.clone()).await?;
+        let mut facts = Facts {
+            flag,
+            key,
+            folder: folder.display().to_string(),
+            faults,
+            here: local.nodes,
+            silent: local.silent.len(),
+            interfaces: Vec::new(),
+            nodes: Vec::new(),
+            names: BTreeMap::new(),
+            looked: Vec::new(),
+            dials: Vec::new(),
+            unlinked: Vec::new(),
+            neighbours: Vec::new(),
+            is_duplicate: false,
+        };
+        if key.is_some() && facts.faults.disk.is_none() {
+            output.say("Looking around, and asking the others to look back (about 10 s) ...");
+            facts.observe(config).await?;
+        } else {
+            output.say("Looking around (4 s) ...");
+            let seen = scan(config, LOOK.0).await?;
+            (facts.interfaces, facts.neighbours) = (seen.interfaces, seen.neighbours);
+        }
+        Ok(facts)
+    }
+
+    /// This machine's addresses on the interfaces that are used.
+    pub fn own_addresses(&self) -> Vec<IpAddr> {
+        let used = self.interfaces.iter().filter_map(|on| match &on.activity {
+            Activity::Active { addresses, .. } => Some(addresses),
+            Activity::Skipped(_) => None,
+        });
+        used.flatten().copied().collect()
+    }
+
+    async fn observe(&mut self, mut config: Config) -> Result<()> {
+        // Not that of `potluck up`, which says that it runs already where another one does.
+        config.job = Some(LOOK_JOB.to_owned());
+        let mut observer = Observer::start(config).await?;
+        let (least, most) = (Instant::now() + LOOK.0, Instant::now() + LOOK.1);
+        loop {
+            let until = if self.is_settled(&observer) { least } else { most };
+            // An error means that the time is over.
+            if timeout_at(until, observer.changed()).await.is_err() && Instant::now() >= until {
+                break;
+            }
+        }
+        let mut names = BTreeMap::new();
+        for _ in 0..ROUNDS {
+            let nodes = self.elsewhere(observer.nodes());
+            names.extend(nodes.iter().map(|node| (node.node.clone(), node.name.clone())));
+            self.looked = observer.look_back().await;
+            self.looked.retain(|of| names.contains_key(&hex(of.peer.node)));
+            self.nodes = nodes;
+            if self.looked.iter().all(|of| of.sight.as_ref().is_some_and(|sight| sight.hears)) {
+                break;
+            }
+        }
+        self.names = names;
+        self.dials = dialled(&self.nodes).await;
+        let status = observer.status();
+        self.is_duplicate = !status.duplicates.is_empty();
+        (self.interfaces, self.unlinked) = (status.interfaces, status.others);
+        let own = self.own_addresses();
+        let is_own = |of: &Unlinked| {
+            !of.addresses.is_empty() && of.addresses.iter().all(|at| own.contains(&at.ip()))
+        };
+        self.unlinked.retain(|of| !is_own(of));
+        observer.leave().await;
+        Ok(())
+    }
+
+    /// Whether a longer look is not expected to show more.
+    fn is_settled(&self, observer: &Observer) -> bool {
+        let status = observer.status();
+        let is_used = |on: &InterfaceReport| matches!(on.activity, Activity::Active { .. });
+        let has_network = status.interfaces.is_empty() || status.interfaces.iter().any(is_used);
+        let all_linked = status.others.is_empty() && !self.elsewhere(observer.nodes()).is_empty();
+        all_linked || !has_network
+    }
+
+    /// Those of these nodes that run on other machines.
+    fn elsewhere(&self, mut nodes: Vec<StatusDocument>) -> Vec<StatusDocument> {
+        nodes.retain(|node| self.here.iter().all(|own| own.node != node.node));
+        nodes
+    }
+}
+
+fn place_of(key: &StoredKey) -> &'static str {
+    crate::document::key_source(key)
+}
+
+/// Dials each node at its addresses, until one connects.
+async fn dialled(nodes: &[StatusDocument]) -> Vec<Dial> {
+    let mut dials = JoinSet::new();
+    for (place, node) in nodes.iter().enumerate() {
+        let (name, to) = (node.name.clone(), addresses_of(node));
+        if !to.is_empty() {
+            dials.spawn(async move { (place, Dial { name, error: first_error(&to).await, to }) });
+        }
+    }
+    let mut all = dials.join_all().await;
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, dial)| dial).collect()
+}
+
+/// Those of its addresses that mean the same on this machine.
+fn addresses_of(node: &StatusDocument) -> Vec<SocketAddr> {
+    let all = node.interfaces.iter().flat_map(|on| &on.addresses);
+    let ips = all.filter_map(|text| text.parse::<IpAddr>().ok());
+    let is_shared = |ip: &IpAddr| match ip {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+    };
+    let mut shared: Vec<IpAddr> = ips.filter(is_shared).collect();
+    shared.sort_by_key(IpAddr::is_ipv6);
+    shared.into_iter().take(DIALS_MAX).map(|ip| SocketAddr::new(ip, node.port)).collect()
+}
+
+/// `None` if one of them connects.
+async fn first_error(to: &[SocketAddr]) -> Option<io::Error> {
+    let mut last = None;
+    for at in to {
+        let dialled = timeout(DIAL, TcpStream::connect(at)).await;
+        match dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(_) => return None,
+            Err(error) => last = Some(error),
+        }
+    }
+    last
+}
