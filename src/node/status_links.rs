@@ -145,12 +145,17 @@ impl StatusLinks {
             events: self.events.clone(),
         };
         let task = self.tasks.spawn(talk.run(into_control(stream, channel), ordered));
-        let link = Link { number, is_preferred, is_of_observer, psk, task, orders, document: None };
+        let mut link =
+            Link { number, is_preferred, is_of_observer, psk, task, orders, document: None };
         if known == Some(true) && !is_preferred {
             end_as_spare(&link);
-        } else if let Some(spare) = self.links.insert(id, link) {
+            return gone;
+        }
+        if let Some(mut spare) = self.links.remove(&id) {
+            link.document = spare.document.take();
             end_as_spare(&spare);
         }
+        self.links.insert(id, link);
         gone
     }
 
