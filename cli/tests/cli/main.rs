@@ -79,9 +79,7 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ("words: the first machine, alone", wording::alone),
     ("words: beside a cluster", wording::beside_a_cluster),
     ("words: a neighbour leaves, is killed, or was never there", wording::neighbours),
-    ("words: machines that do not meet", wording::apart),
     ("words: copied files", wording::copied),
-    ("words: packets of full size are lost", wording::narrow),
     ("bench: too few machines, and a size that is none", bench::too_few),
     ("bench: one machine is killed", bench::one_is_killed),
     ("doctor: a healthy group", doctor::healthy),
@@ -113,7 +111,6 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ("up: a bad file or number ends it at once", nodes::stopped_early),
     ("up: beside another cluster no key is made", nodes::beside_another_cluster),
     ("up: two machines meet, and one that leaves is missed", nodes::two_meet),
-    ("up: a peer whose name gets its address later", nodes::named_later),
     ("status: asks the running node, else looks around", nodes::status),
     ("status: shows every program of this machine, by job", nodes::status_of_programs),
     ("run: three machines in any order agree, and reach each other", launch::any_order),
@@ -145,6 +142,10 @@ const NARROW: Tool = "ethtool";
 const FAKETIME: Tool = "faketime";
 
 const IN_A_LAB_WITH: &[(&str, Tool, Body)] = &[
+    ("words: machines that do not meet", NFT, wording::apart),
+    ("words: odd networks, files and ports", NFT, wording::odd_machine),
+    ("words: packets of full size are lost", NARROW, wording::narrow),
+    ("up: a peer whose name gets its address later", NFT, nodes::named_later),
     ("doctor: multicast is dropped by one machine", NFT, doctor::multicast_dropped),
     ("doctor: multicast is dropped everywhere", NFT, doctor::multicast_dropped_everywhere),
     ("doctor: one machine accepts no connections", NFT, doctor::inbound_closed_on_one_side),

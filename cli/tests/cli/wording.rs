@@ -125,6 +125,50 @@ pub fn apart() -> Result<()> {
     trial.end("apart", network.scratch.path())
 }
 
+/// A machine whose network, files or ports are not as they should be.
+pub fn odd_machine() -> Result<()> {
+    let network = Network::machines("loop", 2)?;
+    let home = network.home("ada");
+    told(&home, &["join"], KEY)?;
+    told(&network.home("bob"), &["join"], &ClusterKey::generate()?.to_text())?;
+    let ada = |arguments: &[&str]| network.command("n1", "ada", arguments);
+    let mut trial = Trial::default();
+    trial.run("potluck up --interface eth7", &mut ada(&["up", "--interface", "eth7"]), "")?;
+    trial.run("potluck up --peer 10.77.0.2:x", &mut ada(&["up", "--peer", "10.77.0.2:x"]), "")?;
+    trial.run("potluck help --help", &mut ada(&["help", "--help"]), "")?;
+
+    // The first port is in use: the next one is taken, and found.
+    let hold = "import socket,time; s=socket.create_server(('',47474)); print(1,flush=True); time.sleep(60)";
+    let mut holder = Child::spawn(network.lab.command("n1", "python3").args(["-c", hold]))?;
+    holder.wait_for_line(|line| line == "1", SOON)?;
+    let mut up = network.up("n1", "ada", &[])?;
+    let status = crate::run::event(&mut up, "status")?;
+    ensure!(status["port"] == 47475, "{status}");
+    let mut bob = Child::spawn(&mut network.command("n2", "bob", &["up", "--name", "bob"]))?;
+    trial.line("bob: potluck up, with the key of another cluster", &mut bob, "another cluster")?;
+    for node in [&mut up, &mut bob] {
+        node.terminate()?;
+        node.wait(SOON)?;
+    }
+    holder.kill()?;
+
+    std::fs::write(home.join("identity.key"), "x")?;
+    trial.run("potluck up    # its identity file is damaged", &mut ada(&["up"]), "")?;
+    std::fs::remove_file(home.join("identity.key"))?;
+    std::fs::remove_dir_all(network.home("bob"))?;
+    let mut nowhere = ada(&["up"]);
+    nowhere.env("POTLUCK_HOME", "/proc/potluck");
+    trial.run("POTLUCK_HOME=/proc/potluck potluck up", &mut nowhere, "")?;
+
+    for machine in ["n1", "n2"] {
+        network.lab.deafen(machine, "inet", "input", "udp dport 5353")?;
+    }
+    let mut ada = Child::spawn(&mut network.command("n1", "ada", &["up", "--name", "ada"]))?;
+    trial.line("ada: potluck up, multicast is dropped", &mut ada, "nobody is heard")?;
+    trial.line("the same, the line after it", &mut ada, "--peer")?;
+    trial.end("odd-machine", network.scratch.path())
+}
+
 /// A cable on which packets of full size are lost, as where an MTU differs.
 pub fn narrow() -> Result<()> {
     let network = Network::machines("loop", 2)?;
