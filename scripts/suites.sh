@@ -8,7 +8,8 @@ longest=(processes links faults contract views units lab)
 
 # Multicast tests inside the library, each of which needs a network namespace and therefore root;
 # without root they are counted as skipped.
-own_namespaces=(keeps_the_contract_of_discovery a_report_names_every_interface)
+own_namespaces=(keeps_the_contract_of_discovery a_report_names_every_interface
+    without_an_interface_it_is_silent)
 
 # build [ARGUMENT...]: used by all builds of tests, so that they share their artifacts. Call
 # want_gloo before.

@@ -93,7 +93,7 @@ impl Up {
     /// Fails if another `potluck up` of the namespace runs on this machine.
     async fn alone_here(&self) -> Result<()> {
         let local = local_nodes(self.config()).await?;
-        match local.nodes.iter().find(|node| node.observer && node.job != LOOK_JOB) {
+        match local.nodes.iter().find(|node| is_up(node)) {
             Some(other) if !self.again => {
                 let sentence = format!(
                     "`potluck up` of namespace {} runs on this machine already (process {}): \
@@ -143,6 +143,11 @@ impl Up {
         ));
         Ok(())
     }
+}
+
+/// Whether it is another `potluck up`, and not about to end.
+fn is_up(node: &StatusDocument) -> bool {
+    node.observer && node.job != LOOK_JOB && node.state != "closed"
 }
 
 /// Reports each node that is met for the first time, and each that leaves.

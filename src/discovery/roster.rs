@@ -114,6 +114,8 @@ pub struct Roster {
     linked: BTreeMap<Boot, MemberId>,
     /// Members with a direct link over an unproven path. A proven one is still sought.
     detours: BTreeMap<Boot, MemberId>,
+    /// Members that have had a direct link in this run.
+    met: BTreeMap<Boot, MemberId>,
     /// The addresses that members have told of themselves, without scopes.
     told: BTreeMap<Boot, BTreeSet<(IpAddr, u16)>>,
 }
@@ -148,6 +150,7 @@ impl Roster {
             others: BTreeMap::new(),
             linked: BTreeMap::new(),
             detours: BTreeMap::new(),
+            met: BTreeMap::new(),
             told: BTreeMap::new(),
         }
     }
@@ -248,6 +251,15 @@ impl Roster {
     pub fn link_up(&mut self, member: MemberId) {
         self.detours.remove(&member.boot);
         self.linked.insert(member.boot, member);
+        self.meet(member);
+    }
+
+    fn meet(&mut self, member: MemberId) {
+        self.met.insert(member.boot, member);
+        if self.met.len() > MET_MAX {
+            // Any one: it is for reports.
+            self.met.pop_first();
+        }
     }
 
     /// A link to `member` over an unproven path is established, dialled by either end, and there is
@@ -256,6 +268,7 @@ impl Roster {
     pub fn detour_up(&mut self, member: MemberId) {
         self.linked.remove(&member.boot);
         self.detours.insert(member.boot, member);
+        self.meet(member);
     }
 
     /// Replaces the addresses that `member` has told of itself. If its link has an unproven path,
@@ -441,10 +454,8 @@ impl Roster {
     /// Whether another node of our own job is announced that has had no link in this run: one that
     /// was killed is announced for two more minutes.
     pub fn sees_ours(&self) -> bool {
-        let had_link = |boot: Boot| {
-            self.candidates.values().any(|c| c.verified.is_some_and(|member| member.boot == boot))
-        };
-        self.adverts.values().any(|seen| !seen.observes && !had_link(seen.advert.boot))
+        let is_new = |seen: &Seen| !seen.observes && !self.met.contains_key(&seen.advert.boot);
+        self.adverts.values().any(is_new)
     }
 
     /// Whether the node that has answered at this address has a link.
@@ -468,8 +479,8 @@ impl Roster {
         let is_told = |c: &&Candidate| c.is_known() && !self.observe(&c.boots);
         let candidate = self.candidates.get(&to).filter(is_told)?;
         let announced = candidate.boots.first().copied();
-        let answered =
-            candidate.verified.filter(|member| announced.is_none_or(|b| b == member.boot));
+        // Whichever end has dialled.
+        let answered = announced.map_or(candidate.verified, |boot| self.met.get(&boot).copied());
         Some(match (answered, announced) {
             (Some(member), _) => Standing::Answered(member),
             (None, Some(boot)) => Standing::Announced(boot),
@@ -693,6 +704,9 @@ impl Roster {
 fn plain(to: SocketAddr) -> (IpAddr, u16) {
     (to.ip().to_canonical(), to.port())
 }
+
+/// Members that are remembered for reports.
+const MET_MAX: usize = 256;
 
 /// Members whose own addresses are kept: more than may have links at a time.
 const TOLD_MAX: usize = 64;

@@ -5,7 +5,8 @@ use crate::identity::{Boot, MemberId};
 /// What is known of a dialled address. The first that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// This member has answered there in this run, and no other node announces the address.
+    /// This member has had a link in this run. It announces the address, or nobody does and it has
+    /// answered there.
     Answered(MemberId),
     /// This boot of our job announces it.
     Announced(Boot),

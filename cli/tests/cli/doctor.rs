@@ -123,12 +123,11 @@ pub fn multicast_dropped_everywhere() -> Result<()> {
     for (machine, _) in [ADA, BOB] {
         pair.network.lab.deafen(machine, "inet", "input", "udp dport 5353")?;
     }
-    let peer = pair.network.lab.addr(ADA.0).to_string();
+    let [ada, bob] = [ADA, BOB].map(|(machine, _)| pair.network.lab.addr(machine).to_string());
     let both =
         [("multicast in", "fail", "others are here"), ("multicast out", "fail", "does not hear")];
     let pair = pair.up(&[])?;
-    let commands = [pair.doctor(ADA, &[]), pair.doctor(BOB, &["--peer", &peer])];
-    // Nobody has named bob to ada, but bob's doctor is there when ada's looks.
+    let commands = [pair.doctor(ADA, &["--peer", &bob]), pair.doctor(BOB, &["--peer", &ada])];
     pair.finds_by(commands, &both, &both)
 }
 

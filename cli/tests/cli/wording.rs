@@ -85,6 +85,7 @@ pub fn neighbours() -> Result<()> {
     trial.line("ada: `potluck up` runs on both machines", &mut ada, "observers")?;
     bob.interrupt()?;
     trial.line("ada: bob has typed Ctrl-C", &mut ada, "left")?;
+    bob.wait(SOON)?;
     let mut bob = up("n2", "bob", &[])?;
     ada.wait_for_line(|line| line.contains("observers"), SOON)?;
     bob.kill()?;

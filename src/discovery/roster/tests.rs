@@ -168,6 +168,23 @@ fn a_link_silences_all_addresses_of_its_boot_until_it_is_down() {
     assert_eq!(due(&mut roster, 100_000), [port(5001), port(5002), port(5003)]);
 }
 
+/// Whichever end has dialled: a node that was killed is announced for a while.
+#[test]
+fn a_node_that_had_a_link_is_known_by_name_while_it_is_announced() {
+    let mut roster = roster();
+    appeared(&mut roster, ours(1), 0);
+    assert_eq!(roster.standing(port(40_001)), Some(Standing::Announced(Boot(1))));
+    assert!(roster.sees_ours());
+    roster.link_up(member(1));
+    roster.link_down(member(1), 1000);
+    assert_eq!(roster.standing(port(40_001)), Some(Standing::Answered(member(1))));
+    assert!(!roster.sees_ours());
+    roster.sighted(Sighting::Vanished { instance: ours(1).instance }, 2000);
+    assert_eq!(roster.standing(port(40_001)), None);
+    roster.add(port(40_001), Origin::Fixed, 3000);
+    assert_eq!(roster.standing(port(40_001)), Some(Standing::ByHand));
+}
+
 #[test]
 fn an_accepted_link_silences_the_addresses_too() {
     let mut roster = roster();
