@@ -5,6 +5,7 @@ mod completions;
 mod demo;
 mod doctor;
 mod documents;
+mod exchange;
 mod first_minutes;
 mod group;
 mod keys;
@@ -113,8 +114,8 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ("up: two machines meet, and one that leaves is missed", nodes::two_meet),
     ("status: asks the running node, else looks around", nodes::status),
     ("status: shows every program of this machine, by job", nodes::status_of_programs),
-    ("run: three machines in any order agree, and reach each other", launch::any_order),
-    ("run: three machines with a cable from each to each", launch::without_a_switch),
+    ("run: three machines in any order agree, and reach each other", exchange::any_order),
+    ("run: three machines with a cable from each to each", exchange::without_a_switch),
     ("run: a program that fails ends all, with its code", launch::program_fails),
     ("run: a program that fails is started again as often as asked for", launch::restarted),
     ("run: a machine that is lost ends all, and no program is left", launch::machine_lost),
