@@ -2,10 +2,14 @@
 
 use crate::launch::{ends, network, network_of, start};
 use crate::run::{Network, event};
+use crate::unprivileged;
 use anyhow::{Context, Result, ensure};
+use potluck_harness::Child;
+use potluck_harness::chance::{Chance, seed};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::Duration;
 
 /// Each rank sends its number to the master and to the next one in the ring, and prints what it has
 /// got and what it was told.
@@ -57,25 +61,81 @@ print(json.dumps({"sum": total, "before": before, "ring": ring, "told": told}), 
 pub fn any_order() -> Result<()> {
     let network = network(3)?;
     for order in [["n3", "n1", "n2"], ["n2", "n3", "n1"]] {
-        exchange(&network, order)?;
+        exchange(&network, start_in(&network, order)?)?;
+    }
+    Ok(())
+}
+
+/// `POTLUCK_ROUNDS` orders, else three.
+pub fn random_orders() -> Result<()> {
+    let network = network(3)?;
+    let command = command(&network, "python3")?;
+    at_random(&network, "random start orders", |machine| {
+        start(&network, machine, &OPTIONS, &strs(&command))
+    })
+}
+
+/// The same, and each machine has the home of a user without privileges.
+pub fn random_orders_unprivileged() -> Result<()> {
+    let network = network(3)?;
+    let python = unprivileged::python().context("a user without privileges runs no python3")?;
+    let command = command(&network, python)?;
+    for machine in network.lab.nodes() {
+        unprivileged::give(&network.home(&machine))?;
+    }
+    at_random(&network, "random start orders, unprivileged", |machine| {
+        let arguments = [&["run", "--json", "--name", machine], &OPTIONS[..], &["--"]].concat();
+        let arguments = [arguments, strs(&command)].concat();
+        Child::spawn(&mut unprivileged::command(&network, machine, &arguments))
+    })
+}
+
+fn at_random(network: &Network, name: &str, start: impl Fn(&str) -> Result<Child>) -> Result<()> {
+    let rounds = std::env::var("POTLUCK_ROUNDS").ok().map(|text| text.parse()).transpose()?;
+    let mut chance = Chance::named(seed(name)?, name);
+    for round in 0..rounds.unwrap_or(3) {
+        let (mut rest, mut order) = (network.lab.nodes(), Vec::new());
+        let mut children = Vec::new();
+        while !rest.is_empty() {
+            let machine = rest.remove(chance.below(rest.len()));
+            children.push(start(&machine)?);
+            order.push(machine);
+            // Not a wait for anything: the command of the next machine is typed later.
+            let pause = [0, chance.below(100), chance.below(2500)][chance.below(3)];
+            std::thread::sleep(Duration::from_millis(pause as u64));
+        }
+        exchange(network, children).with_context(|| format!("round {round}: {order:?}"))?;
     }
     Ok(())
 }
 
 /// Each cable is a network of its own, so each machine has another address for each of the others.
 pub fn without_a_switch() -> Result<()> {
-    exchange(&network_of("direct3", 3)?, ["n1", "n2", "n3"])
+    let network = network_of("direct3", 3)?;
+    exchange(&network, start_in(&network, ["n1", "n2", "n3"])?)
 }
 
-fn exchange(network: &Network, order: [&str; 3]) -> Result<()> {
+const OPTIONS: [&str; 2] = ["--members", "3"];
+
+/// The words that run `EXCHANGE`.
+fn command(network: &Network, python: &str) -> Result<[String; 2]> {
     let script = network.scratch.path().join("exchange.py");
     fs::write(&script, EXCHANGE)?;
-    let command = ["python3", script.to_str().context("a path")?];
-    let mut children = Vec::new();
-    for machine in order {
-        // The first ones wait until all are there.
-        children.push(start(network, machine, &["--members", "3"], &command)?);
-    }
+    Ok([python.to_owned(), script.to_str().context("a path")?.to_owned()])
+}
+
+fn strs(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+/// The first ones wait until all are there.
+fn start_in(network: &Network, order: [&str; 3]) -> Result<Vec<Child>> {
+    let command = command(network, "python3")?;
+    order.iter().map(|machine| start(network, machine, &OPTIONS, &strs(&command))).collect()
+}
+
+/// Waits for the end of `EXCHANGE` on all machines, and checks what each has printed.
+fn exchange(network: &Network, mut children: Vec<Child>) -> Result<()> {
     let mut started = Vec::new();
     for child in &mut children {
         started.push(event(child, "started")?);

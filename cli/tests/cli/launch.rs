@@ -7,7 +7,6 @@ use potluck_harness::Child;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Prints the numbers of a shell and of a child of it, and goes on.
@@ -27,7 +26,12 @@ pub fn network_of(profile: &str, machines: usize) -> Result<Network> {
 }
 
 /// `run --json` on a machine under its name.
-pub fn start(network: &Network, machine: &str, options: &[&str], command: &[&str]) -> Result<Child> {
+pub fn start(
+    network: &Network,
+    machine: &str,
+    options: &[&str],
+    command: &[&str],
+) -> Result<Child> {
     let arguments = [&["--name", machine], options, &["--"], command].concat();
     Child::spawn(&mut network.json(machine, machine, "run", &arguments))
 }
@@ -263,19 +267,6 @@ pub fn refused() -> Result<()> {
     // A machine without the key.
     fs::remove_file(network.home("n1").join("cluster-default.key"))?;
     ensure!(ran(&["--members", "1", "--", "true"])?.json(6)?["code"] == "no-cluster-key");
-    Ok(())
-}
-
-pub fn unprivileged() -> Result<()> {
-    let network = network(1)?;
-    let home = network.home("n1");
-    potluck_harness::lab::ran(Command::new("chown").args(["-R", "65534:65534"]).arg(&home))?;
-    let mut command = network.lab.command("n1", "setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
-    command.arg(env!("CARGO_BIN_EXE_potluck")).args(["run", "--members", "1", "--", "id", "-u"]);
-    crate::run::clean(&mut command, &home);
-    let ran = run(&mut command, "")?;
-    ensure!(ran.code == 0 && ran.out == "[0] 65534\n", "{ran:?}");
     Ok(())
 }
 

@@ -20,6 +20,7 @@ mod shape;
 mod terminal;
 mod top;
 mod trial;
+mod unprivileged;
 mod wording;
 
 use potluck_harness::{Need, Suite};
@@ -45,6 +46,15 @@ fn main() {
         _ => Need::Missing("this machine writes no core dumps"),
     };
     suite.test_needing("up: a crash leaves no core dump", &[Need::Lab, dumps], nodes::no_core_dump);
+    let python = match unprivileged::python() {
+        Some(_) => Need::Lab,
+        None => Need::Missing("a user without privileges runs no python3 of this machine"),
+    };
+    suite.test_needing(
+        "run: three machines in random orders, as a user without privileges",
+        &[Need::Lab, python],
+        exchange::random_orders_unprivileged,
+    );
     suite.run();
 }
 
@@ -115,6 +125,7 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ("status: asks the running node, else looks around", nodes::status),
     ("status: shows every program of this machine, by job", nodes::status_of_programs),
     ("run: three machines in any order agree, and reach each other", exchange::any_order),
+    ("run: three machines in random orders", exchange::random_orders),
     ("run: three machines with a cable from each to each", exchange::without_a_switch),
     ("run: a program that fails ends all, with its code", launch::program_fails),
     ("run: a program that fails is started again as often as asked for", launch::restarted),
@@ -124,7 +135,7 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ("run: a machine with another command is named", launch::other_command),
     ("run: lines behind their ranks, and in files", launch::output),
     ("run: too few machines, no program, wrong usage, no key", launch::refused),
-    ("run: as a user without privileges", launch::unprivileged),
+    ("run: as a user without privileges", unprivileged::one_machine),
     ("hosts: a running group in every format", launch::hosts),
     ("status: where there is nothing to draw it says why", pictures::nothing_to_draw),
     ("peers: nobody, and a node of another cluster", peers::of_others),
