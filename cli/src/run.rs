@@ -11,6 +11,7 @@ mod ports;
 mod programs;
 mod report;
 mod signals;
+mod subnet;
 mod supervisor;
 mod variables;
 mod verdict;

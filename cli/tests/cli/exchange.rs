@@ -53,6 +53,7 @@ names = [
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
     "MASTER_ADDR", "MASTER_PORT", "MLX_RANK", "JAX_COORDINATOR_ADDRESS", "JAX_PROCESS_ID",
     "JAX_NUM_PROCESSES", "TORCHELASTIC_RESTART_COUNT", "GLOO_SOCKET_IFNAME", "POTLUCK_GENERATION",
+    "OMPI_MCA_btl_tcp_if_include",
 ]
 told = {name: e.get(name) for name in names}
 print(json.dumps({"sum": total, "before": before, "ring": ring, "told": told}), flush=True)
@@ -61,7 +62,7 @@ print(json.dumps({"sum": total, "before": before, "ring": ring, "told": told}), 
 pub fn any_order() -> Result<()> {
     let network = network(3)?;
     for order in [["n3", "n1", "n2"], ["n2", "n3", "n1"]] {
-        exchange(&network, start_in(&network, order)?)?;
+        exchange(&network, start_in(&network, order)?, ON_A_SWITCH)?;
     }
     Ok(())
 }
@@ -104,7 +105,8 @@ fn at_random(network: &Network, name: &str, start: impl Fn(&str) -> Result<Child
             let pause = [0, chance.below(100), chance.below(2500)][chance.below(3)];
             std::thread::sleep(Duration::from_millis(pause as u64));
         }
-        exchange(network, children).with_context(|| format!("round {round}: {order:?}"))?;
+        exchange(network, children, ON_A_SWITCH)
+            .with_context(|| format!("round {round}: {order:?}"))?;
     }
     Ok(())
 }
@@ -112,8 +114,12 @@ fn at_random(network: &Network, name: &str, start: impl Fn(&str) -> Result<Child
 /// Each cable is a network of its own, so each machine has another address for each of the others.
 pub fn without_a_switch() -> Result<()> {
     let network = network_of("direct3", 3)?;
-    exchange(&network, start_in(&network, ["n1", "n2", "n3"])?)
+    exchange(&network, start_in(&network, ["n1", "n2", "n3"])?, ON_CABLES)
 }
+
+/// The smallest networks with the addresses of three machines of `loop`, and of `direct3`.
+const ON_A_SWITCH: &str = "10.77.0.0/30";
+const ON_CABLES: &str = "10.78.0.0/22";
 
 const OPTIONS: [&str; 2] = ["--members", "3"];
 
@@ -135,7 +141,7 @@ fn start_in(network: &Network, order: [&str; 3]) -> Result<Vec<Child>> {
 }
 
 /// Waits for the end of `EXCHANGE` on all machines, and checks what each has printed.
-fn exchange(network: &Network, mut children: Vec<Child>) -> Result<()> {
+fn exchange(network: &Network, mut children: Vec<Child>, subnet: &str) -> Result<()> {
     let mut started = Vec::new();
     for child in &mut children {
         started.push(event(child, "started")?);
@@ -149,7 +155,7 @@ fn exchange(network: &Network, mut children: Vec<Child>) -> Result<()> {
         let result = child.stdout().iter().find_map(|line| printed(line));
         let rank = its["ranks"][0].as_u64().context("a rank")?;
         ensure!(ranks.insert(rank), "rank {rank} twice");
-        check(network, &result.context("a result")?, rank, its)?;
+        check(network, &result.context("a result")?, rank, its, subnet)?;
     }
     ensure!(ranks == BTreeSet::from([0, 1, 2]), "{ranks:?}");
     Ok(())
@@ -161,7 +167,13 @@ fn printed(line: &str) -> Option<Value> {
     serde_json::from_str(event["line"].as_str()?).ok()
 }
 
-fn check(network: &Network, printed: &Value, rank: u64, started: &Value) -> Result<()> {
+fn check(
+    network: &Network,
+    printed: &Value,
+    rank: u64,
+    started: &Value,
+    subnet: &str,
+) -> Result<()> {
     ensure!(printed["sum"] == 3 && printed["before"] == (rank + 2) % 3, "{printed}");
     let machine = |rank: usize| started["machines"][rank % 3].as_str().unwrap_or_default();
     for (place, entry) in printed["ring"].as_array().context("a ring")?.iter().enumerate() {
@@ -184,7 +196,7 @@ fn check(network: &Network, printed: &Value, rank: u64, started: &Value) -> Resu
         "MASTER_PORT": started["port"].to_string(), "MLX_RANK": text,
         "JAX_COORDINATOR_ADDRESS": jax, "JAX_PROCESS_ID": text, "JAX_NUM_PROCESSES": "3",
         "TORCHELASTIC_RESTART_COUNT": "0", "GLOO_SOCKET_IFNAME": interface,
-        "POTLUCK_GENERATION": "1",
+        "POTLUCK_GENERATION": "1", "OMPI_MCA_btl_tcp_if_include": subnet,
     });
     ensure!(printed["told"] == expected, "{} is not {expected}", printed["told"]);
     Ok(())

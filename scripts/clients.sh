@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# make clients: `potluck run` and `potluck hosts` with PyTorch, MLX, JAX and Open MPI as they are, on
+# three machines of the lab (needs root). The clients are installed once, below target/clients:
+# torch takes 5 GB there. ARGS="mlx mpi" chooses; orders is a test of random start orders. POTLUCK
+# names the program; without it, it is built.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+. scripts/machine.sh
+. scripts/count.sh
+. scripts/gloo.sh
+. scripts/suites.sh
+. scripts/three-machines.sh
+. scripts/client-checks.sh
+exec </dev/null
+
+[ $# -gt 0 ] || set -- orders mpi mlx jax torch
+need_rust
+need_c_compiler
+want_programs python3:python3 ip:iproute2 ssh:openssh-client ssh-keygen:openssh-client dropbear:dropbear-bin
+if [ "$(id -u)" -ne 0 ]; then
+    say "The lab needs root: run this with sudo, or as lab/lab sandbox -- make clients."
+    exit 2
+fi
+made="$(target_dir)/clients" venv="$(target_dir)/clients/venv"
+mkdir -p "$made"
+if [ -z "${POTLUCK:-}" ]; then
+    want_gloo
+    build_programs >&2 || exit
+    POTLUCK="$(target_dir)/debug/potluck"
+fi
+
+# want_python: an environment with a Python that every user may run; the first one in PATH may be
+# below the home of another user.
+want_python() {
+    local python
+    [ ! -x "$venv/bin/python3" ] || return 0
+    for python in /usr/bin/python3 python3; do
+        "$python" -c 'import ensurepip' 2>/dev/null || [ "$python" != /usr/bin/python3 ] ||
+            install_packages python3-venv
+        "$python" -m venv "$venv" >&2 && return
+    done
+}
+
+has_module() {
+    local find='import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)'
+    "$venv/bin/python3" -c "$find" "$1" 2>/dev/null
+}
+
+# want_module MODULE PACKAGE: from PyPI, if it is not there.
+want_module() {
+    want_python || return
+    ! has_module "$1" || return 0
+    say "Installing $2 with pip (once)"
+    "$venv/bin/python3" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$2" >&2
+}
+
+# has_space GIGABYTES: where the clients are installed.
+has_space() { [ "$(df --output=avail -k "$made" | tail -n 1)" -gt "$(($1 * 1000000))" ]; }
+
+version() { "$venv/bin/python3" -m pip list --disable-pip-version-check 2>/dev/null | awk -v name="$1" '$1 == name { print $2 }'; }
+
+# want CLIENT: installs it, and sets `is` to its name and version. If it cannot be had, `lack` says why.
+want() {
+    is='' lack=''
+    case $1 in
+        orders) is="potluck run" ;;
+        mpi)
+            want_programs mpirun:openmpi-bin mpicc:libopenmpi-dev
+            if have mpirun && have mpicc; then
+                mpicc -O2 -Wall -Wextra -o "$made/ring" scripts/clients/ring.c >&2 || exit
+                is=$(mpirun --version | sed -n '1s/.*(Open MPI) /Open MPI /p')
+            fi
+            [ -n "$is" ] || lack="no Open MPI (Debian, Ubuntu: apt-get install openmpi-bin libopenmpi-dev)"
+            ;;
+        mlx) want_module mlx 'mlx[cpu]' && is="MLX $(version mlx)" ;;
+        jax) want_module jax jax && is="JAX $(version jax)" ;;
+        torch)
+            if has_module torch || has_space 12; then
+                want_module torch torch && is="PyTorch $(version torch)"
+            else
+                lack="less than 12 GB are free for it"
+            fi
+            ;;
+        *)
+            say "orders, mpi, mlx, jax or torch, not $1"
+            exit 2
+            ;;
+    esac
+    [ -n "$is" ] || lack=${lack:-"pip does not install it"}
+}
+
+# checks CLIENT NAME
+checks() {
+    case $1 in
+        orders) judge "$2: 20 random start orders" random_orders ;;
+        mpi)
+            judge "$2: three machines, by a host file" host_file mpirun --hostfile hosts ./ring
+            three_checks "$2" ./mpi.sh
+            ;;
+        mlx) three_checks "$2" python3 mlx_sum.py ;;
+        jax) three_checks "$2" python3 jax_sum.py ;;
+        torch) three_checks "$2" python3 ddp.py ;;
+    esac
+}
+
+three_checks() {
+    judge "$1: three machines" all_right "${@:2}"
+    judge "$1: a machine without power ends the run" a_loss "${@:2}"
+    judge "$1: elastic, the machine of rank 0 is killed and returns" a_return "${@:2}"
+}
+
+names=()
+for client in "$@"; do
+    want "$client"
+    names+=("${is:+$client, $is}" "$lack")
+done
+
+# A user who owns nothing, if this machine lets such a one run the programs.
+user=64300
+can() { setpriv --reuid=$user --regid=$user --clear-groups "$@" >/dev/null 2>&1; }
+trap down EXIT
+if can "$POTLUCK" --version && { [ ! -e "$venv" ] || can "$venv/bin/python3" -c pass; }; then
+    passed=$((passed + 1))
+    echo "ok       all of it as a user without privileges"
+else
+    user=0
+    skipping "all of it as a user without privileges" "no other user can run what is in $(target_dir)"
+fi
+up || { say "The machines do not come up." && exit 1; }
+for machine in "${machines[@]}"; do
+    within 20 answers "$machine" || { cat "$folder"/*.ssh >&2 && exit 1; }
+done
+for client in "$@"; do
+    if [ -n "${names[0]}" ]; then checks "$client" "${names[0]}"; else skipping "$client" "${names[1]}"; fi
+    names=("${names[@]:2}")
+done
+report clients
