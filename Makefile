@@ -1,13 +1,16 @@
 # On a fresh machine two commands suffice: `make demo` and `make test`.
 # Recipes print nothing themselves, so `make demo ARGS=--json` prints one JSON document.
 
-.PHONY: help first-minutes demo test check fix asan gloo-generations fuzz sim security bench bench-topology train lab-clean faults soak reliability model threads
+.PHONY: help first-minutes clients demo test check fix asan gloo-generations fuzz sim security bench bench-topology train lab-clean faults soak reliability model threads
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 first-minutes: ## from nothing to a verified sum on two machines of the lab, two commands each (ARGS=code, or key)
 	@scripts/first-minutes.sh $(ARGS)
+
+clients: ## potluck run with PyTorch, MLX, JAX and Open MPI on three machines of the lab, installed once (ARGS="mlx mpi": these; orders: start orders)
+	@scripts/clients.sh $(ARGS)
 
 demo: ## build, then several peers on this machine find each other and sum (ARGS=--json)
 	@scripts/demo.sh $(ARGS)

@@ -25,8 +25,11 @@ judge() {
         failures+=("$name: $why")
         echo "FAILED   $name: $why"
         tail -n 15 "$folder"/n?.out "$folder"/n?.err | sed 's/^/    /'
+        mkdir -p "$made/failed" && cp "$folder"/n?.out "$folder"/n?.err "$made/failed"
     fi
     for machine in "${machines[@]}"; do
+        # Without an effect unless its cable is pulled.
+        lab/lab join "$machine" >/dev/null 2>&1
         if ! none_is_left "$machine" || ! answers "$machine"; then
             end_processes "$machine"
             returns "$machine"
@@ -89,8 +92,12 @@ nothing_is_left() {
     within "$patience" none_is_left "$@" || because "processes are left: $(ps -o args= -p "$(processes "$@" | paste -sd,)")"
 }
 
+# in_the_guide COMMAND: whether it is there as it is typed.
+in_the_guide() { grep -qF "\`$1\`" docs/guide.md || because "docs/guide.md does not have \"$1\""; }
+
 # all_right COMMAND...: three machines, and every rank is right.
 all_right() {
+    in_the_guide "potluck run --members 3 -- $*" || return
     start_all --members 3 -- "$@"
     all_end 0 "${machines[@]}" && all_print "of 3: right" && nothing_is_left "${machines[@]}"
 }
@@ -131,9 +138,10 @@ a_return() {
 # host_file COMMAND...: Open MPI as a user starts it on one machine, beside a group that runs.
 host_file() {
     local machine
+    in_the_guide "potluck hosts --format mpi >hosts" && in_the_guide "$*" || return
     start_all --members 3 -- sh -c 'until test -e stop; do sleep 0.1; done'
     within "$patience" on n2 potluck hosts --format mpi >/dev/null 2>&1 || because "potluck hosts finds no group" || return
-    on n2 sh -c 'potluck hosts --format mpi >hosts' && on n2 "$@" >"$folder/n2.out" 2>"$folder/n2.err" ||
+    on n2 sh -c 'potluck hosts --format mpi >hosts' && on n2 timeout "$patience" "$@" >"$folder/n2.out" 2>"$folder/n2.err" ||
         because "it fails" || return
     have_printed "of 3: right" || because "not every rank is right" || return
     for machine in "${machines[@]}"; do touch "$folder/$machine/stop"; done

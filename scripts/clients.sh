@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make clients: `potluck run` and `potluck hosts` with PyTorch, MLX, JAX and Open MPI as they are, on
 # three machines of the lab (needs root). The clients are installed once, below target/clients:
-# torch takes 5 GB there. ARGS="mlx mpi" chooses; orders is a test of random start orders. POTLUCK
+# torch takes 6 GB there. ARGS="mlx mpi" chooses; orders is a test of random start orders. POTLUCK
 # names the program; without it, it is built.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -94,11 +94,16 @@ checks() {
     case $1 in
         orders) judge "$2: 20 random start orders" random_orders ;;
         mpi)
-            judge "$2: three machines, by a host file" host_file mpirun --hostfile hosts ./ring
+            judge "$2: three machines, by a host file" host_file mpirun --hostfile hosts --mca btl_tcp_if_include 10.77.0.0/24 ./ring
             three_checks "$2" ./mpi.sh
             ;;
         mlx) three_checks "$2" python3 mlx_sum.py ;;
-        jax) three_checks "$2" python3 jax_sum.py ;;
+        jax)
+            # Its sums on processors go to the address of the host name.
+            for machine in "${machines[@]}"; do name_is "${addresses[$machine]}" "$machine"; done
+            three_checks "$2" python3 jax_sum.py
+            for machine in "${machines[@]}"; do name_is 127.0.1.1 "$machine"; done
+            ;;
         torch) three_checks "$2" python3 ddp.py ;;
     esac
 }

@@ -31,7 +31,7 @@ for name, node in json.load(sys.stdin)["nodes"].items():
 # is no address of the network, and a bridge of Docker, which has the same address on all.
 set_up() {
     local home="$folder/$1"
-    printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$1" >"$folder/$1.hosts"
+    name_is 127.0.1.1 "$1"
     ip -n "${namespaces[$1]}" link add docker0 type bridge
     ip -n "${namespaces[$1]}" address add 172.17.0.1/16 dev docker0
     ip -n "${namespaces[$1]}" link set docker0 up
@@ -40,13 +40,18 @@ set_up() {
     [ ! -e "$made/ring" ] || cp "$made/ring" "$home"
     cp "$folder/key" "$home/.ssh/id_ed25519"
     cp "$folder/key.pub" "$home/.ssh/authorized_keys"
-    printf 'StrictHostKeyChecking accept-new\n' >"$home/.ssh/config"
+    # mpirun starts ssh outside of its process group, and ssh itself has to see that a machine is gone.
+    printf 'StrictHostKeyChecking accept-new\nServerAliveInterval 3\n' >"$home/.ssh/config"
     dropbearkey -t ed25519 -f "$folder/$1.hostkey" >/dev/null 2>&1 || return
     chown -R "$user:$user" "$home"
     # A publicly known key: this network reaches nobody.
-    on "$1" potluck join <<<plk1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaagxdk >/dev/null || return
+    on "$1" potluck join <<<plk1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaagxdk >"$folder/$1.joined" 2>&1 ||
+        { cat "$folder/$1.joined" >&2 && return 1; }
     serve "$1"
 }
+
+# name_is ADDRESS MACHINE: what the machine takes its own name for. Debian's installer writes 127.0.1.1.
+name_is() { printf '127.0.0.1 localhost\n%s %s\n' "$1" "$2" >"$folder/$2.hosts"; }
 
 # as_root MACHINE COMMAND...: in the home of the machine, which has the same path on all of them.
 as_root() {
@@ -63,7 +68,8 @@ as_root() {
 on() {
     local machine=$1 more=()
     shift
-    [ "$user" -ne 0 ] || more=(OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+    [ -z "${POTLUCK_LOG:-}" ] || more=("POTLUCK_LOG=$POTLUCK_LOG")
+    [ "$user" -ne 0 ] || more+=(OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
     as_root "$machine" setpriv --reuid="$user" --regid="$user" --clear-groups \
         env -i HOME="$folder/home" USER=user LANG=C.UTF-8 PATH="$venv/bin:${POTLUCK%/*}:/usr/bin:/bin" \
         ${more[@]+"${more[@]}"} "$@"
@@ -75,7 +81,7 @@ serve() {
 }
 
 # answers MACHINE: whether a command can be run there by SSH.
-answers() { on n1 ssh "${addresses[$1]}" true </dev/null 2>>"$folder/$1.ssh"; }
+answers() { on n1 ssh -o ConnectTimeout=3 "${addresses[$1]}" true </dev/null 2>>"$folder/$1.ssh"; }
 
 # processes MACHINE...: those on these machines, except for their SSH servers.
 processes() {
@@ -102,7 +108,6 @@ end_processes() {
 
 # returns MACHINE: it has been started again.
 returns() {
-    lab/lab join "$1" >/dev/null 2>&1
     serve "$1"
     within 20 answers "$1"
 }
