@@ -5,7 +5,7 @@
 
 declare -A run=()
 # The time limit, in seconds, of what takes a few seconds on an idle machine.
-patience=${PATIENCE:-180}
+patience=${PATIENCE:-300}
 
 # judge NAME COMMAND...: a line for a check. The command fails by `because`.
 judge() {

@@ -57,28 +57,23 @@ want_module() {
 # has_space GIGABYTES: where the clients are installed.
 has_space() { [ "$(df --output=avail -k "$made" | tail -n 1)" -gt "$(($1 * 1000000))" ]; }
 
-version() { "$venv/bin/python3" -m pip list --disable-pip-version-check 2>/dev/null | awk -v name="$1" '$1 == name { print $2 }'; }
+version() { "$venv/bin/python3" -c 'import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))' "$1"; }
 
-# want CLIENT: installs it, and sets `is` to its name and version. If it cannot be had, `lack` says why.
+# The names with the versions of the clients, and why some cannot be had.
+declare -A is=() lack=()
+
+# want CLIENT: installs it if it is not there.
 want() {
-    is='' lack=''
     case $1 in
-        orders) is="potluck run" ;;
-        mpi)
-            want_programs mpirun:openmpi-bin mpicc:libopenmpi-dev
-            if have mpirun && have mpicc; then
-                mpicc -O2 -Wall -Wextra -o "$made/ring" scripts/clients/ring.c >&2 || exit
-                is=$(mpirun --version | sed -n '1s/.*(Open MPI) /Open MPI /p')
-            fi
-            [ -n "$is" ] || lack="no Open MPI (Debian, Ubuntu: apt-get install openmpi-bin libopenmpi-dev)"
-            ;;
-        mlx) want_module mlx 'mlx[cpu]' && is="MLX $(version mlx)" ;;
-        jax) want_module jax jax && is="JAX $(version jax)" ;;
+        orders) is[orders]="potluck run" ;;
+        mpi) want_mpi || lack[mpi]="no Open MPI (Debian, Ubuntu: apt-get install openmpi-bin libopenmpi-dev)" ;;
+        mlx) want_module mlx 'mlx[cpu]' && is[mlx]="MLX $(version mlx)" ;;
+        jax) want_module jax jax && is[jax]="JAX $(version jax)" ;;
         torch)
             if has_module torch || has_space 12; then
-                want_module torch torch && is="PyTorch $(version torch)"
+                want_module torch torch && is[torch]="PyTorch $(version torch)"
             else
-                lack="less than 12 GB are free for it"
+                lack[torch]="less than 12 GB are free for it"
             fi
             ;;
         *)
@@ -86,25 +81,32 @@ want() {
             exit 2
             ;;
     esac
-    [ -n "$is" ] || lack=${lack:-"pip does not install it"}
 }
 
-# checks CLIENT NAME
+want_mpi() {
+    want_programs mpirun:openmpi-bin mpicc:libopenmpi-dev
+    have mpirun && have mpicc || return
+    mpicc -O2 -Wall -Wextra -o "$made/ring" scripts/clients/ring.c >&2 || exit
+    is[mpi]=$(mpirun --version | sed -n '1s/.*(Open MPI) /Open MPI /p')
+}
+
+# checks CLIENT
 checks() {
+    local name=${is[$1]}
     case $1 in
-        orders) judge "$2: 20 random start orders" random_orders ;;
+        orders) judge "$name: 20 random start orders" random_orders ;;
         mpi)
-            judge "$2: three machines, by a host file" host_file mpirun --hostfile hosts --mca btl_tcp_if_include 10.77.0.0/24 ./ring
-            three_checks "$2" ./mpi.sh
+            judge "$name: three machines, by a host file" host_file mpirun --hostfile hosts --mca btl_tcp_if_include 10.77.0.0/24 ./ring
+            three_checks "$name" ./mpi.sh
             ;;
-        mlx) three_checks "$2" python3 mlx_sum.py ;;
+        mlx) three_checks "$name" python3 mlx_sum.py ;;
         jax)
             # Its sums on processors go to the address of the host name.
             for machine in "${machines[@]}"; do name_is "${addresses[$machine]}" "$machine"; done
-            three_checks "$2" python3 jax_sum.py
+            three_checks "$name" python3 jax_sum.py
             for machine in "${machines[@]}"; do name_is 127.0.1.1 "$machine"; done
             ;;
-        torch) three_checks "$2" python3 ddp.py ;;
+        torch) three_checks "$name" python3 ddp.py ;;
     esac
 }
 
@@ -114,11 +116,7 @@ three_checks() {
     judge "$1: elastic, the machine of rank 0 is killed and returns" a_return "${@:2}"
 }
 
-names=()
-for client in "$@"; do
-    want "$client"
-    names+=("${is:+$client, $is}" "$lack")
-done
+for client in "$@"; do want "$client"; done
 
 # A user who owns nothing, if this machine lets such a one run the programs.
 user=64300
@@ -126,17 +124,20 @@ can() { setpriv --reuid=$user --regid=$user --clear-groups "$@" >/dev/null 2>&1;
 trap down EXIT
 if can "$POTLUCK" --version && { [ ! -e "$venv" ] || can "$venv/bin/python3" -c pass; }; then
     passed=$((passed + 1))
-    echo "ok       all of it as a user without privileges"
+    echo "ok       the clients run as a user without privileges"
 else
     user=0
-    skipping "all of it as a user without privileges" "no other user can run what is in $(target_dir)"
+    skipping "the clients run as a user without privileges" "no other user can run what is in $(target_dir)"
 fi
 up || { say "The machines do not come up." && exit 1; }
 for machine in "${machines[@]}"; do
     within 20 answers "$machine" || { cat "$folder"/*.ssh >&2 && exit 1; }
 done
 for client in "$@"; do
-    if [ -n "${names[0]}" ]; then checks "$client" "${names[0]}"; else skipping "$client" "${names[1]}"; fi
-    names=("${names[@]:2}")
+    if [ -n "${is[$client]:-}" ]; then
+        checks "$client"
+    else
+        skipping "$client" "${lack[$client]:-pip does not install it}"
+    fi
 done
 report clients
