@@ -140,7 +140,7 @@ host_file() {
     local machine
     in_the_guide "potluck hosts --format mpi >hosts" && in_the_guide "$*" || return
     start_all --members 3 -- sh -c 'until test -e stop; do sleep 0.1; done'
-    within "$patience" on n2 potluck hosts --format mpi >/dev/null 2>&1 || because "potluck hosts finds no group" || return
+    within $((patience / 10)) on n2 potluck hosts --format mpi >/dev/null 2>&1 || because "potluck hosts finds no group" || return
     on n2 sh -c 'potluck hosts --format mpi >hosts' && on n2 timeout "$patience" "$@" >"$folder/n2.out" 2>"$folder/n2.err" ||
         because "it fails" || return
     have_printed "of 3: right" || because "not every rank is right" || return

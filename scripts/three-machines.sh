@@ -113,12 +113,14 @@ returns() {
     within 20 answers "$1"
 }
 
-# within SECONDS COMMAND...: waits until the command succeeds.
+# within SECONDS COMMAND...: waits until the command succeeds, so long at least. Attempts are counted,
+# so that a machine that stands still for a while uses up none of the time.
 within() {
-    local until=$((SECONDS + $1))
+    local tries=$(($1 * 10))
     shift
     until "$@"; do
-        [ "$SECONDS" -lt "$until" ] || return 1
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || return 1
         sleep 0.1
     done
 }
