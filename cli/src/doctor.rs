@@ -48,9 +48,9 @@ impl Doctor {
 /// A line for each check, and below it the command that mends it.
 fn text(checks: &[Check]) -> String {
     let lines = checks.iter().map(|check| {
-        let line = format!("{:<8} {:<12} {}", check.verdict.word(), check.check, check.text);
+        let line = format!("{:<8} {:<14} {}", check.verdict.word(), check.check, check.text);
         match &check.command {
-            Some(command) => format!("{line}\n{:21} $ {command}", ""),
+            Some(command) => format!("{line}\n{:23} $ {command}", ""),
             None => line,
         }
     });

@@ -143,7 +143,7 @@ impl Namespace {
         self.first_of(|secret| job_tag(secret, boot, job))
     }
 
-    /// The tag in place of a job's in the adverts of a boot that observes. Only members recognise it.
+    /// The tag in place of a job's in the adverts of a boot that observes. Only members know it.
     pub fn observer_tag(&self, boot: Boot) -> [u8; 8] {
         self.first_of(|secret| observer_tag(secret, boot))
     }
