@@ -8,6 +8,7 @@ mod firewall;
 use crate::args::{Where, Which};
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::picture::{Paper, plain, wrapped};
 use anyhow::Result;
 use check::{Check, Verdict};
 use clap::Args;
@@ -40,19 +41,22 @@ impl Doctor {
         let facts = Facts::collect(config, self.which.flag(), output).await?;
         let checks = checks::all(&facts);
         let has_fault = checks.iter().any(|check| check.verdict == Verdict::Fail);
-        output.result(&json!({ "ok": !has_fault, "checks": checks }), || text(&checks))?;
+        output.result(&json!({ "ok": !has_fault, "checks": checks }), || {
+            text(&checks, output.paper())
+        })?;
         Ok(if has_fault { Exit::Fault } else { Exit::Done })
     }
 }
 
-/// A line for each check, and below it the command that mends it.
-fn text(checks: &[Check]) -> String {
+/// Each check on its lines, and below it the command that mends it, which is not broken.
+fn text(checks: &[Check], paper: Paper) -> String {
+    let indent = " ".repeat(INDENT);
     let lines = checks.iter().map(|check| {
-        let line = format!("{:<8} {:<14} {}", check.verdict.word(), check.check, check.text);
-        match &check.command {
-            Some(command) => format!("{line}\n{:23} $ {command}", ""),
-            None => line,
-        }
+        let told = wrapped(&plain(&check.text), paper.columns.saturating_sub(INDENT).max(20));
+        let head = format!("{:<8} {:<14} ", check.verdict.word(), check.check);
+        let command = check.command.iter().map(|command| format!("{indent}$ {}", plain(command)));
+        let told = told.join(&format!("\n{indent}"));
+        [format!("{head}{told}")].into_iter().chain(command).collect::<Vec<_>>().join("\n")
     });
     let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
     let counted = format!(
@@ -64,3 +68,6 @@ fn text(checks: &[Check]) -> String {
     );
     lines.chain([counted]).collect::<Vec<_>>().join("\n")
 }
+
+/// The width of verdict and check.
+const INDENT: usize = 24;
