@@ -17,6 +17,7 @@ use crate::report::{State, Status};
 use crate::trace;
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -65,6 +66,8 @@ struct Link {
     /// Whether the node with the smaller key has dialled: of two links this one stays.
     is_preferred: bool,
     is_of_observer: bool,
+    /// Where the node listens.
+    address: SocketAddr,
     psk: PskNumber,
     task: AbortHandle,
     orders: mpsc::Sender<Order>,
@@ -82,16 +85,18 @@ enum Order {
 /// What follows from what a node has told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Nothing: its link stands, or the report is of an earlier link.
-    Stands,
+    /// Nothing: the report is of a link that is no longer the node's.
+    Stale,
+    /// It has said something over its link, which stands.
+    Heard,
     /// It has left. Its link is over.
     Left,
     /// Its link is over.
     Ended,
-    /// The same, and it has never said anything: it has ended the link itself.
-    Refused,
-    /// The same, but its answer has not come in time.
-    Silent,
+    /// The same, and it has never said anything: it has ended the link itself. Where it is.
+    Refused(SocketAddr),
+    /// The same, but its answer has not come in time. Where it is.
+    Silent(SocketAddr),
 }
 
 impl StatusLinks {
@@ -118,6 +123,7 @@ impl StatusLinks {
         &mut self,
         stream: Box<dyn Stream>,
         channel: SecureChannel,
+        address: SocketAddr,
         is_preferred: bool,
     ) -> Option<MemberId> {
         while self.tasks.try_join_next().is_some() {}
@@ -145,8 +151,16 @@ impl StatusLinks {
             events: self.events.clone(),
         };
         let task = self.tasks.spawn(talk.run(into_control(stream, channel), ordered));
-        let mut link =
-            Link { number, is_preferred, is_of_observer, psk, task, orders, document: None };
+        let mut link = Link {
+            number,
+            is_preferred,
+            is_of_observer,
+            address,
+            psk,
+            task,
+            orders,
+            document: None,
+        };
         if known == Some(true) && !is_preferred {
             end_as_spare(&link);
             return gone;
@@ -172,20 +186,22 @@ impl StatusLinks {
     /// A node has told something over link `number`.
     pub(super) fn told(&mut self, node: MemberId, number: u64, told: &mut Told) -> Outcome {
         let Some(link) = self.links.get_mut(&node).filter(|link| link.number == number) else {
-            return Outcome::Stands;
+            return Outcome::Stale;
         };
         let outcome = match told {
-            Told::LookedBack(_) => Outcome::Stands,
+            Told::LookedBack(_) => Outcome::Heard,
             Told::Status(document) if !document.is_closed() => {
                 link.document = Some((**document).clone());
-                Outcome::Stands
+                Outcome::Heard
             }
             Told::Status(_) => Outcome::Left,
-            Told::End(io::ErrorKind::TimedOut) => Outcome::Silent,
-            Told::End(_) if self.observes && link.document.is_none() => Outcome::Refused,
+            Told::End(io::ErrorKind::TimedOut) => Outcome::Silent(link.address),
+            Told::End(_) if self.observes && link.document.is_none() => {
+                Outcome::Refused(link.address)
+            }
             Told::End(_) | Told::Spare => Outcome::Ended,
         };
-        if outcome != Outcome::Stands {
+        if outcome != Outcome::Heard {
             self.links.remove(&node).inspect(|link| link.task.abort());
         }
         outcome

@@ -49,7 +49,9 @@ impl ControlPlane {
                             Dialled::ByPeer,
                         );
                     }
-                    Purpose::Observe => self.on_status_link(stream, session, Dialled::ByPeer),
+                    Purpose::Observe => {
+                        self.on_status_link(stream, session, address, Dialled::ByPeer);
+                    }
                     Purpose::Data { view, src, .. } => {
                         self.step(Input::DataLink(view));
                         if let Some(link) = established(stream, session, from) {
@@ -96,7 +98,7 @@ impl ControlPlane {
                 };
                 self.roster.dialled(to, outcome, now);
                 if session.purpose == Purpose::Observe {
-                    self.on_status_link(stream, session, Dialled::ByMe);
+                    self.on_status_link(stream, session, to, Dialled::ByMe);
                 } else {
                     self.on_linked(stream, session, ControlPath::direct(to), Dialled::ByMe);
                 }

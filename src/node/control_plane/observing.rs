@@ -23,6 +23,7 @@ impl ControlPlane {
         &mut self,
         stream: Box<dyn Stream>,
         channel: SecureChannel,
+        address: SocketAddr,
         dialled: Dialled,
     ) {
         if let Err(refusal) = self.admit(&channel) {
@@ -34,7 +35,7 @@ impl ControlPlane {
         let first = self.me.node.min(peer.node);
         let dialler = if dialled == Dialled::ByMe { self.me.node } else { peer.node };
         self.roster.link_up(peer);
-        if let Some(gone) = self.status_links.take(stream, channel, dialler == first) {
+        if let Some(gone) = self.status_links.take(stream, channel, address, dialler == first) {
             self.roster.set_aside(gone, ASIDE_MS, self.clock.now());
         }
     }
@@ -43,22 +44,25 @@ impl ControlPlane {
     pub(super) fn on_told(&mut self, node: MemberId, number: u64, mut told: Told) {
         let outcome = self.status_links.told(node, number, &mut told);
         match outcome {
-            Outcome::Stands => self.reporter.settle(node),
+            Outcome::Stale => return,
+            Outcome::Heard => self.reporter.settle(node),
             Outcome::Left => {
                 self.reporter.settle(node);
                 self.roster.set_aside(node, ASIDE_MS, self.clock.now());
                 self.reporter.tell(Event::Left(self.reporter.who(node.node)));
             }
-            Outcome::Refused => self.complain(node, Complaint::NotAdmitted),
-            Outcome::Silent => self.complain(node, Complaint::Silent),
+            Outcome::Refused(at) => self.complain(node, at, Complaint::NotAdmitted),
+            Outcome::Silent(at) => self.complain(node, at, Complaint::Silent),
             Outcome::Ended => self.roster.set_aside(node, AGAIN_MS, self.clock.now()),
         }
         match told {
             Told::LookedBack(answer) => {
                 self.reporter.looked_back(node.node, Some(Sight::from(*answer)));
             }
-            _ if outcome == Outcome::Silent => self.reporter.looked_back(node.node, None),
-            _ if outcome != Outcome::Stands => self.reporter.will_not_look_back(node.node),
+            _ if matches!(outcome, Outcome::Silent(_)) => {
+                self.reporter.looked_back(node.node, None);
+            }
+            _ if outcome != Outcome::Heard => self.reporter.will_not_look_back(node.node),
             _ => {}
         }
         self.publish_observed();
@@ -86,11 +90,8 @@ impl ControlPlane {
     }
 
     /// The link with a node has ended before it was of use.
-    fn complain(&mut self, node: MemberId, complaint: Complaint) {
-        let at = self.roster.own_addresses_of(node).into_iter().next();
-        if let Some(at) = at {
-            self.reporter.complain(node, at, complaint);
-        }
+    fn complain(&mut self, node: MemberId, at: SocketAddr, complaint: Complaint) {
+        self.reporter.complain(node, at, complaint);
         self.roster.set_aside(node, AGAIN_MS, self.clock.now());
     }
 
