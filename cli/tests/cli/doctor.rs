@@ -189,16 +189,24 @@ pub fn copied_identity() -> Result<()> {
 
 /// A clock that is an hour ahead.
 pub fn clock() -> Result<()> {
-    let pair = Pair::with_one_key()?.up(&[])?;
+    let mut pair = Pair::with_one_key()?;
     let library = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib"]
         .map(|folder| format!("{folder}/faketime/libfaketime.so.1"))
         .into_iter()
         .find(|file| std::path::Path::new(file).exists())
         .context("libfaketime")?;
-    let mut bob = pair.doctor(BOB, &[]);
-    bob.env("LD_PRELOAD", library)
-        .env("FAKETIME", "+3600s")
-        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    let ahead = |mut command: Command| {
+        command.env("LD_PRELOAD", &library).env("FAKETIME", "+3600s");
+        command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        command
+    };
+    let up = |(machine, name)| pair.network.json(machine, name, "up", &["--name", name]);
+    let mut ups = vec![Child::spawn(&mut up(ADA))?, Child::spawn(&mut ahead(up(BOB)))?];
+    for up in &mut ups {
+        event(up, "status")?;
+    }
+    let bob = ahead(pair.doctor(BOB, &[]));
+    pair.ups = ups;
     let commands = [pair.doctor(ADA, &[]), bob];
     pair.finds_by(
         commands,
