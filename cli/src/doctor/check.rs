@@ -27,10 +27,10 @@ impl Verdict {
 /// A check, its verdict and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What is checked, in a word.
+    /// The name of the check.
     pub check: &'static str,
     pub verdict: Verdict,
-    /// What was seen, in one sentence.
+    /// The finding, in one sentence.
     pub text: String,
     /// A command that mends it, to paste.
     pub command: Option<String>,

@@ -43,7 +43,7 @@ pub struct Facts {
     /// Programs on this machine, and sockets of those that do not answer.
     pub here: Vec<StatusDocument>,
     pub silent: usize,
-    /// What was heard on each interface.
+    /// The report of discovery on each interface.
     pub interfaces: Vec<InterfaceReport>,
     /// The nodes of other machines that have told their status.
     pub nodes: Vec<StatusDocument>,

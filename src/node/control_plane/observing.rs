@@ -41,8 +41,8 @@ impl ControlPlane {
     }
 
     /// A node has told something over a link for the status, or that link has ended.
-    pub(super) fn on_told(&mut self, node: MemberId, number: u64, mut told: Told) {
-        let outcome = self.status_links.told(node, number, &mut told);
+    pub(super) fn on_told(&mut self, node: MemberId, number: u64, told: Told) {
+        let outcome = self.status_links.told(node, number, &told);
         match outcome {
             Outcome::Stale => return,
             Outcome::Heard => self.reporter.settle(node),
