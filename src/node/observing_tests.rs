@@ -156,3 +156,17 @@ async fn nodes_look_back() {
         assert_eq!(dial.error.is_none(), name == "n1", "{name}: {dial:?}");
     }
 }
+
+/// Full-size packets have passed over a link that has carried documents.
+#[tokio::test]
+async fn a_pulled_cable_is_not_taken_for_lost_packets() {
+    let world = MemoryWorld::new();
+    let group = "pulled";
+    let mut eye = observer(&world, group, 0).await;
+    let _node = member(&world, group, 1, "train").await;
+    hears(&mut eye, |heard| heard.len() == 1).await;
+    world.cut(ip(0), ip(1));
+    hears(&mut eye, <[StatusDocument]>::is_empty).await;
+    let others = eye.status.borrow().others.clone();
+    assert!(others.iter().all(|of| of.why.code() != "silent"), "{others:?}");
+}

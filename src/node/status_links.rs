@@ -95,7 +95,7 @@ pub(super) enum Outcome {
     Ended,
     /// The same, and it has never said anything: it has ended the link itself. Where it is.
     Refused(SocketAddr),
-    /// The same, but its answer has not come in time. Where it is.
+    /// The same, but its first answer has not come in time. Where it is.
     Silent(SocketAddr),
 }
 
@@ -195,10 +195,10 @@ impl StatusLinks {
                 Outcome::Heard
             }
             Told::Status(_) => Outcome::Left,
-            Told::End(io::ErrorKind::TimedOut) => Outcome::Silent(link.address),
-            Told::End(_) if self.observes && link.document.is_none() => {
-                Outcome::Refused(link.address)
-            }
+            Told::End(kind) if self.observes && link.document.is_none() => match kind {
+                io::ErrorKind::TimedOut => Outcome::Silent(link.address),
+                _ => Outcome::Refused(link.address),
+            },
             Told::End(_) | Told::Spare => Outcome::Ended,
         };
         if outcome != Outcome::Heard {

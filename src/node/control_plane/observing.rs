@@ -11,6 +11,7 @@ use crate::identity::{MemberId, NodeId};
 use crate::link::{PskNumber, SecureChannel, Stream};
 use crate::report::{Event, Sight};
 use crate::trace;
+use std::io;
 use std::net::SocketAddr;
 use tokio::sync::oneshot;
 
@@ -59,9 +60,7 @@ impl ControlPlane {
             Told::LookedBack(answer) => {
                 self.reporter.looked_back(node.node, Some(Sight::from(*answer)));
             }
-            _ if matches!(outcome, Outcome::Silent(_)) => {
-                self.reporter.looked_back(node.node, None);
-            }
+            Told::End(io::ErrorKind::TimedOut) => self.reporter.looked_back(node.node, None),
             _ if outcome != Outcome::Heard => self.reporter.will_not_look_back(node.node),
             _ => {}
         }
