@@ -124,12 +124,9 @@ impl ControlPlane {
         session.is_some_and(|session| session.view().is_enough_for(sizes.min_members()))
     }
 
-    /// So few members of a group that has begun are here that this node does not go on.
+    /// The state of a node of a group that has begun, and that does not go on with these members.
     fn too_small(&self, present: usize) -> State {
-        let (wanted, demanded) = (self.reporter.sizes().min_members(), self.election.demanded());
-        let setting =
-            if demanded >= wanted { SizeSetting::Partition } else { SizeSetting::MinMembers };
-        State::NotEnoughPeers { present, wanted: wanted.max(demanded), setting }
+        too_small(present, self.reporter.sizes().min_members(), self.election.demanded())
     }
 
     /// Set while this node has no View that runs, and members of one that does keep it out.
@@ -319,4 +316,31 @@ impl ControlPlane {
 fn shares(plan: &Plan, size: usize) -> Vec<PlanShare> {
     let loads = loads_ppm(&plan.class_for(LARGE_BYTES).algorithm, size);
     loads.into_iter().map(|((from, to), ppm)| PlanShare { from, to, ppm }).collect()
+}
+
+/// The state of a node that does not go on with the `present` members, itself included. They may be
+/// enough by now: then a View of them is being agreed.
+fn too_small(present: usize, min_members: usize, demanded: usize) -> State {
+    let wanted = min_members.max(demanded);
+    let setting =
+        if demanded >= min_members { SizeSetting::Partition } else { SizeSetting::MinMembers };
+    if present >= wanted {
+        State::Forming
+    } else {
+        State::NotEnoughPeers { present, wanted, setting }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_waits_for_a_view_of_enough_members_waits_for_no_more_members() {
+        let too_few = |present, wanted, setting| State::NotEnoughPeers { present, wanted, setting };
+        assert_eq!(too_small(1, 2, 0), too_few(1, 2, SizeSetting::MinMembers));
+        assert_eq!(too_small(1, 2, 2), too_few(1, 2, SizeSetting::Partition));
+        assert_eq!(too_small(3, 1, 0), State::Forming);
+        assert_eq!(too_small(2, 1, 2), State::Forming);
+    }
 }
