@@ -31,7 +31,7 @@ pub struct Found {
     pub here: Vec<StatusDocument>,
     /// The same, and those that they or this command observe.
     pub nodes: Vec<StatusDocument>,
-    /// What was announced on the network; `None` if a node of this machine was asked.
+    /// The announcements on the network; `None` if a node of this machine was asked.
     pub seen: Option<Scan>,
 }
 
@@ -123,7 +123,7 @@ impl Selection {
 }
 
 impl Found {
-    /// What was announced on the network, if that was asked for.
+    /// The announcements on the network, if those were asked for.
     pub fn neighbours(&self) -> Vec<NeighbourDocument> {
         let seen = self.seen.iter().flat_map(|seen| &seen.neighbours);
         seen.map(NeighbourDocument::from).collect()

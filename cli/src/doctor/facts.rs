@@ -1,4 +1,4 @@
-//! What `doctor` knows: of this machine, of the nodes around, and what they have seen.
+//! The facts that `doctor` judges: of this machine, of the nodes around, and their looks back.
 
 use crate::document::hex;
 use crate::output::Output;
@@ -49,13 +49,13 @@ pub struct Facts {
     pub nodes: Vec<StatusDocument>,
     /// The names of these nodes and of those that have left meanwhile, by key.
     pub names: BTreeMap<String, String>,
-    /// What they have seen when they looked back.
+    /// Their answers when they looked back.
     pub looked: Vec<LookedBack>,
     /// How dials of their addresses have ended.
     pub dials: Vec<Dial>,
     /// Nodes without a link, each with the reason.
     pub unlinked: Vec<Unlinked>,
-    /// What a machine without the key sees.
+    /// The findings of a machine without the key.
     pub neighbours: Vec<Neighbour>,
     /// Whether another process uses the identity of this observer.
     pub is_duplicate: bool,

@@ -7,7 +7,7 @@ use super::subnet;
 use std::env::var_os;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// What is the same for all programs of this machine in a generation.
+/// The variables that all programs of this machine share in a generation.
 #[derive(Debug)]
 pub struct Place<'g> {
     /// The ranks and addresses of all.
