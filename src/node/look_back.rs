@@ -33,7 +33,7 @@ impl LookBack {
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LookedBack {
+pub struct LookBackAnswer {
     /// The milliseconds since 1970 on the clock of that machine.
     pub clock_ms: u64,
     /// Whether it hears announcements of the node that asks.
@@ -46,8 +46,8 @@ pub struct LookedBack {
     pub padding: String,
 }
 
-impl From<LookedBack> for Sight {
-    fn from(answer: LookedBack) -> Sight {
+impl From<LookBackAnswer> for Sight {
+    fn from(answer: LookBackAnswer) -> Sight {
         let dials = answer.dials.into_iter().take(DIALS_MAX);
         let here = i64::try_from(wall_clock().as_millis()).unwrap_or(i64::MAX);
         let there = i64::try_from(answer.clock_ms).unwrap_or(i64::MAX);

@@ -1,7 +1,7 @@
 //! How a node answers another one that asks it to look back.
 
 use super::event::Event;
-use super::look_back::{DIALS_MAX, DialedBack, Known, LookBack, LookedBack, PADDING_MAX};
+use super::look_back::{DIALS_MAX, DialedBack, Known, LookBack, LookBackAnswer, PADDING_MAX};
 use crate::identity::MemberId;
 use crate::link::{Local, Net, Purpose, Refusal, reach};
 use crate::os::wall_clock;
@@ -31,7 +31,7 @@ pub type FaultsOf =
 
 impl LooksBack {
     /// Answers a node. Takes as long as the slowest dial.
-    pub(super) async fn answer(self, to: MemberId, question: LookBack) -> LookedBack {
+    pub(super) async fn answer(self, to: MemberId, question: LookBack) -> LookBackAnswer {
         let (reply, known) = oneshot::channel();
         let dial = question.dial.iter().take(DIALS_MAX).filter_map(|to| to.parse().ok()).collect();
         // An error means that this node ends.
@@ -51,7 +51,7 @@ impl LooksBack {
         let dials = ended.into_iter().map(|(_, dialed)| dialed).collect();
         let padding = "x".repeat(question.pad.min(PADDING_MAX));
         let clock_ms = u64::try_from(wall_clock().as_millis()).unwrap_or(u64::MAX);
-        LookedBack { clock_ms, hears, faults, dials, padding }
+        LookBackAnswer { clock_ms, hears, faults, dials, padding }
     }
 
     /// Dials an address of the node that asks, as any node would.

@@ -97,4 +97,6 @@ pub use renewals::RENEW_AFTER;
 pub use reporter::{engine_reason, peer_at};
 #[cfg(test)]
 pub(crate) use send_queue::{full_by_chance, overruns};
+#[cfg(any(fuzzing, test))]
+pub use status_link::{Said, StatusReader};
 pub use status_socket::StatusSocket;

@@ -7,10 +7,9 @@
 //! All travels as messages of a control link. The first byte of a message is its kind, doubled, plus
 //! one if another part follows. A question for the status is empty; all else is JSON.
 
-use super::look_back::{LookBack, LookedBack};
+use super::look_back::{LookBack, LookBackAnswer};
 use crate::link::{CONTROL_BYTES_MAX, ControlReceiver, ControlSender};
 use crate::report::document::StatusDocument;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
 use std::time::Duration;
@@ -23,12 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A document of a View with sixteen members has less than a tenth of this.
 const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
+/// Longest part of a message, its kind apart.
+const PART_BYTES_MAX: usize = CONTROL_BYTES_MAX - 1;
+
 /// Longest look back and longest answer to one, padding included.
 const LOOK_BACK_BYTES_MAX: usize = 128 << 10;
 
 /// What one end tells the other.
-#[derive(Debug)]
-pub(super) enum Said {
+#[derive(Debug, PartialEq)]
+pub enum Said {
     /// A question for the status.
     Ask,
     /// The status.
@@ -36,7 +38,7 @@ pub(super) enum Said {
     /// A question for a look back.
     LookBack(LookBack),
     /// What the look back has shown.
-    LookedBack(Box<LookedBack>),
+    LookedBack(Box<LookBackAnswer>),
     /// Another link between the two nodes stays, and this one ends.
     Spare,
 }
@@ -47,6 +49,34 @@ const STATUS: u8 = 1;
 const LOOK_BACK: u8 = 2;
 const LOOKED_BACK: u8 = 3;
 const SPARE: u8 = 4;
+
+impl Said {
+    /// Its kind, and its bytes without that.
+    fn encoded(&self) -> serde_json::Result<(u8, Vec<u8>)> {
+        Ok(match self {
+            Said::Ask => (ASK, Vec::new()),
+            Said::Status(document) => (STATUS, serde_json::to_vec(document)?),
+            Said::LookBack(question) => (LOOK_BACK, serde_json::to_vec(question)?),
+            Said::LookedBack(answer) => (LOOKED_BACK, serde_json::to_vec(answer)?),
+            Said::Spare => (SPARE, Vec::new()),
+        })
+    }
+
+    /// The messages of a control link that carry it, in order.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn parts(&self) -> serde_json::Result<Vec<Vec<u8>>> {
+        let (kind, bytes) = self.encoded()?;
+        let last = bytes.len().saturating_sub(1) / PART_BYTES_MAX;
+        let part = |number| {
+            let from = number * PART_BYTES_MAX;
+            let to = bytes.len().min(from + PART_BYTES_MAX);
+            [&[2 * kind + u8::from(number < last)], &bytes[from..to]].concat()
+        };
+        Ok((0..=last).map(part).collect())
+    }
+}
 
 /// The sending half of a link.
 pub(super) struct StatusSender(ControlSender);
@@ -61,30 +91,11 @@ impl StatusSender {
     /// # Errors
     /// Those of the link, and `TimedOut` if the connection does not take a part in five seconds.
     pub(super) async fn send(&mut self, said: &Said) -> io::Result<()> {
-        match said {
-            Said::Ask => self.parts(ASK, &[]).await,
-            Said::Status(document) => self.json(STATUS, document).await,
-            Said::LookBack(question) => self.json(LOOK_BACK, question).await,
-            Said::LookedBack(answer) => self.json(LOOKED_BACK, answer).await,
-            Said::Spare => self.parts(SPARE, &[]).await,
-        }
-    }
-
-    async fn json(&mut self, kind: u8, value: &impl Serialize) -> io::Result<()> {
-        self.parts(kind, &serde_json::to_vec(value)?).await
-    }
-
-    async fn parts(&mut self, kind: u8, bytes: &[u8]) -> io::Result<()> {
-        let mut parts = bytes.chunks(CONTROL_BYTES_MAX - 1).peekable();
-        loop {
-            let part = parts.next().unwrap_or_default();
-            let more = u8::from(parts.peek().is_some());
-            self.0.add(&[&[2 * kind + more], part].concat())?;
+        for part in said.parts()? {
+            self.0.add(&part)?;
             timeout(PATIENCE, self.0.flush()).await??;
-            if more == 0 {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 }
 
@@ -95,7 +106,7 @@ impl StatusSender {
 /// Those of the link, and `InvalidData` for what is none of the above, too long, or more than one
 /// question of a kind at a time, for which the queue has no room.
 pub(super) async fn read_all(mut from: ControlReceiver, queue: mpsc::Sender<Said>) -> io::Error {
-    let mut reader = Reader::default();
+    let mut reader = StatusReader::default();
     loop {
         let said = match from.recv().await {
             Ok(part) => reader.take(&part),
@@ -113,14 +124,20 @@ pub(super) async fn read_all(mut from: ControlReceiver, queue: mpsc::Sender<Said
     }
 }
 
-/// Joins the parts of each kind.
+/// Joins the parts of each kind. Keeps at most a mebibyte of a status, and an eighth of that of a
+/// look back and of its answer.
 #[derive(Default)]
-struct Reader {
+pub struct StatusReader {
     parts: [Vec<u8>; SPARE as usize + 1],
 }
 
-impl Reader {
-    fn take(&mut self, part: &[u8]) -> io::Result<Option<Said>> {
+impl StatusReader {
+    /// What is complete with this part, if anything is.
+    ///
+    /// # Errors
+    /// `InvalidData` for a part of no known kind, parts that are too long together, and JSON of
+    /// another form.
+    pub fn take(&mut self, part: &[u8]) -> io::Result<Option<Said>> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let (head, rest) = part.split_first().ok_or_else(invalid)?;
         let (kind, more) = (head / 2, head % 2 == 1);
@@ -261,7 +278,7 @@ mod tests {
 
     #[test]
     fn no_bytes_make_the_reader_panic() {
-        let mut reader = Reader::default();
+        let mut reader = StatusReader::default();
         for seed in 0..2000_u32 {
             let bytes: Vec<u8> =
                 (0..seed % 40).map(|i| (seed.wrapping_mul(i + 7) >> 3) as u8).collect();

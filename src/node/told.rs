@@ -1,6 +1,6 @@
 //! What a node tells over a link for the status.
 
-use super::look_back::LookedBack;
+use super::look_back::LookBackAnswer;
 use crate::report::document::StatusDocument;
 use std::io;
 
@@ -10,7 +10,7 @@ pub(super) enum Told {
     /// Its status.
     Status(Box<StatusDocument>),
     /// What it has seen when it looked back.
-    LookedBack(Box<LookedBack>),
+    LookedBack(Box<LookBackAnswer>),
     /// The link has ended.
     End(io::ErrorKind),
     /// The link has ended because there is another one.

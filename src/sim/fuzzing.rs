@@ -18,6 +18,7 @@ use crate::link::{
     channel_pair_of, control, local,
 };
 use crate::memory::{DType, Pool};
+use crate::node::{Said, StatusReader};
 use crate::pairing::{
     CONFIRMATION_BYTES, ELEMENT_BYTES, Inviter, Joiner, RECEIPT_BYTES, Receipt, WELCOME_BYTES,
     Welcome,
@@ -28,6 +29,7 @@ use crate::protocol::{
     member_id, view_of,
 };
 use crate::relay::{Act, Switch};
+use crate::report::Sight;
 use crate::wire::{Decode, Encode, Reader};
 use std::io;
 use std::io::Cursor;
@@ -42,7 +44,7 @@ type Target = fn(&[u8]);
 
 /// All targets by name.
 #[cfg(test)]
-const TARGETS: [(&str, Target); 14] = [
+const TARGETS: [(&str, Target); 15] = [
     ("data_frames", frames),
     ("deliver", deliver),
     ("engine_frames", engine),
@@ -54,6 +56,7 @@ const TARGETS: [(&str, Target); 14] = [
     ("relay_frames", relay_frames),
     ("sealed_frames", sealed_frames),
     ("state_file", state),
+    ("status_link", status_link),
     ("txt_advert", txt),
     ("wire_message", message),
     ("wire_view", view),
@@ -423,6 +426,36 @@ pub fn nodes(bytes: &[u8]) {
         let again = decode_nodes(lines.as_bytes()).expect("a list");
         assert!(again.keys().eq(nodes.keys()));
     }
+}
+
+/// What the other end of a link for the status says, in parts, and what an observer makes of it.
+/// Whatever is understood means the same when it is said again.
+pub fn status_link(bytes: &[u8]) {
+    let mut reader = StatusReader::default();
+    let mut rest = bytes;
+    while let [low, high, more @ ..] = rest {
+        let length = usize::from(u16::from_le_bytes([*low, *high]));
+        let (part, after) = more.split_at(more.len().min(length));
+        rest = after;
+        let Ok(said) = reader.take(part) else { return };
+        let Some(said) = said else { continue };
+        assert_eq!(heard(&said.parts().expect("it was JSON")), said);
+        if let Said::LookedBack(answer) = said {
+            let sight = Sight::from(*answer);
+            assert!(sight.faults.len() <= 8 && sight.dials.len() <= 8);
+        }
+    }
+}
+
+/// What these parts say.
+fn heard(parts: &[Vec<u8>]) -> Said {
+    let mut reader = StatusReader::default();
+    let mut said = None;
+    for part in parts {
+        assert!(said.is_none(), "said before the last part");
+        said = reader.take(part).expect("a part");
+    }
+    said.expect("all parts are here")
 }
 
 fn round_trip<T: Decode + Encode>(bytes: &[u8]) -> Option<T> {
