@@ -4,8 +4,8 @@
 //! # Start here
 //!
 //! Two types to start from: [`Cluster`] is this program's node, [`Context`] is its place in one
-//! group of members and has the collectives as methods. Below: a program, a table of the other names
-//! by task, and what a call promises.
+//! group of members and has the collectives as methods. Below: a program, a table of the other
+//! names by task, and what a call promises.
 //!
 //! ```no_run
 //! # async fn example() -> potluck::Result<()> {

@@ -1,4 +1,5 @@
-//! A program without a subscriber for traces is told on stderr what it waits for: one line per wait.
+//! A program without a subscriber for traces is told on stderr what it waits for: one line per
+//! wait.
 //!
 //! Whether there is a subscriber is a fact of a whole process, so each story runs in a process of
 //! its own: this test starts itself.

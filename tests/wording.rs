@@ -127,7 +127,8 @@ async fn wrong_alike(trials: &mut Trials) {
         .await;
 }
 
-/// Rank 2 calls something else than the others. Either of these may be named, so the file has rank 0.
+/// Rank 2 calls something else than the others. Either of these may be named, so the file has rank
+/// 0.
 async fn wrong_on_one_rank(trials: &mut Trials) {
     let before = trials.text.len();
     trials

@@ -24,11 +24,11 @@ use tokio::time::{Instant, timeout_at};
 /// Measure links and sums of some machines, beside what the plan predicts; type it on each of them
 ///
 /// The machines form a group of their own. Each link carries messages in both directions, one at a
-/// time; then all sum buffers of each size. Every sum is verified, and every machine prints the same
-/// table. Predictions are there for sizes from 1 MiB on, if the links between all machines are
+/// time; then all sum buffers of each size. Every sum is verified, and every machine prints the
+/// same table. Predictions are there for sizes from 1 MiB on, if the links between all machines are
 /// measured. JSON: {ok, view, engine, plan, members: [{rank, name, node}], links: [{from, to,
-/// predicted_bps, measured_bps}], sums: [{bytes, rounds, predicted_us, median_us, min_us, max_us}]};
-/// what is not known is null. Exit code 3: too few machines came; 4: one was lost.
+/// predicted_bps, measured_bps}], sums: [{bytes, rounds, predicted_us, median_us, min_us,
+/// max_us}]}; what is not known is null. Exit code 3: too few machines came; 4: one was lost.
 #[derive(Args, Debug)]
 pub struct Bench {
     #[command(flatten)]

@@ -19,9 +19,9 @@ use serde_json::json;
 ///
 /// Looks at this machine, joins nobody's group, and asks every machine that it meets to look back.
 /// So it needs the cluster key, and something of potluck on the others: a program, `potluck up`, or
-/// this command at the same time. It changes nothing. Takes about ten seconds. JSON: {ok: whether no
-/// check failed, checks: [{check, verdict: "pass" | "warn" | "fail" | "skipped", text, command}]}.
-/// Exit code 7: a check failed.
+/// this command at the same time. It changes nothing. Takes about ten seconds. JSON: {ok: whether
+/// no check failed, checks: [{check, verdict: "pass" | "warn" | "fail" | "skipped", text,
+/// command}]}. Exit code 7: a check failed.
 #[derive(Args, Debug)]
 pub struct Doctor {
     #[command(flatten)]

@@ -23,10 +23,9 @@ use std::path::PathBuf;
 /// quarantined, topology, counters, gloo, here}. It is of one node, of the largest group; `here`
 /// lists all of this machine and `cluster` all that are known: {job, process, name, node, state}.
 /// Where none runs on this machine, `neighbours` lists what was announced. Without any node: {ok,
-/// running: false, namespace, key: whether this machine has the cluster key, neighbours, interfaces,
-/// gloo} and exit code 3.
-/// `topology` is what the pictures show: {view, me, engine, plan, plan_revision, slowest, members,
-/// links, forecasts}, null while there is no group.
+/// running: false, namespace, key: whether this machine has the cluster key, neighbours,
+/// interfaces, gloo} and exit code 3. `topology` is what the pictures show: {view, me, engine,
+/// plan, plan_revision, slowest, members, links, forecasts}, null while there is no group.
 #[derive(Args, Debug)]
 pub struct Ask {
     #[command(flatten)]

@@ -15,8 +15,8 @@ pub struct Config {
     /// The namespace. Nodes of different namespaces form separate groups. Default:
     /// `POTLUCK_NAMESPACE`, else `default`.
     pub namespace: Option<String>,
-    /// The job: which program this node runs. Nodes of one namespace with the same job form a group;
-    /// groups of other jobs are left alone. 1 to 32 characters of `a-z`, `0-9`, `-` and `_`.
+    /// The job: which program this node runs. Nodes of one namespace with the same job form a
+    /// group; groups of other jobs are left alone. 1 to 32 characters of `a-z`, `0-9`, `-` and `_`.
     /// Default: `POTLUCK_JOB`, else the name of the running executable, so that the same program on
     /// all machines is one group.
     pub job: Option<String>,

@@ -17,8 +17,8 @@ const DISK: Duration = Duration::from_secs(3);
 
 /// Looks whether this machine's nodes can store their files, and whether packets to the machines of
 /// its own subnets take the interface of that subnet. It writes a small file in the folders of
-/// potluck's files and removes it; it sends nothing. Takes up to 3 s if a disk does not answer. Needs
-/// a tokio runtime with time.
+/// potluck's files and removes it; it sends nothing. Takes up to 3 s if a disk does not answer.
+/// Needs a tokio runtime with time.
 ///
 /// # Errors
 /// The configuration is invalid.

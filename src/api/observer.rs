@@ -73,9 +73,10 @@ impl Observer {
     }
 
     /// Asks all nodes that are observed now to look back: whether they hear this observer's
-    /// announcements and reach its addresses, and their clocks. Question and answer travel in packets
-    /// of full size, so a path that drops those shows as a missing answer. Takes up to 12 s if an
-    /// answer is missing. Without nodes that leave meanwhile. Of two calls at a time only the later one gets answers.
+    /// announcements and reach its addresses, and their clocks. Question and answer travel in
+    /// packets of full size, so a path that drops those shows as a missing answer. Takes up to 12 s
+    /// if an answer is missing. Without nodes that leave meanwhile. Of two calls at a time only the
+    /// later one gets answers.
     pub async fn look_back(&self) -> Vec<LookedBack> {
         let handles = &self.node.handles;
         let (begun, begins) = oneshot::channel();

@@ -242,7 +242,8 @@ impl Roster {
         self.other_jobs.meets(member, now_ms);
     }
 
-    /// Whether this node waits for its group: only then it asks nodes of other jobs for their names.
+    /// Whether this node waits for its group: only then it asks nodes of other jobs for their
+    /// names.
     pub fn set_waiting(&mut self, waits: bool, now_ms: u64) {
         self.other_jobs.set_waiting(waits, now_ms);
     }

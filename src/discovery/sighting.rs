@@ -1,8 +1,8 @@
 //! The announcement of a node, and the sightings of it by other nodes.
 //!
 //! An advert is only a hint. Any node on the network can forge one, so it may cause a dial, never a
-//! decision. It contains no name of a person, host, namespace or job. The only values derived from a
-//! secret are [`Advert::tags`], which look random without the cluster key.
+//! decision. It contains no name of a person, host, namespace or job. The only values derived from
+//! a secret are [`Advert::tags`], which look random without the cluster key.
 
 #[cfg(test)]
 pub(crate) use testing::advert;

@@ -83,8 +83,8 @@ pub mod ffi {
         /// `data` points to `bytes` bytes, which no other code uses.
         unsafe fn all_gather(self: &Group, data: *mut u8, bytes: usize) -> Result<()>;
         /// # Safety
-        /// `input` points to `bytes` bytes, `out` to as many as `lengths`, one for each rank, add up
-        /// to. No other code writes `input` or uses `out`.
+        /// `input` points to `bytes` bytes, `out` to as many as `lengths`, one for each rank, add
+        /// up to. No other code writes `input` or uses `out`.
         unsafe fn exchange(
             self: &Group,
             input: *const u8,

@@ -42,7 +42,8 @@ pub struct Hello {
 
 /// Whether one end requires encrypted bulk data on a link, see `Builder::trusted_link`.
 ///
-/// A data link is unencrypted only if both ends say [`DataEncryption::Waived`] inside the handshake.
+/// A data link is unencrypted only if both ends say [`DataEncryption::Waived`] inside the
+/// handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DataEncryption {
     /// Everything is encrypted.

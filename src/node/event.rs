@@ -66,8 +66,8 @@ pub(super) enum Event {
     Burst { view: ViewDigest, peer: Rank, said: RateStep },
     /// A node has told this over its link for the status of this number.
     StatusLink { node: MemberId, number: u64, told: Told },
-    /// A node asks this one to look back: does it hear that node, and which of these addresses of it
-    /// may it dial?
+    /// A node asks this one to look back: does it hear that node, and which of these addresses of
+    /// it may it dial?
     LookBack { node: MemberId, dial: Vec<SocketAddr>, reply: oneshot::Sender<Known> },
     /// The lookup of a name that the user has given has ended; without addresses if it has none.
     LookedUp { number: usize, found: Vec<SocketAddr> },

@@ -1,11 +1,12 @@
 //! A link on which two nodes tell each other their status, because at least one of them observes.
 //!
-//! Each end that observes asks: for the status again and again, and, when its program wants it, that
-//! the other node looks back. The other end answers: the status at most once a second, a look back
-//! when its dials have ended. There is at most one open question of each kind in each direction.
+//! Each end that observes asks: for the status again and again, and, when its program wants it,
+//! that the other node looks back. The other end answers: the status at most once a second, a look
+//! back when its dials have ended. There is at most one open question of each kind in each
+//! direction.
 //!
-//! All travels as messages of a control link. The first byte of a message is its kind, doubled, plus
-//! one if another part follows. A question for the status is empty; all else is JSON.
+//! All travels as messages of a control link. The first byte of a message is its kind, doubled,
+//! plus one if another part follows. A question for the status is empty; all else is JSON.
 
 use super::look_back::{LookBack, LookBackAnswer};
 use crate::link::{CONTROL_BYTES_MAX, ControlReceiver, ControlSender};

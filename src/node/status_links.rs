@@ -23,8 +23,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Most observers of a node that is none: each machine of the largest group may have one. The oldest
-/// gives way.
+/// Most observers of a node that is none: each machine of the largest group may have one. The
+/// oldest gives way.
 pub(super) const OBSERVERS_MAX: usize = 16;
 
 /// Most links of an observer: sixteen machines with several programs each.
@@ -118,7 +118,8 @@ impl StatusLinks {
     }
 
     /// Takes a link with a node, which `is_preferred` if the node with the smaller key has dialled.
-    /// Returns the node that has no link now because all places were taken: this one, or the oldest.
+    /// Returns the node that has no link now because all places were taken: this one, or the
+    /// oldest.
     pub(super) fn take(
         &mut self,
         stream: Box<dyn Stream>,

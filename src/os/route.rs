@@ -17,7 +17,8 @@ pub struct TakenRoute {
     pub over: String,
 }
 
-/// The subnets of these addresses of this machine that another interface has taken. Nothing is sent.
+/// The subnets of these addresses of this machine that another interface has taken. Nothing is
+/// sent.
 pub fn taken_routes(own: &[IpAddr]) -> Vec<TakenRoute> {
     let all = get_if_addrs().unwrap_or_default();
     let ours = all.iter().filter(|at| own.contains(&at.ip()));

@@ -59,7 +59,8 @@ fn call_of(len: usize) -> Value {
     json!({"do": "all_reduce", "len": len, "seed": 5})
 }
 
-/// The bounds for an answer, from a death that the kernel reports and from one that is only silence.
+/// The bounds for an answer, from a death that the kernel reports and from one that is only
+/// silence.
 const DEATH_MS: f64 = 3000.0;
 const SILENCE_MS: f64 = 4000.0;
 

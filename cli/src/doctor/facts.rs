@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long to look around at least and at most: dials of a silent host end after three seconds, and
-/// answers that do not come are missed after six.
+/// How long to look around at least and at most: dials of a silent host end after three seconds,
+/// and answers that do not come are missed after six.
 const LOOK: (Duration, Duration) = (Duration::from_millis(3500), Duration::from_secs(9));
 
 /// How often the others are asked to look back until all have heard this machine: an announcement

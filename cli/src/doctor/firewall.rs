@@ -12,8 +12,8 @@ pub enum Ports {
     Multicast,
 }
 
-/// The command that lets others reach these ports of this machine. Without a firewall that is known,
-/// that of nftables.
+/// The command that lets others reach these ports of this machine. Without a firewall that is
+/// known, that of nftables.
 pub fn opened(ports: Ports) -> String {
     if is_ufw_on() {
         return for_ufw(ports);

@@ -83,8 +83,8 @@ fn preferences(place: &Place<'_>, command: &Command) -> Vec<(&'static str, Strin
     for key in ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"] {
         preferred.extend(place.interface.iter().map(|interface| (key, interface.clone())));
     }
-    // Open MPI also tries the networks that each machine has for itself, such as Docker's, and waits
-    // there for ever.
+    // Open MPI also tries the networks that each machine has for itself, such as Docker's, and
+    // waits there for ever.
     let ring = place.layout.ring.iter().flatten().map(SocketAddr::ip);
     preferred.extend(subnet::common(ring).map(|net| ("OMPI_MCA_btl_tcp_if_include", net)));
     if command.processes > 1 {

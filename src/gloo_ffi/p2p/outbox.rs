@@ -181,8 +181,8 @@ impl Item {
         // An empty message may have any offset.
         let bytes = Span { offset: span.offset.saturating_add(*taken), len, ..*span };
         *taken += len;
-        // The casts lose nothing: a piece is small, and `EndpointState::send` has checked the number of
-        // frames.
+        // The casts lose nothing: a piece is small, and `EndpointState::send` has checked the
+        // number of frames.
         let header =
             DataHeader { op, flow, chunk: left as u32, phase: Phase::Message, len: len as u32 };
         (header, Some(bytes), left == 0)

@@ -84,8 +84,8 @@ impl Choice {
         Poll::Ready(taken.map(|op| (call, op)).map_err(Unchosen::Refused))
     }
 
-    /// The first rank of the View whose next message fits, and the receive of it, which has ranks of
-    /// the group.
+    /// The first rank of the View whose next message fits, and the receive of it, which has ranks
+    /// of the group.
     fn chosen(&self, state: &SessionState, call: Call) -> Option<(Rank, Call)> {
         let CallKind::Message { tag, .. } = call.kind else { return None };
         let to = self.session.me;
