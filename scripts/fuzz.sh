@@ -26,14 +26,16 @@ passed=0 failed=0
 # Leak detection is off: some targets start threads, and a thread that is just ending looks like a
 # leak. `make asan` detects real ones.
 export ASAN_OPTIONS=detect_leaks=0
-# keep TARGET: at most 40 inputs of at most a kibibyte, the shortest ones that matter.
+# keep TARGET: at most 40 inputs of at most a kibibyte that matter, short ones and long ones alike.
 keep() {
-    local found="fuzz/corpus/$1" least
+    local found="fuzz/corpus/$1" least each
     least=$(mktemp -d)
     cargo fuzz run --target "$host" "$1" -- -merge=1 -max_len=1024 "$least" "$found" "fuzz/kept/$1" || return
     rm -rf "fuzz/kept/$1"
     mkdir -p "fuzz/kept/$1"
-    find "$least" -type f -printf '%s %p\n' | sort -n | head -n 40 | cut -d' ' -f2 | xargs -r cp -t "fuzz/kept/$1"
+    each=$((($(find "$least" -type f | wc -l) + 39) / 40))
+    find "$least" -type f -printf '%s %p\n' | sort -n | awk -v each="$each" 'NR % each == 0' | cut -d' ' -f2 |
+        xargs -r cp -t "fuzz/kept/$1"
     rm -rf "$least"
 }
 
