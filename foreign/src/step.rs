@@ -1,0 +1,271 @@
+//! Several calls with one vote.
+
+use super::call::Call;
+use super::collectives::{SharedContext, fits, locked, unknown, wrong};
+use super::failure::Failure;
+use super::memory::{InPlace, Memory};
+use super::options::SharedCodec;
+use super::reply::Reply;
+use super::typed::{of_float, of_type};
+use potluck::calls::StepReduction;
+use potluck::{DType, Element, Float, ReduceOp, Step};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// Calls that are committed together: all of their results are written, or none. Made by
+/// [`SharedContext::step`].
+///
+/// The memory of its calls is read, and their numbers are taken, by [`SharedStep::commit`].
+pub struct SharedStep {
+    context: SharedContext,
+    parts: Vec<Box<dyn Part>>,
+    reject_non_finite: bool,
+}
+
+/// A call of a step, with its buffers.
+trait Part: Send {
+    /// Adds it to the step.
+    fn add<'buf>(&'buf mut self, step: &mut Step<'buf>);
+
+    /// The step has succeeded.
+    fn keep(&self);
+}
+
+type Added = Result<(), Failure>;
+
+impl SharedStep {
+    pub(crate) fn of(context: SharedContext) -> SharedStep {
+        SharedStep { context, parts: Vec::new(), reject_non_finite: false }
+    }
+
+    /// See [`SharedContext::all_reduce`]. With a codec for `f32`, and with a weight for a mean of
+    /// floats.
+    ///
+    /// # Errors
+    /// [`Failure::Argument`] for what the type does not have, and the lack of memory for a copy.
+    /// The step is as before.
+    pub fn all_reduce(
+        &mut self,
+        buffer: Memory,
+        op: ReduceOp,
+        codec: Option<SharedCodec>,
+        weight: Option<f64>,
+    ) -> Added {
+        let dtype = buffer.dtype();
+        if codec.is_some() && dtype != DType::F32 {
+            return wrong(&format!("a codec is for f32, and the elements are {dtype}"));
+        }
+        if weight.is_some() && op != ReduceOp::Sum {
+            return wrong("a weighted mean has no other operator");
+        }
+        match (weight, codec) {
+            (None, None) => of_type!(dtype, T => self.reduced::<T>(buffer, Of::All(op)),
+                _ => unknown(dtype)),
+            (Some(weight), None) => of_float!(dtype, T => self.weighed::<T>(buffer, weight),
+                _ => wrong(&format!("there is no mean of {dtype}"))),
+            (weight, Some(codec)) => {
+                let buffer = buffer.in_place::<f32>()?;
+                self.part(Coded { buffer, codec, op, weight })
+            }
+        }
+    }
+
+    /// See [`SharedContext::reduce`].
+    ///
+    /// # Errors
+    /// Those of [`SharedStep::all_reduce`].
+    pub fn reduce(&mut self, buffer: Memory, root: usize, op: ReduceOp) -> Added {
+        let dtype = buffer.dtype();
+        of_type!(dtype, T => self.reduced::<T>(buffer, Of::Root(root, op)), _ => unknown(dtype))
+    }
+
+    /// See [`SharedContext::broadcast`].
+    ///
+    /// # Errors
+    /// Those of [`SharedStep::all_reduce`].
+    pub fn broadcast(&mut self, buffer: Memory, root: usize) -> Added {
+        let dtype = buffer.dtype();
+        of_type!(dtype, T => self.reduced::<T>(buffer, Of::Broadcast(root)), _ => unknown(dtype))
+    }
+
+    /// See [`SharedContext::reduce_scatter`].
+    ///
+    /// # Errors
+    /// Those of [`SharedStep::all_reduce`], and [`Failure::Argument`] for an output of another
+    /// length.
+    pub fn reduce_scatter(&mut self, buffer: Memory, out: Memory, op: ReduceOp) -> Added {
+        let shard = self.context.context().shard(buffer.count()).len();
+        self.moved(buffer, out, shard, Moves::ReduceScatter(op))
+    }
+
+    /// See [`SharedContext::all_gather`].
+    ///
+    /// # Errors
+    /// Those of [`SharedStep::reduce_scatter`].
+    pub fn all_gather(&mut self, buffer: Memory, out: Memory) -> Added {
+        let all = buffer.count().saturating_mul(self.context.context().size());
+        self.moved(buffer, out, all, Moves::AllGather)
+    }
+
+    /// See [`SharedContext::all_to_all`].
+    ///
+    /// # Errors
+    /// Those of [`SharedStep::reduce_scatter`].
+    pub fn all_to_all(&mut self, buffer: Memory, out: Memory) -> Added {
+        let all = buffer.count();
+        self.moved(buffer, out, all, Moves::AllToAll)
+    }
+
+    /// Aborts the step for all members if a contribution or a result has a NaN or an infinity.
+    pub fn reject_non_finite(&mut self) {
+        self.reject_non_finite = true;
+    }
+
+    /// Makes all of these calls. It is aborted for all members if it is undecided when `deadline`
+    /// has passed.
+    pub fn commit(self, deadline: Option<Duration>) -> Call<Reply> {
+        let SharedStep { context, mut parts, reject_non_finite } = self;
+        Call::begin(async move {
+            let mut step = context.context().step();
+            if reject_non_finite {
+                step.reject_non_finite();
+            }
+            parts.iter_mut().for_each(|part| part.add(&mut step));
+            let commit = step.commit();
+            match deadline {
+                Some(after) => commit.deadline(after).await?,
+                None => commit.await?,
+            }
+            parts.iter().for_each(|part| part.keep());
+            Ok(Reply::Done)
+        })
+    }
+
+    fn reduced<T: Element>(&mut self, buffer: Memory, of: Of) -> Added {
+        let buffer = buffer.in_place::<T>()?;
+        self.part(InOne { buffer, of })
+    }
+
+    fn weighed<T: Float>(&mut self, buffer: Memory, weight: f64) -> Added {
+        let buffer = buffer.in_place::<T>()?;
+        self.part(Weighed { buffer, weight })
+    }
+
+    fn moved(&mut self, buffer: Memory, out: Memory, wanted: usize, how: Moves) -> Added {
+        fits(&buffer, &out, wanted)?;
+        let dtype = buffer.dtype();
+        of_type!(dtype, T => {
+            let (input, out) = (buffer.input::<T>()?, Out::of(out)?);
+            self.part(InTwo { input, out, how })
+        }, _ => unknown(dtype))
+    }
+
+    fn part(&mut self, part: impl Part + 'static) -> Added {
+        self.parts.push(Box::new(part));
+        Ok(())
+    }
+}
+
+/// The calls of one buffer.
+enum Of {
+    All(ReduceOp),
+    Root(usize, ReduceOp),
+    Broadcast(usize),
+}
+
+struct InOne<T: Element> {
+    buffer: InPlace<T>,
+    of: Of,
+}
+
+impl<T: Element> Part for InOne<T> {
+    fn add<'buf>(&'buf mut self, step: &mut Step<'buf>) {
+        let buffer = self.buffer.elements();
+        match self.of {
+            Of::All(op) => step.all_reduce(buffer).op(op),
+            Of::Root(root, op) => step.reduce(root, buffer).op(op),
+            Of::Broadcast(root) => step.broadcast(root, buffer),
+        }
+    }
+
+    fn keep(&self) {
+        self.buffer.keep();
+    }
+}
+
+struct Weighed<T: Float> {
+    buffer: InPlace<T>,
+    weight: f64,
+}
+
+impl<T: Float> Part for Weighed<T> {
+    fn add<'buf>(&'buf mut self, step: &mut Step<'buf>) {
+        step.all_reduce(self.buffer.elements()).weighted(self.weight);
+    }
+
+    fn keep(&self) {
+        self.buffer.keep();
+    }
+}
+
+struct Coded {
+    buffer: InPlace<f32>,
+    codec: SharedCodec,
+    op: ReduceOp,
+    weight: Option<f64>,
+}
+
+impl Part for Coded {
+    fn add<'buf>(&'buf mut self, step: &mut Step<'buf>) {
+        let sum: StepReduction<'_, 'buf, f32> = step.all_reduce(self.buffer.elements());
+        let sum = sum.compress(&mut locked(&self.codec));
+        match self.weight {
+            Some(weight) => sum.weighted(weight),
+            None => sum.op(self.op),
+        }
+    }
+
+    fn keep(&self) {
+        self.buffer.keep();
+    }
+}
+
+/// The calls of two buffers.
+enum Moves {
+    ReduceScatter(ReduceOp),
+    AllGather,
+    AllToAll,
+}
+
+struct InTwo<T: Element> {
+    input: Cow<'static, [T]>,
+    out: Out<T>,
+    how: Moves,
+}
+
+/// The results of a call, until the step has succeeded: the program may give the same memory twice.
+struct Out<T> {
+    elements: Vec<T>,
+    memory: Memory,
+}
+
+impl<T: Element> Out<T> {
+    fn of(memory: Memory) -> Result<Out<T>, Failure> {
+        Ok(Out { elements: memory.zeroed()?, memory })
+    }
+}
+
+impl<T: Element> Part for InTwo<T> {
+    fn add<'buf>(&'buf mut self, step: &mut Step<'buf>) {
+        let out = &mut self.out.elements;
+        match self.how {
+            Moves::ReduceScatter(op) => step.reduce_scatter(&self.input, out).op(op),
+            Moves::AllGather => step.all_gather(&self.input, out),
+            Moves::AllToAll => step.all_to_all(&self.input, out),
+        }
+    }
+
+    fn keep(&self) {
+        self.out.memory.write(&self.out.elements);
+    }
+}
