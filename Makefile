@@ -31,7 +31,7 @@ threads: ## the code in which threads meet, in many orders of its threads (SEEDS
 	@SEEDS="$(SEEDS)" SEED="$(SEED)" scripts/threads.sh $(ARGS)
 
 asan: ## the collective's tests under AddressSanitizer
-	@scripts/asan.sh $(ARGS)
+	@MINUTES="$(MINUTES)" scripts/asan.sh $(ARGS)
 
 gloo-generations: ## the Gloo engine against other generations of Gloo (ARGS="DIR..." with their sources)
 	@scripts/gloo-generations.sh $(ARGS)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # make asan: runs under AddressSanitizer the unit tests of the collectives and their message layer,
-# of the Gloo engine with its C++ code (if Gloo is installed), and the tests of dropped and leaked
-# calls. Uses a target directory of its own. Arguments replace the filters of the unit tests.
+# of the Gloo engine with its C++ code (if Gloo is installed), the tests of dropped and leaked calls,
+# and programs in C and C++ on the C interface, with calls of it in any order for MINUTES=n (1). Uses
+# a target directory of its own. Arguments replace the filters of the unit tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
@@ -12,6 +13,8 @@ want_gloo
 host=$(rustc -vV | sed -n 's/^host: //p')
 # The sanitizer is an unstable flag of a stable compiler. Because of --target, build scripts and
 # macros are compiled without it.
+cargo build --locked -p potluck-capi
+POTLUCK_SANITIZE=address POTLUCK_SECONDS=$((60 * ${MINUTES:-1})) cargo test --locked -p potluck-capi --test capi
 export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/asan"
 # A test requests more memory than possible, and expects an error as from any other allocator.

@@ -18,11 +18,12 @@ build() {
     cargo test --locked --features "metrics${gloo_features:+,gloo}" "$@"
 }
 
-# build_programs: the command line, the node that most suites start, and an example. cargo builds a
-# program together with the tests of its package.
+# build_programs: the command line, the node that most suites start, an example, and the C library.
+# cargo builds a program together with the tests of its package.
 build_programs() {
     build --no-run --quiet --test cli --test peer &&
-        cargo build --locked --quiet --features "metrics${gloo_features:+,gloo}" --example quickstart
+        cargo build --locked --quiet --features "metrics${gloo_features:+,gloo}" --example quickstart &&
+        cargo build --locked --quiet --features "metrics${gloo_features:+,gloo}" --lib
 }
 
 # variant VARIABLE NAME: builds the node of the tests with scripts/rustc-NAME.sh for our own

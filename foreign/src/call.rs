@@ -1,7 +1,8 @@
 //! A call of a foreign program, from its number to its end.
 
-use super::executor::{self, Polled};
+use super::executor::{self, Executor, Polled};
 use super::failure::Failure;
+use super::process_local::ProcessLocal;
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,12 +26,14 @@ type Told<T> = Box<dyn FnOnce(&Outcome<T>) + Send>;
 /// Dropping it gives the call up if it has not ended. The drop returns when the call does not use
 /// its memory any more, and all that wanted to be told have been.
 pub struct Call<T: Send + Sync + 'static> {
-    running: Arc<Running<T>>,
+    running: ProcessLocal<Arc<Running<T>>>,
 }
 
 struct Running<T> {
     /// `None` when it has ended. The lock is held during a poll, and while the future is dropped.
     future: Mutex<Option<Boxed<T>>>,
+    /// Polls it. `None` if it has ended before it began.
+    executor: Option<Executor>,
     /// Whether it is in the queue of the executor.
     is_queued: AtomicBool,
     outcome: OnceLock<Outcome<T>>,
@@ -46,61 +49,68 @@ struct End<T> {
 }
 
 impl<T: Send + Sync + 'static> Call<T> {
-    /// Polls the future once, in this thread, and from then on in `potluck-calls`.
-    pub fn begin(future: impl Future<Output = Outcome<T>> + Send + 'static) -> Call<T> {
-        if !executor::runs() {
-            return Call::failed(Failure::Forked);
-        }
-        let running = Arc::new(Running::new(Some(Box::pin(future))));
+    /// Polls the future once, in this thread, and from then on by this executor.
+    pub(crate) fn begin(
+        executor: &Executor,
+        future: impl Future<Output = Outcome<T>> + Send + 'static,
+    ) -> Call<T> {
+        let running = Arc::new(Running::new(Some(Box::pin(future)), Some(executor.clone())));
         Arc::clone(&running).poll();
-        Call { running }
+        Call { running: ProcessLocal::new(running) }
     }
 
     /// A call that has ended before it began.
     pub fn failed(failure: Failure) -> Call<T> {
-        let running = Running::new(None);
+        let running = Running::new(None, None);
         running.end(Err(failure));
-        Call { running: Arc::new(running) }
+        Call { running: ProcessLocal::new(Arc::new(running)) }
     }
 
-    /// The outcome, if it has ended.
+    /// The outcome, if it has ended. `None` in a fork of the process that began it.
     pub fn outcome(&self) -> Option<&Result<T, Failure>> {
-        self.running.outcome.get()
+        self.running.get().ok()?.outcome.get()
     }
 
     /// Waits for the end, at most `patience`; `None` waits without bound. The call goes on if that
     /// is too short.
     ///
     /// # Errors
-    /// [`Failure::InCallback`] if it has not ended and this thread is the one that would end it.
+    /// [`Failure::InCallback`] if it has not ended and this thread is one that ends calls.
+    /// [`Failure::Forked`] in a fork of the process that began it.
     pub fn wait(&self, patience: Option<Duration>) -> Result<Option<&Result<T, Failure>>, Failure> {
-        if self.outcome().is_none() && executor::is_this_thread() {
+        let running = self.running.get()?;
+        if running.outcome.get().is_none() && executor::is_this_thread() {
             return Err(Failure::InCallback);
         }
         let until = patience.and_then(|patience| Instant::now().checked_add(patience));
-        let mut end = locked(&self.running.end);
-        while self.outcome().is_none() {
+        let mut end = locked(&running.end);
+        while running.outcome.get().is_none() {
             end = match until {
-                None => self.running.ended.wait(end).unwrap_or_else(PoisonError::into_inner),
+                None => running.ended.wait(end).unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         break;
                     }
-                    let waited = self.running.ended.wait_timeout(end, left);
+                    let waited = running.ended.wait_timeout(end, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        Ok(self.outcome())
+        Ok(running.outcome.get())
     }
 
     /// Calls `f` once when it has ended, also if it is given up: now, if it has; else in
     /// `potluck-calls`, or in the thread that gives it up. `f` must not wait for other calls, and
-    /// should be short: the calls of the process go on when it has returned.
+    /// should be short: other calls go on when it has returned. A fork of the process that began
+    /// the call is told so at once.
     pub fn on_end(&self, f: impl FnOnce(&Result<T, Failure>) + Send + 'static) {
-        let mut end = locked(&self.running.end);
-        match self.outcome() {
+        let running = match self.running.get() {
+            Ok(running) => running,
+            Err(forked) => return executor::tell(|| f(&Err(forked))),
+        };
+        let mut end = locked(&running.end);
+        match running.outcome.get() {
             Some(outcome) => {
                 drop(end);
                 executor::tell(|| f(outcome));
@@ -109,30 +119,32 @@ impl<T: Send + Sync + 'static> Call<T> {
         }
     }
 
-    /// Gives it up, as the drop of this does.
+    /// Gives it up, as the drop of this does. Nothing in a fork of the process that began it.
     pub fn give_up(&self) {
+        let Ok(running) = self.running.get() else { return };
         let given_up = {
-            let mut future = locked(&self.running.future);
+            let mut future = locked(&running.future);
             let has_run = future.is_some();
             drop_quietly(&mut future);
             has_run
         };
         if given_up {
-            self.running.end(Err(Failure::GivenUp));
+            running.end(Err(Failure::GivenUp));
         } else if !executor::tells_here() {
             // It may be ending in another thread.
-            let mut end = locked(&self.running.end);
+            let mut end = locked(&running.end);
             while !end.is_told {
-                end = self.running.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
+                end = running.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
 }
 
 impl<T> Running<T> {
-    fn new(future: Option<Boxed<T>>) -> Running<T> {
+    fn new(future: Option<Boxed<T>>, executor: Option<Executor>) -> Running<T> {
         Running {
             future: Mutex::new(future),
+            executor,
             is_queued: AtomicBool::new(false),
             outcome: OnceLock::new(),
             end: Mutex::new(End { listeners: Vec::new(), is_told: false }),
@@ -180,8 +192,10 @@ impl<T: Send + Sync + 'static> Polled for Running<T> {
 
 impl<T: Send + Sync + 'static> Wake for Running<T> {
     fn wake(self: Arc<Self>) {
-        if !self.is_queued.swap(true, Ordering::SeqCst) {
-            executor::poll_soon(self);
+        if !self.is_queued.swap(true, Ordering::SeqCst)
+            && let Some(executor) = self.executor.clone()
+        {
+            executor.poll_soon(self);
         }
     }
 }
@@ -211,4 +225,17 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_a_call_ends_the_call() {
+        let executor = Executor::start().expect("a thread");
+        let call: Call<()> = Call::begin(&executor, async { panic!("a fault") });
+        let failure = call.outcome().expect("ended").as_ref().expect_err("failed");
+        assert_eq!(failure.to_string(), "potluck has a fault, please report it: a fault");
+    }
 }

@@ -1,16 +1,17 @@
 //! The calls on a Context.
 
 use super::call::Call;
+use super::executor::Executor;
 use super::failure::Failure;
 use super::memory::{InPlace, Memory};
 use super::options::{Options, SharedCodec, Terms};
+use super::process_local::ProcessLocal;
 use super::reply::Reply;
 use super::step::SharedStep;
 use super::typed::{of_float, of_type};
 use potluck::calls::{RankParts, Rejection, WeightedMean};
 use potluck::{Context, DType, Element, Error, Float, ReduceOp};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 type Outcome = Result<Reply, Failure>;
 type Begun = Result<Call<Reply>, Failure>;
@@ -29,7 +30,8 @@ type Begun = Result<Call<Reply>, Failure>;
 /// that the call does not have: then nothing was called. All else is the end of the [`Call`].
 #[derive(Clone, Debug)]
 pub struct SharedContext {
-    context: Arc<Mutex<Context>>,
+    context: ProcessLocal<Arc<Mutex<Context>>>,
+    executor: Executor,
 }
 
 /// Sets those options that a call has, if they are asked for.
@@ -50,16 +52,37 @@ macro_rules! with {
     };
 }
 
-impl From<Context> for SharedContext {
-    fn from(context: Context) -> SharedContext {
-        SharedContext { context: Arc::new(Mutex::new(context)) }
-    }
-}
-
 impl SharedContext {
+    /// The calls of a Context, which this executor polls.
+    pub fn new(context: Context, executor: &Executor) -> SharedContext {
+        let context = ProcessLocal::new(Arc::new(Mutex::new(context)));
+        SharedContext { context, executor: executor.clone() }
+    }
+
     /// The Context, for everything but calls.
-    pub fn context(&self) -> MutexGuard<'_, Context> {
-        locked(&self.context)
+    ///
+    /// # Errors
+    /// [`Failure::Forked`] in a fork of the process that joined.
+    pub fn context(&self) -> Result<MutexGuard<'_, Context>, Failure> {
+        self.context.get().map(|context| locked(context))
+    }
+
+    /// See [`Context::lane`].
+    ///
+    /// # Errors
+    /// [`Failure::Forked`] in a fork of the process that joined.
+    pub fn lane(&self, tag: u32) -> Result<SharedContext, Failure> {
+        let lane = self.context()?.lane(tag);
+        Ok(SharedContext::new(lane, &self.executor))
+    }
+
+    /// See [`Context::group`].
+    ///
+    /// # Errors
+    /// Those of [`Context::group`], and [`Failure::Forked`] in a fork of the process that joined.
+    pub fn group(&self, ranks: &[usize], tag: u32) -> Result<SharedContext, Failure> {
+        let group = self.context()?.group(ranks, tag)?;
+        Ok(SharedContext::new(group, &self.executor))
     }
 
     /// Combines the buffers of all ranks, in place.
@@ -87,9 +110,9 @@ impl SharedContext {
 
     fn reduce_all<T: Element>(&self, buffer: Memory, op: ReduceOp, o: Terms) -> Begun {
         let context = self.clone();
-        begun(async move {
+        self.begun(async move {
             let mut buffer = buffer.in_place::<T>()?;
-            let call = context.context().all_reduce(buffer.elements()).op(op);
+            let call = context.context()?.all_reduce(buffer.elements()).op(op);
             with!(o, call; deadline, best_effort, reject_non_finite).await?;
             kept(&buffer)
         })
@@ -103,9 +126,9 @@ impl SharedContext {
         codec: SharedCodec,
     ) -> Begun {
         let context = self.clone();
-        begun(async move {
+        self.begun(async move {
             let mut buffer = buffer.in_place::<f32>()?;
-            let call = context.context().all_reduce(buffer.elements()).op(op);
+            let call = context.context()?.all_reduce(buffer.elements()).op(op);
             let call = call.compress(&mut locked(&codec));
             with!(o, call; deadline, best_effort, reject_non_finite).await?;
             kept(&buffer)
@@ -120,9 +143,9 @@ impl SharedContext {
         coded: impl for<'a> FnOnce(WeightedMean<'a, T>) -> WeightedMean<'a, T> + Send + 'static,
     ) -> Begun {
         let context = self.clone();
-        begun(async move {
+        self.begun(async move {
             let mut buffer = buffer.in_place::<T>()?;
-            let call = context.context().all_reduce(buffer.elements()).weighted(weight);
+            let call = context.context()?.all_reduce(buffer.elements()).weighted(weight);
             with!(o, coded(call); deadline, reject_non_finite).await?;
             kept(&buffer)
         })
@@ -132,9 +155,9 @@ impl SharedContext {
     pub fn reduce(&self, buffer: Memory, root: usize, op: ReduceOp, o: &Options) -> Begun {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_reduction("reduce")?;
-        of_type!(dtype, T => begun(async move {
+        of_type!(dtype, T => self.begun(async move {
             let mut buffer = buffer.in_place::<T>()?;
-            let call = context.context().reduce(root, buffer.elements()).op(op);
+            let call = context.context()?.reduce(root, buffer.elements()).op(op);
             with!(o, call; deadline, best_effort, reject_non_finite).await?;
             kept(&buffer)
         }), _ => unknown(dtype))
@@ -143,12 +166,12 @@ impl SharedContext {
     /// Combines the buffers of all ranks; `out` gets this rank's [`Context::shard`] of it.
     pub fn reduce_scatter(&self, buffer: Memory, out: Memory, op: ReduceOp, o: &Options) -> Begun {
         let (context, dtype) = (self.clone(), buffer.dtype());
-        let shard = context.context().shard(buffer.count()).len();
+        let shard = context.context()?.shard(buffer.count()).len();
         let o = o.of_reduction("reduce_scatter")?;
         fits(&buffer, &out, shard)?;
-        of_type!(dtype, T => begun(async move {
+        of_type!(dtype, T => self.begun(async move {
             let input = buffer.input::<T>()?;
-            let call = context.context().reduce_scatter(&input).op(op);
+            let call = context.context()?.reduce_scatter(&input).op(op);
             let shard = with!(o, call; deadline, best_effort, reject_non_finite).await?;
             written(&out, &shard)
         }), _ => unknown(dtype))
@@ -158,9 +181,9 @@ impl SharedContext {
     pub fn broadcast(&self, buffer: Memory, root: usize, o: &Options) -> Begun {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_copy("broadcast")?;
-        of_type!(dtype, T => begun(async move {
+        of_type!(dtype, T => self.begun(async move {
             let mut buffer = buffer.in_place::<T>()?;
-            let call = context.context().broadcast(root, buffer.elements());
+            let call = context.context()?.broadcast(root, buffer.elements());
             with!(o, call; deadline, best_effort).await?;
             kept(&buffer)
         }), _ => unknown(dtype))
@@ -169,12 +192,12 @@ impl SharedContext {
     /// Collects the buffers of all ranks in `out`, in rank order.
     pub fn all_gather(&self, buffer: Memory, out: Memory, o: &Options) -> Begun {
         let (context, dtype) = (self.clone(), buffer.dtype());
-        let all = buffer.count().saturating_mul(context.context().size());
+        let all = buffer.count().saturating_mul(context.context()?.size());
         let o = o.of_copy("all_gather")?;
         fits(&buffer, &out, all)?;
-        of_type!(dtype, T => begun(async move {
+        of_type!(dtype, T => self.begun(async move {
             let input = buffer.input::<T>()?;
-            let call = context.context().all_gather(&input);
+            let call = context.context()?.all_gather(&input);
             let all = with!(o, call; deadline, best_effort).await?;
             written(&out, &all)
         }), _ => unknown(dtype))
@@ -184,18 +207,18 @@ impl SharedContext {
     /// give none.
     pub fn gather(&self, buffer: Memory, out: Option<Memory>, root: usize, o: &Options) -> Begun {
         let (context, dtype) = (self.clone(), buffer.dtype());
-        let (is_root, size) = (context.rank() == root, context.context().size());
+        let is_root = self.rank()? == root;
         let out = out.filter(|_| is_root);
         let o = o.of_copy("gather")?;
-        let all = buffer.count().saturating_mul(size);
+        let all = buffer.count().saturating_mul(self.context()?.size());
         match &out {
             Some(out) => fits(&buffer, out, all)?,
             None if is_root && all > 0 => return wrong("the root of a gather has an output"),
             None => {}
         }
-        of_type!(dtype, T => begun(async move {
+        of_type!(dtype, T => self.begun(async move {
             let input = buffer.input::<T>()?;
-            let call = context.context().gather(root, &input);
+            let call = context.context()?.gather(root, &input);
             let all = with!(o, call; deadline, best_effort).await?;
             match (out, all) {
                 (Some(out), Some(all)) => written(&out, &all),
@@ -207,20 +230,20 @@ impl SharedContext {
     /// Rank `root` gives one part for each rank, in rank order; `out` gets that of this rank.
     pub fn scatter(&self, parts: Option<Memory>, out: Memory, root: usize, o: &Options) -> Begun {
         let (context, dtype) = (self.clone(), out.dtype());
-        let is_root = context.rank() == root;
+        let is_root = self.rank()? == root;
         let parts = parts.filter(|_| is_root);
-        let all = out.count().saturating_mul(context.context().size());
+        let all = out.count().saturating_mul(context.context()?.size());
         let o = o.of_copy("scatter")?;
         match &parts {
             Some(parts) => fits(&out, parts, all)?,
             None if is_root && all > 0 => return wrong("the root of a scatter has parts"),
             None => {}
         }
-        of_type!(dtype, T => begun(async move {
+        of_type!(dtype, T => self.begun(async move {
             let parts = parts.map(Memory::input::<T>).transpose()?;
             let parts = parts.as_deref().or(is_root.then_some(&[][..]));
             let mut out = out.in_place::<T>()?;
-            let call = context.context().scatter(root, parts, out.elements());
+            let call = context.context()?.scatter(root, parts, out.elements());
             with!(o, call; deadline, best_effort).await?;
             kept(&out)
         }), _ => unknown(dtype))
@@ -232,9 +255,9 @@ impl SharedContext {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_copy("all_to_all")?;
         fits(&buffer, &out, buffer.count())?;
-        of_type!(dtype, T => begun(async move {
+        of_type!(dtype, T => self.begun(async move {
             let input = buffer.input::<T>()?;
-            let call = context.context().all_to_all(&input);
+            let call = context.context()?.all_to_all(&input);
             let all = with!(o, call; deadline, best_effort).await?;
             written(&out, &all)
         }), _ => unknown(dtype))
@@ -244,9 +267,9 @@ impl SharedContext {
     pub fn all_gather_uneven(&self, buffer: Memory, o: &Options) -> Begun {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_voted("all_gather_uneven")?;
-        of_type!(dtype, T => begun(async move {
+        of_type!(dtype, T => self.begun(async move {
             let input = buffer.input::<T>()?;
-            let call = context.context().all_gather_uneven(&input);
+            let call = context.context()?.all_gather_uneven(&input);
             Ok(parts(&with!(o, call; deadline).await?))
         }), _ => unknown(dtype))
     }
@@ -256,9 +279,9 @@ impl SharedContext {
     pub fn all_to_all_uneven(&self, buffer: Memory, lengths: Vec<usize>, o: &Options) -> Begun {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_voted("all_to_all_uneven")?;
-        of_type!(dtype, T => begun(async move {
+        of_type!(dtype, T => self.begun(async move {
             let input = buffer.input::<T>()?;
-            let call = context.context().all_to_all_uneven(&input, &lengths);
+            let call = context.context()?.all_to_all_uneven(&input, &lengths);
             Ok(parts(&with!(o, call; deadline).await?))
         }), _ => unknown(dtype))
     }
@@ -267,9 +290,9 @@ impl SharedContext {
     pub fn send(&self, buffer: Memory, to: usize, tag: u32, o: &Options) -> Begun {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_copy("send")?;
-        of_type!(dtype, T => begun(async move {
+        of_type!(dtype, T => self.begun(async move {
             let input = buffer.input::<T>()?;
-            let call = context.context().send(to, tag, &input);
+            let call = context.context()?.send(to, tag, &input);
             with!(o, call; deadline, best_effort).await?;
             Ok(Reply::Done)
         }), _ => unknown(dtype))
@@ -279,16 +302,16 @@ impl SharedContext {
     pub fn recv(&self, buffer: Memory, from: Option<usize>, tag: u32, o: &Options) -> Begun {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_copy("recv")?;
-        of_type!(dtype, T => begun(async move {
+        of_type!(dtype, T => self.begun(async move {
             let mut buffer = buffer.in_place::<T>()?;
             let from = match from {
                 Some(from) => {
-                    let call = context.context().recv(from, tag, buffer.elements());
+                    let call = context.context()?.recv(from, tag, buffer.elements());
                     with!(o, call; deadline, best_effort).await?;
                     from
                 }
                 None => {
-                    let call = context.context().recv_any(tag, buffer.elements());
+                    let call = context.context()?.recv_any(tag, buffer.elements());
                     with!(o, call; deadline, best_effort).await?.index()
                 }
             };
@@ -301,22 +324,19 @@ impl SharedContext {
     pub fn barrier(&self, o: &Options) -> Begun {
         let context = self.clone();
         let o = o.of_copy("barrier")?;
-        begun(async move {
-            let call = context.context().barrier();
+        self.begun(async move {
+            let call = context.context()?.barrier();
             with!(o, call; deadline, best_effort).await?;
             Ok(Reply::Done)
         })
     }
 
     /// Brings all members to one state: [`Reply::State`], see [`Context::sync`].
-    pub fn sync(&self, version: u64, mut state: Vec<u8>, deadline: Option<Duration>) -> Begun {
-        let context = self.clone();
-        begun(async move {
-            let call = context.context().sync(version, &mut state);
-            match deadline {
-                Some(after) => call.deadline(after).await?,
-                None => call.await?,
-            }
+    pub fn sync(&self, version: u64, mut state: Vec<u8>, o: &Options) -> Begun {
+        let (context, o) = (self.clone(), o.of_voted("sync")?);
+        self.begun(async move {
+            let call = context.context()?.sync(version, &mut state);
+            with!(o, call; deadline).await?;
             Ok(Reply::State(state))
         })
     }
@@ -327,13 +347,15 @@ impl SharedContext {
         SharedStep::of(self.clone())
     }
 
-    fn rank(&self) -> usize {
-        self.context().rank().index()
+    fn rank(&self) -> Result<usize, Failure> {
+        Ok(self.context()?.rank().index())
     }
-}
 
-fn begun(call: impl Future<Output = Outcome> + Send + 'static) -> Begun {
-    Ok(Call::begin(call))
+    /// Begins a call of this Context.
+    pub(crate) fn begun(&self, call: impl Future<Output = Outcome> + Send + 'static) -> Begun {
+        self.context.get()?;
+        Ok(Call::begin(&self.executor, call))
+    }
 }
 
 /// A call that has written its buffer.

@@ -1,10 +1,11 @@
-//! The thread that polls the calls of foreign programs.
+//! The thread that polls the calls of a foreign program.
 
+use super::failure::Failure;
 use std::cell::Cell;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 
 /// Something that can be polled from any thread.
@@ -18,30 +19,39 @@ thread_local! {
     static TELLS_HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The thread, and the process that has it: a fork of a process has none of its threads.
-struct Executor {
-    process: u32,
+/// A thread that polls calls. It ends when nobody has this, and all of its calls have ended.
+#[derive(Clone)]
+pub struct Executor {
     queue: Sender<Arc<dyn Polled>>,
 }
 
-fn executor() -> Option<&'static Executor> {
-    static EXECUTOR: OnceLock<Option<Executor>> = OnceLock::new();
-    let begun = EXECUTOR.get_or_init(|| {
+impl Executor {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// [`Failure::Thread`] if the machine has no place for one more.
+    pub fn start() -> Result<Executor, Failure> {
         let (queue, work) = channel::<Arc<dyn Polled>>();
         let run = move || {
             RUNS_HERE.set(true);
             work.iter().for_each(Polled::poll);
         };
-        thread::Builder::new().name("potluck-calls".to_owned()).spawn(run).ok()?;
-        Some(Executor { process: process::id(), queue })
-    });
-    begun.as_ref()
+        let named = thread::Builder::new().name("potluck-calls".to_owned());
+        named.spawn(run).map_err(Failure::Thread)?;
+        Ok(Executor { queue })
+    }
+
+    /// Has it polled soon.
+    pub(crate) fn poll_soon(&self, polled: Arc<dyn Polled>) {
+        // The thread runs as long as somebody can send to it.
+        let _ = self.queue.send(polled);
+    }
 }
 
-/// Whether calls can be carried out: false in a fork of a process that has made calls, and if no
-/// thread could be started.
-pub(crate) fn runs() -> bool {
-    executor().is_some_and(|executor| executor.process == process::id())
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Executor")
+    }
 }
 
 /// Whether this is the thread of the executor.
@@ -60,12 +70,4 @@ pub(crate) fn tell(function: impl FnOnce()) {
 /// Whether such a function runs in this thread.
 pub(crate) fn tells_here() -> bool {
     TELLS_HERE.get()
-}
-
-/// Has it polled soon.
-pub(crate) fn poll_soon(polled: Arc<dyn Polled>) {
-    if let Some(executor) = executor() {
-        // The thread runs as long as the process.
-        let _ = executor.queue.send(polled);
-    }
 }

@@ -2,6 +2,7 @@
 
 use potluck::Error;
 use std::fmt;
+use std::io;
 
 /// Why a call has no result. All buffers are as they were.
 #[derive(Debug)]
@@ -16,13 +17,15 @@ pub enum Failure {
     InCallback,
     /// This process is a fork of the one that joined. It has none of its threads.
     Forked,
+    /// No thread could be started.
+    Thread(io::Error),
     /// potluck has a fault.
     Panic(String),
 }
 
 impl Failure {
     /// A stable code: that of [`Error::code`], or one of `argument`, `given-up`, `in-callback`,
-    /// `forked` and `panic`.
+    /// `forked`, `thread` and `panic`.
     pub fn code(&self) -> &'static str {
         match self {
             Failure::Call(error) => error.code(),
@@ -30,6 +33,7 @@ impl Failure {
             Failure::GivenUp => "given-up",
             Failure::InCallback => "in-callback",
             Failure::Forked => "forked",
+            Failure::Thread(_) => "thread",
             Failure::Panic(_) => "panic",
         }
     }
@@ -65,6 +69,7 @@ impl fmt::Display for Failure {
                 "this process is a fork of the one that joined, and has no node; join here, or \
                  make calls in the parent only",
             ),
+            Failure::Thread(error) => write!(f, "no thread could be started: {error}"),
             Failure::Panic(message) => {
                 write!(f, "potluck has a fault, please report it: {message}")
             }

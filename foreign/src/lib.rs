@@ -3,7 +3,7 @@
 //!
 //! Each method of [`SharedContext`] begins a call and returns a [`Call`]. By then the call has its
 //! number in the lane, and has been polled once: its contribution has been read. All further polls
-//! are made by one thread of the process, `potluck-calls`. The program waits for the call, asks
+//! are made by one thread, the [`Executor`]. The program waits for the call, asks
 //! whether it has ended, or is told.
 //!
 //! The buffers are [`Memory`]: a pointer, a length and a type. They stay the program's, which must
@@ -17,14 +17,17 @@ mod executor;
 mod failure;
 mod memory;
 mod options;
+mod process_local;
 mod reply;
 mod step;
 mod typed;
 
 pub use call::Call;
 pub use collectives::SharedContext;
+pub use executor::Executor;
 pub use failure::Failure;
 pub use memory::Memory;
 pub use options::{Options, SharedCodec};
+pub use process_local::ProcessLocal;
 pub use reply::Reply;
 pub use step::SharedStep;

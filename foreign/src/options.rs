@@ -76,4 +76,27 @@ impl Options {
         }
         self.of_copy(call)
     }
+
+    /// The codec of a call of a step. Its weight may be set, too.
+    ///
+    /// # Errors
+    /// [`Failure::Argument`] for what is asked of the whole step.
+    pub(crate) fn of_part(&self) -> Result<Option<SharedCodec>, Failure> {
+        if self.deadline.is_some() || self.best_effort || self.reject_non_finite {
+            let problem = "ask that of the commit of the step, not of a call in it".to_owned();
+            return Err(Failure::Argument(problem));
+        }
+        Ok(self.codec.clone())
+    }
+
+    /// Of the commit of a step.
+    ///
+    /// # Errors
+    /// [`Failure::Argument`] for what is asked of one call.
+    pub(crate) fn of_step(&self) -> Result<Terms, Failure> {
+        if self.best_effort {
+            return Err(Failure::Argument("a step needs its vote".to_owned()));
+        }
+        self.of_reduction("the commit of a step")
+    }
 }

@@ -4,13 +4,12 @@ use super::call::Call;
 use super::collectives::{SharedContext, fits, locked, unknown, wrong};
 use super::failure::Failure;
 use super::memory::{InPlace, Memory};
-use super::options::SharedCodec;
+use super::options::{Options, SharedCodec, Terms};
 use super::reply::Reply;
 use super::typed::{of_float, of_type};
 use potluck::calls::StepReduction;
 use potluck::{DType, Element, Float, ReduceOp, Step};
 use std::borrow::Cow;
-use std::time::Duration;
 
 /// Calls that are committed together: all of their results are written, or none. Made by
 /// [`SharedContext::step`].
@@ -19,7 +18,6 @@ use std::time::Duration;
 pub struct SharedStep {
     context: SharedContext,
     parts: Vec<Box<dyn Part>>,
-    reject_non_finite: bool,
 }
 
 /// A call of a step, with its buffers.
@@ -35,23 +33,16 @@ type Added = Result<(), Failure>;
 
 impl SharedStep {
     pub(crate) fn of(context: SharedContext) -> SharedStep {
-        SharedStep { context, parts: Vec::new(), reject_non_finite: false }
+        SharedStep { context, parts: Vec::new() }
     }
 
-    /// See [`SharedContext::all_reduce`]. With a codec for `f32`, and with a weight for a mean of
-    /// floats.
+    /// See [`SharedContext::all_reduce`]. Of the options, a codec and a weight.
     ///
     /// # Errors
     /// [`Failure::Argument`] for what the type does not have, and the lack of memory for a copy.
     /// The step is as before.
-    pub fn all_reduce(
-        &mut self,
-        buffer: Memory,
-        op: ReduceOp,
-        codec: Option<SharedCodec>,
-        weight: Option<f64>,
-    ) -> Added {
-        let dtype = buffer.dtype();
+    pub fn all_reduce(&mut self, buffer: Memory, op: ReduceOp, options: &Options) -> Added {
+        let (dtype, codec, weight) = (buffer.dtype(), options.of_part()?, options.weight);
         if codec.is_some() && dtype != DType::F32 {
             return wrong(&format!("a codec is for f32, and the elements are {dtype}"));
         }
@@ -94,7 +85,7 @@ impl SharedStep {
     /// Those of [`SharedStep::all_reduce`], and [`Failure::Argument`] for an output of another
     /// length.
     pub fn reduce_scatter(&mut self, buffer: Memory, out: Memory, op: ReduceOp) -> Added {
-        let shard = self.context.context().shard(buffer.count()).len();
+        let shard = self.context.context()?.shard(buffer.count()).len();
         self.moved(buffer, out, shard, Moves::ReduceScatter(op))
     }
 
@@ -103,7 +94,7 @@ impl SharedStep {
     /// # Errors
     /// Those of [`SharedStep::reduce_scatter`].
     pub fn all_gather(&mut self, buffer: Memory, out: Memory) -> Added {
-        let all = buffer.count().saturating_mul(self.context.context().size());
+        let all = buffer.count().saturating_mul(self.context.context()?.size());
         self.moved(buffer, out, all, Moves::AllGather)
     }
 
@@ -116,17 +107,16 @@ impl SharedStep {
         self.moved(buffer, out, all, Moves::AllToAll)
     }
 
-    /// Aborts the step for all members if a contribution or a result has a NaN or an infinity.
-    pub fn reject_non_finite(&mut self) {
-        self.reject_non_finite = true;
-    }
-
-    /// Makes all of these calls. It is aborted for all members if it is undecided when `deadline`
-    /// has passed.
-    pub fn commit(self, deadline: Option<Duration>) -> Call<Reply> {
-        let SharedStep { context, mut parts, reject_non_finite } = self;
-        Call::begin(async move {
-            let mut step = context.context().step();
+    /// Makes all of these calls. Of the options, a deadline and `reject_non_finite`.
+    ///
+    /// # Errors
+    /// [`Failure::Argument`] for other options. Nothing was called.
+    pub fn commit(self, options: &Options) -> Result<Call<Reply>, Failure> {
+        let SharedStep { context, mut parts } = self;
+        let Terms { deadline, reject_non_finite, .. } = options.of_step()?;
+        let begins = context.clone();
+        begins.begun(async move {
+            let mut step = context.context()?.step();
             if reject_non_finite {
                 step.reject_non_finite();
             }

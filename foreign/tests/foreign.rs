@@ -3,7 +3,7 @@
 
 use potluck::blocking::Cluster;
 use potluck::{Builder, Codec, Config, DType, ReduceOp};
-use potluck_foreign::{Call, Failure, Memory, Options, Reply, SharedContext};
+use potluck_foreign::{Call, Executor, Failure, Memory, Options, Reply, SharedContext};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -44,7 +44,8 @@ impl Group {
         };
         let mut ranks: Vec<_> = clusters.iter().map(whole).collect();
         ranks.sort_by_key(|context| context.rank());
-        let shared = |context| SharedContext::from(potluck::Context::from(context));
+        let executor = Executor::start().expect("a thread");
+        let shared = |context| SharedContext::new(potluck::Context::from(context), &executor);
         Group { ranks: ranks.into_iter().map(shared).collect(), clusters }
     }
 }
@@ -146,7 +147,8 @@ fn parts_go_where_they_belong() {
     assert_eq!(all, [[1, 2, 3]; 3]);
 
     let mut whole = [[1_u16, 2, 3, 4, 5]; 3];
-    let shard = |rank: &SharedContext| vec![0_u16; rank.context().shard(5).len()];
+    let shard =
+        |rank: &SharedContext| vec![0_u16; rank.context().expect("this process").shard(5).len()];
     let mut shards: Vec<_> = ranks.iter().map(shard).collect();
     on_all(ranks, |(i, rank)| {
         let shard = lent(&mut shards[i], DType::U16);
@@ -226,9 +228,9 @@ fn a_latecomer_gets_the_state_of_the_others() {
     let refused = begun(ranks[0].barrier(&none()));
     assert_eq!(code(&refused), "needs-sync");
     let states = on_all(ranks, |(i, rank)| {
-        let is_late = rank.context().members()[i].name.as_str() == "late";
+        let is_late = rank.context().expect("this process").members()[i].name.as_str() == "late";
         let (version, state) = if is_late { (9, vec![]) } else { (1, vec![3; 5]) };
-        rank.sync(version, state, Some(SOON))
+        rank.sync(version, state, &Options { deadline: Some(SOON), ..none() })
     });
     assert_eq!(states, vec![Reply::State(vec![3; 5]); 3]);
     on_all(ranks, |(_, rank)| rank.barrier(&none()));
@@ -245,11 +247,17 @@ fn a_step_writes_all_or_nothing() {
             .map(|i| {
                 let mut step = ranks[i].step();
                 let sum = lent(&mut sum[i], DType::I16);
-                step.all_reduce(sum, ReduceOp::Sum, None, None).expect("a part");
+                step.all_reduce(sum, ReduceOp::Sum, &none()).expect("a part");
                 let mean = lent(&mut mean[i], DType::F64);
-                step.all_reduce(mean, ReduceOp::Sum, None, Some(2.0)).expect("a part");
-                let (coded, codec) = (lent(&mut coded[i], DType::F32), Arc::clone(&codecs[i]));
-                step.all_reduce(coded, ReduceOp::Max, Some(codec), None).expect("a part");
+                let weighted = Options { weight: Some(2.0), ..none() };
+                step.all_reduce(mean, ReduceOp::Sum, &weighted).expect("a part");
+                let coded = lent(&mut coded[i], DType::F32);
+                let options = Options { codec: Some(Arc::clone(&codecs[i])), ..none() };
+                assert!(
+                    step.all_reduce(lent(&mut own[i], DType::U32), ReduceOp::Sum, &options)
+                        .is_err()
+                );
+                step.all_reduce(coded, ReduceOp::Max, &options).expect("a part");
                 let flags = lent(&mut flags[i], DType::Bool);
                 step.reduce(flags, 0, ReduceOp::BitOr).expect("a part");
                 let (own, all) = (lent(&mut own[i], DType::U32), lent(&mut all[i], DType::U32));
@@ -260,7 +268,7 @@ fn a_step_writes_all_or_nothing() {
                 if breaks && i == 0 {
                     step.broadcast(bytes, 0).expect("a part");
                 }
-                (step.commit(None), more)
+                (begun(step.commit(&none())), more)
             })
             .collect();
         if breaks {
@@ -424,10 +432,8 @@ fn no_order_of_waits_and_drops_hangs() {
     let told = Arc::new(AtomicUsize::new(0));
     let mut all = 0;
     for lane in 0..40_u64 {
-        let lanes: Vec<_> = ranks
-            .iter()
-            .map(|rank| SharedContext::from(rank.context().lane(1 + lane as u32)))
-            .collect();
+        let lanes: Vec<_> =
+            ranks.iter().map(|rank| rank.lane(1 + lane as u32).expect("a lane")).collect();
         let mut buffers = [[1_f64; 64], [2.0; 64]];
         let works = thread::scope(|scope| {
             let runs = lanes.iter().zip(&mut buffers).enumerate().map(|(i, (rank, buffer))| {
@@ -472,6 +478,7 @@ fn codes_are_those_of_the_library_and_a_few_more() {
         Failure::GivenUp,
         Failure::InCallback,
         Failure::Forked,
+        Failure::Thread(std::io::ErrorKind::WouldBlock.into()),
         Failure::Panic(String::new()),
     ];
     let codes: BTreeSet<_> = own.iter().map(Failure::code).collect();
@@ -479,10 +486,4 @@ fn codes_are_those_of_the_library_and_a_few_more() {
     let closed = Failure::from(potluck::Error::ViewChanged);
     assert_eq!((closed.code(), closed.can_renew()), ("view-changed", true));
     assert!(own.iter().all(|failure| !failure.can_renew() && !failure.to_string().is_empty()));
-}
-
-#[test]
-fn a_panic_in_a_call_ends_the_call() {
-    let call: Call<Reply> = Call::begin(async { panic!("a fault") });
-    assert_eq!(code(&call), "panic");
 }

@@ -1,0 +1,238 @@
+//! The C interface from outside: programs in C and C++, compiled with the header and either library.
+
+use anyhow::{Context, Result, bail, ensure};
+use potluck_harness::{Need, Suite, chance};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
+
+type Test = (&'static str, &'static [Need], fn() -> Result<()>);
+
+const C: Need = Need::Command("cc");
+const CPP: Need = Need::Command("c++");
+
+const TESTS: [Test; 8] = [
+    ("c: two processes sum, with the shared library", &[C, Need::LoopbackMulticast], shared),
+    ("c: two processes sum, with the archive", &[C, Need::LoopbackMulticast], archived),
+    ("c: one of three is killed, and the others go on", &[C, Need::LoopbackMulticast], killed),
+    ("c++: two processes average", &[CPP, Need::LoopbackMulticast], averaged),
+    ("c: pkg-config finds an installed library", &[C, Need::Command("pkg-config")], installed),
+    ("c: only functions of potluck are exported", &[Need::Command("nm")], exported),
+    ("c: calls in any order", &[C], orders),
+    ("c: every error code of the library has a status", &[C], statuses),
+];
+
+fn main() {
+    let mut suite = Suite::new();
+    for (name, needs, body) in TESTS {
+        suite.test_needing(name, needs, body);
+    }
+    suite.run();
+}
+
+/// The folder of this package.
+fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The folder with the libraries. cargo does not build them together with this test.
+fn libraries() -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let folder = program.parent().and_then(Path::parent).context("a target folder")?;
+    let is_built = folder.join("libpotluck.so").exists() && folder.join("libpotluck.a").exists();
+    ensure!(is_built, "run cargo build -p potluck-capi before this");
+    Ok(folder.to_owned())
+}
+
+/// How a program finds the library.
+enum Linked {
+    Shared,
+    Archive,
+}
+
+/// Compiles a program with all warnings as errors. `POTLUCK_SANITIZE=address` has the compiler's
+/// AddressSanitizer watch it.
+fn compiled(folder: &Path, source: &str, linked: &Linked) -> Result<PathBuf> {
+    let source = package().join(source);
+    let program = folder.join(source.file_stem().context("a name")?);
+    let is_cpp = source.extension().is_some_and(|ending| ending == "cpp");
+    let (compiler, standard) = if is_cpp { ("c++", "-std=c++17") } else { ("cc", "-std=c11") };
+    let mut command = Command::new(compiler);
+    let standard = if source.ends_with("examples/sum.c") { "-std=c99" } else { standard };
+    command.args([standard, "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]);
+    command.arg(package().join("include")).arg(&source).arg("-o").arg(&program);
+    if let Some(sanitizer) = std::env::var_os("POTLUCK_SANITIZE") {
+        let sanitizer = sanitizer.to_string_lossy().into_owned();
+        command.args([format!("-fsanitize={sanitizer}"), "-fno-omit-frame-pointer".to_owned()]);
+    }
+    let libraries = libraries()?;
+    match linked {
+        Linked::Shared => {
+            // Programs ask for the library by the name with its version.
+            let named = folder.join("libpotluck.so.0");
+            if !named.exists() {
+                std::os::unix::fs::symlink(libraries.join("libpotluck.so"), &named)?;
+            }
+            command.arg(named).arg(format!("-Wl,-rpath,{}", folder.display()));
+        }
+        Linked::Archive => {
+            command.arg(libraries.join("libpotluck.a")).args(["-lpthread", "-ldl", "-lm"]);
+        }
+    }
+    succeeded(&mut command)?;
+    Ok(program)
+}
+
+fn succeeded(command: &mut Command) -> Result<Output> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}\n{told}", output.status);
+    Ok(output)
+}
+
+/// A namespace that no other test has.
+fn namespace() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("c-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Starts a program that forms a group on this machine.
+fn start(program: &Path, home: &Path, arguments: &[&str]) -> Result<Child> {
+    let mut command = Command::new(program);
+    command.args(arguments).env("POTLUCK_EXAMPLE_LOOPBACK", "1").env("POTLUCK_HOME", home);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().with_context(|| format!("{command:?}"))
+}
+
+fn ended(process: Child) -> Result<String> {
+    let output = process.wait_with_output()?;
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{}\n{out}\n{err}", output.status);
+    Ok(out.into_owned())
+}
+
+/// Runs two of these at the same time, and returns their outputs in order.
+fn pair(program: &Path, folder: &Path, arguments: &[&str]) -> Result<[String; 2]> {
+    let first = start(program, &folder.join("home"), arguments)?;
+    let second = start(program, &folder.join("home"), arguments)?;
+    let mut outputs = [ended(first)?, ended(second)?];
+    outputs.sort();
+    Ok(outputs)
+}
+
+fn sums(linked: &Linked) -> Result<()> {
+    let folder = TempDir::new()?;
+    let program = compiled(folder.path(), "examples/sum.c", linked)?;
+    let outputs = pair(&program, folder.path(), &[&namespace(), "2", "5"])?;
+    let right = |rank| format!("rank {rank} of 2: the sum is right\n");
+    ensure!(outputs == [right(0), right(1)], "{outputs:?}");
+    Ok(())
+}
+
+fn shared() -> Result<()> {
+    sums(&Linked::Shared)
+}
+
+fn archived() -> Result<()> {
+    sums(&Linked::Archive)
+}
+
+fn averaged() -> Result<()> {
+    let folder = TempDir::new()?;
+    let program = compiled(folder.path(), "examples/mean.cpp", &Linked::Shared)?;
+    let outputs = pair(&program, folder.path(), &[&namespace(), "2"])?;
+    let mean = |rank| format!("rank {rank}: the mean is 0.5\n");
+    ensure!(outputs == [mean(0), mean(1)], "{outputs:?}");
+    Ok(())
+}
+
+fn killed() -> Result<()> {
+    let folder = TempDir::new()?;
+    let program = compiled(folder.path(), "examples/sum.c", &Linked::Shared)?;
+    let (space, home) = (namespace(), folder.path().join("home"));
+    // More rounds than there is time for, but for those that survive.
+    let begin = |rounds| start(&program, &home, &[&space, "3", rounds]);
+    let (mut victim, others) = (begin("1000000000")?, [begin("5000")?, begin("5000")?]);
+    let mut lines = BufReader::new(victim.stdout.take().context("its output")?).lines();
+    let first = lines.next().context("the victim has ended")??;
+    ensure!(first.ends_with("of 3: the sum is right"), "{first}");
+    victim.kill()?;
+    victim.wait()?;
+    for other in others {
+        let told = ended(other)?;
+        ensure!(told.contains("of 3: aborted, buffer kept\n"), "{told}");
+        ensure!(!told.contains("DAMAGED"), "{told}");
+    }
+    Ok(())
+}
+
+fn installed() -> Result<()> {
+    let folder = TempDir::new()?;
+    let prefix = folder.path().join("usr");
+    let install = package().join("../scripts/capi.sh");
+    succeeded(Command::new(install).arg("install").arg(&prefix).env("LIBRARIES", libraries()?))?;
+    let query = |what: &str| -> Result<Vec<String>> {
+        let folder = prefix.join("lib/pkgconfig");
+        let mut command = Command::new("pkg-config");
+        let output = succeeded(command.args([what, "potluck"]).env("PKG_CONFIG_PATH", folder))?;
+        let words = String::from_utf8(output.stdout)?;
+        Ok(words.split_whitespace().map(str::to_owned).collect())
+    };
+    let program = folder.path().join("sum");
+    let mut command = Command::new("cc");
+    command.args(query("--cflags")?).arg(package().join("examples/sum.c")).arg("-o").arg(&program);
+    succeeded(command.args(query("--libs")?))?;
+    let mut usage = Command::new(&program);
+    let output = usage.env("LD_LIBRARY_PATH", prefix.join("lib")).output()?;
+    ensure!(output.status.code() == Some(2), "{output:?}");
+    Ok(())
+}
+
+fn exported() -> Result<()> {
+    let library = libraries()?.join("libpotluck.so");
+    let output = succeeded(Command::new("nm").args(["-D", "--defined-only"]).arg(library))?;
+    let symbols = String::from_utf8(output.stdout)?;
+    let names: Vec<&str> =
+        symbols.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    let header = fs::read_to_string(package().join("include/potluck.h"))?;
+    for name in &names {
+        ensure!(name.starts_with("potluck_") && header.contains(&format!("{name}(")), "{name}");
+    }
+    ensure!(names.len() > 40, "{names:?}");
+    Ok(())
+}
+
+/// `POTLUCK_SECONDS` has it run longer than usual.
+fn orders() -> Result<()> {
+    let folder = TempDir::new()?;
+    let program = compiled(folder.path(), "tests/programs/orders.c", &Linked::Shared)?;
+    let seconds = std::env::var("POTLUCK_SECONDS").unwrap_or_else(|_| "5".to_owned());
+    let seed = chance::seed("orders")?.to_string();
+    let output = succeeded(Command::new(program).args([&seed, &seconds]))?;
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+fn statuses() -> Result<()> {
+    let page = fs::read_to_string(package().join("../docs/errors.md"))?;
+    let status = fs::read_to_string(package().join("src/status.rs"))?;
+    let header = fs::read_to_string(package().join("include/potluck.h"))?;
+    let table = page.split("## ").find(|part| part.starts_with("Codes\n"));
+    let rows = table.context("docs/errors.md has no codes")?.lines();
+    let codes =
+        rows.filter_map(|row| row.strip_prefix("| `")?.split_once('`').map(|(code, _)| code));
+    // No function of the interface looks for a pairing code.
+    let codes: Vec<&str> = codes.filter(|code| *code != "pairing").collect();
+    for code in &codes {
+        let name = format!("POTLUCK_{}", code.to_uppercase().replace('-', "_"));
+        if !status.contains(&format!("\"{code}\"")) || !header.contains(&name) {
+            bail!("{code} has no status");
+        }
+    }
+    ensure!(codes.len() > 10, "docs/errors.md has another form");
+    Ok(())
+}
