@@ -18,7 +18,7 @@
  *
  * Memory. It stays the program's, which leaves it alone and alive until the call has ended or has
  * been freed. Lengths are in elements unless the name says bytes. It need not be aligned. `out` may
- * be the memory of `in`.
+ * be the memory of `input`.
  *
  * Text is UTF-8 and ends with a zero byte.
  *
@@ -488,11 +488,11 @@ potluck_call *potluck_reduce(const potluck_context *context,
                              const potluck_options *given);
 
 /**
- * Combines `in`, `count` elements, of all ranks; `out`, `out_count` elements, gets this rank's
+ * Combines `input`, `count` elements, of all ranks; `out`, `out_count` elements, gets this rank's
  * part: see `potluck_shard`.
  */
 potluck_call *potluck_reduce_scatter(const potluck_context *context,
-                                     const void *in,
+                                     const void *input,
                                      size_t count,
                                      void *out,
                                      size_t out_count,
@@ -511,11 +511,11 @@ potluck_call *potluck_broadcast(const potluck_context *context,
                                 const potluck_options *given);
 
 /**
- * Collects `in`, `count` elements, of all ranks in `out`, `out_count` = size * `count` elements, in
+ * Collects `input`, `count` elements, of all ranks in `out`, `out_count` = size * `count` elements, in
  * rank order.
  */
 potluck_call *potluck_all_gather(const potluck_context *context,
-                                 const void *in,
+                                 const void *input,
                                  size_t count,
                                  void *out,
                                  size_t out_count,
@@ -523,11 +523,11 @@ potluck_call *potluck_all_gather(const potluck_context *context,
                                  const potluck_options *given);
 
 /**
- * Collects `in`, `count` elements, of all ranks in `out` of rank `root`, `out_count` = size *
+ * Collects `input`, `count` elements, of all ranks in `out` of rank `root`, `out_count` = size *
  * `count` elements. On the other ranks `out` may be NULL.
  */
 potluck_call *potluck_gather(const potluck_context *context,
-                             const void *in,
+                             const void *input,
                              size_t count,
                              void *out,
                              size_t out_count,
@@ -536,11 +536,11 @@ potluck_call *potluck_gather(const potluck_context *context,
                              const potluck_options *given);
 
 /**
- * Gives each rank its part of `in` of rank `root`, `in_count` = size * `count` elements; `out` gets
- * it, `count` elements. On the other ranks `in` may be NULL.
+ * Gives each rank its part of `input` of rank `root`, `in_count` = size * `count` elements; `out` gets
+ * it, `count` elements. On the other ranks `input` may be NULL.
  */
 potluck_call *potluck_scatter(const potluck_context *context,
-                              const void *in,
+                              const void *input,
                               size_t in_count,
                               void *out,
                               size_t count,
@@ -549,32 +549,32 @@ potluck_call *potluck_scatter(const potluck_context *context,
                               const potluck_options *given);
 
 /**
- * Gives each rank an equal part of `in`, `count` elements; `out`, `count` elements, gets the parts
+ * Gives each rank an equal part of `input`, `count` elements; `out`, `count` elements, gets the parts
  * for this rank, in rank order.
  */
 potluck_call *potluck_all_to_all(const potluck_context *context,
-                                 const void *in,
+                                 const void *input,
                                  void *out,
                                  size_t count,
                                  potluck_dtype dtype,
                                  const potluck_options *given);
 
 /**
- * Collects `in` of all ranks, which may have any lengths: `potluck_call_bytes` and
+ * Collects `input` of all ranks, which may have any lengths: `potluck_call_bytes` and
  * `potluck_call_lengths`.
  */
 potluck_call *potluck_all_gather_uneven(const potluck_context *context,
-                                        const void *in,
+                                        const void *input,
                                         size_t count,
                                         potluck_dtype dtype,
                                         const potluck_options *given);
 
 /**
- * Gives the first `lengths[0]` elements of `in` to rank 0, and so on: one length for each rank. What
+ * Gives the first `lengths[0]` elements of `input` to rank 0, and so on: one length for each rank. What
  * the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
  */
 potluck_call *potluck_all_to_all_uneven(const potluck_context *context,
-                                        const void *in,
+                                        const void *input,
                                         size_t count,
                                         const size_t *lengths,
                                         size_t lengths_count,
@@ -782,7 +782,7 @@ potluck_status potluck_step_reduce(potluck_step *step,
  * Adds a `potluck_reduce_scatter`. On an error the step is as before.
  */
 potluck_status potluck_step_reduce_scatter(potluck_step *step,
-                                           const void *in,
+                                           const void *input,
                                            size_t count,
                                            void *out,
                                            size_t out_count,
@@ -804,7 +804,7 @@ potluck_status potluck_step_broadcast(potluck_step *step,
  * Adds a `potluck_all_gather`. On an error the step is as before.
  */
 potluck_status potluck_step_all_gather(potluck_step *step,
-                                       const void *in,
+                                       const void *input,
                                        size_t count,
                                        void *out,
                                        size_t out_count,
@@ -815,7 +815,7 @@ potluck_status potluck_step_all_gather(potluck_step *step,
  * Adds a `potluck_all_to_all`. On an error the step is as before.
  */
 potluck_status potluck_step_all_to_all(potluck_step *step,
-                                       const void *in,
+                                       const void *input,
                                        void *out,
                                        size_t count,
                                        potluck_dtype dtype,

@@ -64,12 +64,12 @@ pub unsafe extern "C" fn potluck_reduce(
     })
 }
 
-/// Combines `in`, `count` elements, of all ranks; `out`, `out_count` elements, gets this rank's
+/// Combines `input`, `count` elements, of all ranks; `out`, `out_count` elements, gets this rank's
 /// part: see `potluck_shard`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_reduce_scatter(
     context: *const potluck_context,
-    r#in: *const c_void,
+    input: *const c_void,
     count: usize,
     out: *mut c_void,
     out_count: usize,
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn potluck_reduce_scatter(
     // SAFETY: see `border`.
     started(|| unsafe {
         let context = handle(context, "context")?;
-        let (data, out) = (memory(r#in, count, dtype)?, memory(out, out_count, dtype)?);
+        let (data, out) = (memory(input, count, dtype)?, memory(out, out_count, dtype)?);
         context.calls.reduce_scatter(data, out, op(by)?, &options(given)?)
     })
 }
@@ -102,12 +102,12 @@ pub unsafe extern "C" fn potluck_broadcast(
     })
 }
 
-/// Collects `in`, `count` elements, of all ranks in `out`, `out_count` = size * `count` elements, in
+/// Collects `input`, `count` elements, of all ranks in `out`, `out_count` = size * `count` elements, in
 /// rank order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_all_gather(
     context: *const potluck_context,
-    r#in: *const c_void,
+    input: *const c_void,
     count: usize,
     out: *mut c_void,
     out_count: usize,
@@ -117,17 +117,17 @@ pub unsafe extern "C" fn potluck_all_gather(
     // SAFETY: see `border`.
     started(|| unsafe {
         let context = handle(context, "context")?;
-        let (data, out) = (memory(r#in, count, dtype)?, memory(out, out_count, dtype)?);
+        let (data, out) = (memory(input, count, dtype)?, memory(out, out_count, dtype)?);
         context.calls.all_gather(data, out, &options(given)?)
     })
 }
 
-/// Collects `in`, `count` elements, of all ranks in `out` of rank `root`, `out_count` = size *
+/// Collects `input`, `count` elements, of all ranks in `out` of rank `root`, `out_count` = size *
 /// `count` elements. On the other ranks `out` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_gather(
     context: *const potluck_context,
-    r#in: *const c_void,
+    input: *const c_void,
     count: usize,
     out: *mut c_void,
     out_count: usize,
@@ -138,17 +138,17 @@ pub unsafe extern "C" fn potluck_gather(
     // SAFETY: see `border`.
     started(|| unsafe {
         let context = handle(context, "context")?;
-        let (data, out) = (memory(r#in, count, dtype)?, optional(out, out_count, dtype)?);
+        let (data, out) = (memory(input, count, dtype)?, optional(out, out_count, dtype)?);
         context.calls.gather(data, out, root, &options(given)?)
     })
 }
 
-/// Gives each rank its part of `in` of rank `root`, `in_count` = size * `count` elements; `out` gets
-/// it, `count` elements. On the other ranks `in` may be NULL.
+/// Gives each rank its part of `input` of rank `root`, `in_count` = size * `count` elements; `out` gets
+/// it, `count` elements. On the other ranks `input` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_scatter(
     context: *const potluck_context,
-    r#in: *const c_void,
+    input: *const c_void,
     in_count: usize,
     out: *mut c_void,
     count: usize,
@@ -159,17 +159,17 @@ pub unsafe extern "C" fn potluck_scatter(
     // SAFETY: see `border`.
     started(|| unsafe {
         let context = handle(context, "context")?;
-        let (parts, out) = (optional(r#in, in_count, dtype)?, memory(out, count, dtype)?);
+        let (parts, out) = (optional(input, in_count, dtype)?, memory(out, count, dtype)?);
         context.calls.scatter(parts, out, root, &options(given)?)
     })
 }
 
-/// Gives each rank an equal part of `in`, `count` elements; `out`, `count` elements, gets the parts
+/// Gives each rank an equal part of `input`, `count` elements; `out`, `count` elements, gets the parts
 /// for this rank, in rank order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_all_to_all(
     context: *const potluck_context,
-    r#in: *const c_void,
+    input: *const c_void,
     out: *mut c_void,
     count: usize,
     dtype: potluck_dtype,
@@ -178,17 +178,17 @@ pub unsafe extern "C" fn potluck_all_to_all(
     // SAFETY: see `border`.
     started(|| unsafe {
         let context = handle(context, "context")?;
-        let (data, out) = (memory(r#in, count, dtype)?, memory(out, count, dtype)?);
+        let (data, out) = (memory(input, count, dtype)?, memory(out, count, dtype)?);
         context.calls.all_to_all(data, out, &options(given)?)
     })
 }
 
-/// Collects `in` of all ranks, which may have any lengths: `potluck_call_bytes` and
+/// Collects `input` of all ranks, which may have any lengths: `potluck_call_bytes` and
 /// `potluck_call_lengths`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_all_gather_uneven(
     context: *const potluck_context,
-    r#in: *const c_void,
+    input: *const c_void,
     count: usize,
     dtype: potluck_dtype,
     given: *const potluck_options,
@@ -196,16 +196,16 @@ pub unsafe extern "C" fn potluck_all_gather_uneven(
     // SAFETY: see `border`.
     started(|| unsafe {
         let context = handle(context, "context")?;
-        context.calls.all_gather_uneven(memory(r#in, count, dtype)?, &options(given)?)
+        context.calls.all_gather_uneven(memory(input, count, dtype)?, &options(given)?)
     })
 }
 
-/// Gives the first `lengths[0]` elements of `in` to rank 0, and so on: one length for each rank. What
+/// Gives the first `lengths[0]` elements of `input` to rank 0, and so on: one length for each rank. What
 /// the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_all_to_all_uneven(
     context: *const potluck_context,
-    r#in: *const c_void,
+    input: *const c_void,
     count: usize,
     lengths: *const usize,
     lengths_count: usize,
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn potluck_all_to_all_uneven(
     started(|| unsafe {
         let context = handle(context, "context")?;
         let lengths = numbers(lengths, lengths_count, "lengths")?.to_vec();
-        let data = memory(r#in, count, dtype)?;
+        let data = memory(input, count, dtype)?;
         context.calls.all_to_all_uneven(data, lengths, &options(given)?)
     })
 }

@@ -75,7 +75,7 @@ pub unsafe extern "C" fn potluck_step_reduce(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_step_reduce_scatter(
     step: *mut potluck_step,
-    r#in: *const c_void,
+    input: *const c_void,
     count: usize,
     out: *mut c_void,
     out_count: usize,
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn potluck_step_reduce_scatter(
     unsafe {
         guarded(error, || {
             let step = handle_mut(step, "step")?;
-            let (data, out) = (memory(r#in, count, dtype)?, memory(out, out_count, dtype)?);
+            let (data, out) = (memory(input, count, dtype)?, memory(out, out_count, dtype)?);
             step.step.reduce_scatter(data, out, op(by)?)?;
             Ok(())
         })
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn potluck_step_broadcast(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_step_all_gather(
     step: *mut potluck_step,
-    r#in: *const c_void,
+    input: *const c_void,
     count: usize,
     out: *mut c_void,
     out_count: usize,
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn potluck_step_all_gather(
     unsafe {
         guarded(error, || {
             let step = handle_mut(step, "step")?;
-            let (data, out) = (memory(r#in, count, dtype)?, memory(out, out_count, dtype)?);
+            let (data, out) = (memory(input, count, dtype)?, memory(out, out_count, dtype)?);
             step.step.all_gather(data, out)?;
             Ok(())
         })
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn potluck_step_all_gather(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_step_all_to_all(
     step: *mut potluck_step,
-    r#in: *const c_void,
+    input: *const c_void,
     out: *mut c_void,
     count: usize,
     dtype: potluck_dtype,
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn potluck_step_all_to_all(
     unsafe {
         guarded(error, || {
             let step = handle_mut(step, "step")?;
-            let (data, out) = (memory(r#in, count, dtype)?, memory(out, count, dtype)?);
+            let (data, out) = (memory(input, count, dtype)?, memory(out, count, dtype)?);
             step.step.all_to_all(data, out)?;
             Ok(())
         })

@@ -14,7 +14,9 @@ type Test = (&'static str, &'static [Need], fn() -> Result<()>);
 const C: Need = Need::Command("cc");
 const CPP: Need = Need::Command("c++");
 
-const TESTS: [Test; 8] = [
+const MONO: [Need; 3] = [Need::Command("mcs"), Need::Command("mono"), Need::LoopbackMulticast];
+
+const TESTS: [Test; 11] = [
     ("c: two processes sum, with the shared library", &[C, Need::LoopbackMulticast], shared),
     ("c: two processes sum, with the archive", &[C, Need::LoopbackMulticast], archived),
     ("c: one of three is killed, and the others go on", &[C, Need::LoopbackMulticast], killed),
@@ -23,6 +25,9 @@ const TESTS: [Test; 8] = [
     ("c: only functions of potluck are exported", &[Need::Command("nm")], exported),
     ("c: calls in any order", &[C], orders),
     ("c: every error code of the library has a status", &[C], statuses),
+    (".net: two processes sum, and one of three is killed", &MONO, dotnet_sums),
+    (".net: calls, cancellations and errors", &MONO, dotnet_calls),
+    (".net: without the library there is a clear error", &MONO, dotnet_without),
 ];
 
 fn main() {
@@ -167,6 +172,73 @@ fn killed() -> Result<()> {
         ensure!(told.contains("of 3: aborted, buffer kept\n"), "{told}");
         ensure!(!told.contains("DAMAGED"), "{told}");
     }
+    Ok(())
+}
+
+/// Compiles a program of C# with the binding.
+fn compiled_net(folder: &Path, source: &str) -> Result<PathBuf> {
+    let source = package().join(source);
+    let program = folder.join(source.with_extension("exe").file_name().context("a name")?);
+    let mut command = Command::new("mcs");
+    command.args(["-unsafe", "-langversion:7.2", "-warnaserror", "-warn:4"]);
+    command.arg(format!("-out:{}", program.display()));
+    for file in ["dotnet/NativeMethods.g.cs", "dotnet/Potluck.cs"] {
+        command.arg(package().join(file));
+    }
+    succeeded(command.arg(source))?;
+    Ok(program)
+}
+
+/// A command for a program of C#, which finds the library.
+fn mono(program: &Path) -> Result<Command> {
+    let mut command = Command::new("mono");
+    command.arg(program).env("LD_LIBRARY_PATH", libraries()?).env("POTLUCK_EXAMPLE_LOOPBACK", "1");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
+}
+
+fn dotnet_sums() -> Result<()> {
+    let folder = TempDir::new()?;
+    let program = compiled_net(folder.path(), "examples/Sum.cs")?;
+    let space = namespace();
+    let begin = |rounds| -> Result<Child> {
+        let mut command = mono(&program)?;
+        command.args([&space, "3", rounds]).env("POTLUCK_HOME", folder.path().join("home"));
+        Ok(command.spawn()?)
+    };
+    let (mut victim, others) = (begin("1000000000")?, [begin("2000")?, begin("2000")?]);
+    let mut lines = BufReader::new(victim.stdout.take().context("its output")?).lines();
+    let first = lines.next().context("the victim has ended")??;
+    ensure!(first.ends_with("of 3: the sum is right"), "{first}");
+    victim.kill()?;
+    victim.wait()?;
+    for other in others {
+        let told = ended(other)?;
+        ensure!(told.contains("of 3: aborted, array kept\n"), "{told}");
+        ensure!(!told.contains("DAMAGED"), "{told}");
+    }
+    Ok(())
+}
+
+fn dotnet_calls() -> Result<()> {
+    let folder = TempDir::new()?;
+    let program = compiled_net(folder.path(), "tests/programs/Calls.cs")?;
+    // It must end by itself, although it leaves handles to the garbage collector.
+    let mut command = Command::new("timeout");
+    command.args(["120", "mono"]).arg(&program).env("LD_LIBRARY_PATH", libraries()?);
+    let output = succeeded(&mut command)?;
+    let told = String::from_utf8(output.stdout)?;
+    ensure!(told.ends_with("all is right\n"), "{told}");
+    Ok(())
+}
+
+fn dotnet_without() -> Result<()> {
+    let folder = TempDir::new()?;
+    let program = compiled_net(folder.path(), "examples/Sum.cs")?;
+    let output = mono(&program)?.env_remove("LD_LIBRARY_PATH").args(["a", "2", "1"]).output()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3), "{output:?}");
+    ensure!(told.starts_with("the native library of potluck (libpotluck) is not found;"), "{told}");
     Ok(())
 }
 
