@@ -1,0 +1,201 @@
+/* Calls of the part of MPI that MLX uses, by some processes.
+ *
+ *   world          makes all calls, and checks what they return
+ *   world rounds   sums until another process is gone */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct object *handle;
+typedef void function(void *in, void *inout, int *length, handle *datatype);
+
+struct object {
+    char bytes[16];
+};
+struct status {
+    int source, tag, error, cancelled;
+    size_t bytes;
+};
+
+extern struct object ompi_mpi_comm_world, ompi_mpi_op_sum, ompi_mpi_op_max, ompi_mpi_op_min;
+extern struct object ompi_mpi_c_bool, ompi_mpi_int8_t, ompi_mpi_uint8_t, ompi_mpi_int16_t;
+extern struct object ompi_mpi_uint16_t, ompi_mpi_int32_t, ompi_mpi_uint32_t, ompi_mpi_int64_t;
+extern struct object ompi_mpi_uint64_t, ompi_mpi_float, ompi_mpi_double, ompi_mpi_c_complex;
+
+int MPI_Get_library_version(char *text, int *length);
+int MPI_Init(int *argc, char ***argv);
+int MPI_Finalize(void);
+int MPI_Comm_rank(handle comm, int *rank);
+int MPI_Comm_size(handle comm, int *size);
+int MPI_Comm_split(handle comm, int colour, int key, handle *split);
+int MPI_Comm_free(handle *comm);
+int MPI_Type_contiguous(int count, handle of, handle *datatype);
+int MPI_Type_commit(handle *datatype);
+int MPI_Op_create(function *by, int commutes, handle *op);
+int MPI_Allreduce(const void *in, void *out, int count, handle of, handle op, handle comm);
+int MPI_Allgather(const void *in, int count, handle of, void *out, int out_count, handle out_of,
+                  handle comm);
+int MPI_Send(const void *data, int count, handle of, int to, int tag, handle comm);
+int MPI_Recv(void *data, int count, handle of, int from, int tag, handle comm, struct status *status);
+
+#define IN_PLACE ((void *)1)
+static const handle world = &ompi_mpi_comm_world;
+
+static void right(int is_right, const char *what) {
+    if (!is_right) {
+        fprintf(stderr, "wrong: %s\n", what);
+        exit(1);
+    }
+}
+
+static int calls_of_own;
+
+/* The concatenation of digits: neither commutative nor known to anybody. */
+static void digits(void *in, void *inout, int *length, handle *datatype) {
+    (void)datatype;
+    for (int i = 0; i < *length; i++) {
+        int64_t last = ((int64_t *)in)[i];
+        ((int64_t *)inout)[i] = 10 * ((int64_t *)inout)[i] + last;
+    }
+    calls_of_own++;
+}
+
+/* The sum of bfloat16, as MLX has it. */
+static void halves(void *in, void *inout, int *length, handle *datatype) {
+    (void)datatype;
+    for (int i = 0; i < *length; i++) {
+        uint32_t a = (uint32_t)((uint16_t *)in)[i] << 16, b = (uint32_t)((uint16_t *)inout)[i] << 16;
+        float x, y;
+        memcpy(&x, &a, 4);
+        memcpy(&y, &b, 4);
+        y += x;
+        memcpy(&b, &y, 4);
+        ((uint16_t *)inout)[i] = (uint16_t)(b >> 16);
+    }
+    calls_of_own++;
+}
+
+#define SUM(type, name)                                                                             \
+    do {                                                                                            \
+        type in[2] = {(type)(rank + 1), 2}, out[2];                                                 \
+        MPI_Allreduce(in, out, 2, &name, &ompi_mpi_op_sum, world);                                  \
+        right(out[0] == (type)(size * (size + 1) / 2) && out[1] == (type)(2 * size), #name);        \
+        type most = (type)rank;                                                                     \
+        MPI_Allreduce(IN_PLACE, &most, 1, &name, &ompi_mpi_op_max, world);                          \
+        right(most == (type)(size - 1), "the maximum of " #name);                                   \
+        MPI_Allreduce(IN_PLACE, &in, 1, &name, &ompi_mpi_op_min, world);                            \
+        right(in[0] == 1, "the minimum of " #name);                                                 \
+    } while (0)
+
+static void reductions(int rank, int size) {
+    SUM(float, ompi_mpi_float);
+    SUM(double, ompi_mpi_double);
+    SUM(int8_t, ompi_mpi_int8_t);
+    SUM(uint8_t, ompi_mpi_uint8_t);
+    SUM(int16_t, ompi_mpi_int16_t);
+    SUM(uint16_t, ompi_mpi_uint16_t);
+    SUM(int32_t, ompi_mpi_int32_t);
+    SUM(uint32_t, ompi_mpi_uint32_t);
+    SUM(int64_t, ompi_mpi_int64_t);
+    SUM(uint64_t, ompi_mpi_uint64_t);
+    float complex_number[2] = {(float)rank, 1};
+    MPI_Allreduce(IN_PLACE, complex_number, 1, &ompi_mpi_c_complex, &ompi_mpi_op_sum, world);
+    right(complex_number[0] == (float)(size * (size - 1) / 2) && complex_number[1] == (float)size,
+          "complex");
+    unsigned char flags[2] = {rank == 1, 0};
+    MPI_Allreduce(IN_PLACE, flags, 2, &ompi_mpi_c_bool, &ompi_mpi_op_sum, world);
+    right(flags[0] == 1 && flags[1] == 0, "bool");
+
+    handle of = NULL, op = NULL;
+    MPI_Op_create(digits, 0, &op);
+    int64_t number = rank + 1, wanted = 0;
+    for (int i = 1; i <= size; i++)
+        wanted = 10 * wanted + i;
+    MPI_Allreduce(IN_PLACE, &number, 1, &ompi_mpi_int64_t, op, world);
+    right(number == wanted, "an operator of the program");
+    right(calls_of_own == size - 1, "every process folds the elements of all");
+
+    MPI_Type_contiguous(2, &ompi_mpi_uint8_t, &of);
+    MPI_Type_commit(&of);
+    MPI_Op_create(halves, 1, &op);
+    calls_of_own = 0;
+    uint16_t one[3] = {0x3f80, 0x3f80, 0x3f80};
+    MPI_Allreduce(IN_PLACE, one, 3, of, op, world);
+    right(one[0] == (size == 2 ? 0x4000 : 0x4040) && one[2] == one[0], "a sum of bfloat16");
+    right(calls_of_own < 10, "it is only called to find out what it is");
+}
+
+static void parts(int rank, int size) {
+    int32_t own[2] = {rank, 10 * rank}, *all = malloc(2 * sizeof *all * (size_t)size);
+    MPI_Allgather(own, 2, &ompi_mpi_int32_t, all, 2, &ompi_mpi_int32_t, world);
+    for (int i = 0; i < size; i++)
+        right(all[2 * i] == i && all[2 * i + 1] == 10 * i, "the parts of all");
+    free(all);
+    if (rank == 0) {
+        double message = 7.5;
+        MPI_Send(&message, 1, &ompi_mpi_double, 1, 0, world);
+    } else if (rank == 1) {
+        double message = 0;
+        struct status status;
+        MPI_Recv(&message, 1, &ompi_mpi_double, -1, -1, world, &status);
+        right(message == 7.5 && status.source == 0 && status.bytes == 8, "a message");
+    }
+}
+
+static void splits(int rank, int size) {
+    /* The last process first. */
+    handle reversed = NULL, half = NULL, none = NULL;
+    MPI_Comm_split(world, 0, size - rank, &reversed);
+    int own = -1, all = 0;
+    MPI_Comm_rank(reversed, &own);
+    MPI_Comm_size(reversed, &all);
+    right(own == size - 1 - rank && all == size, "ranks by key");
+    int32_t *ranks = malloc(sizeof *ranks * (size_t)size), number = rank;
+    MPI_Allgather(&number, 1, &ompi_mpi_int32_t, ranks, 1, &ompi_mpi_int32_t, reversed);
+    for (int i = 0; i < size; i++)
+        right(ranks[i] == size - 1 - i, "parts by key");
+    if (own == 0)
+        MPI_Send(&number, 1, &ompi_mpi_int32_t, 1, 0, reversed);
+    if (own == 1) {
+        int32_t from = -1;
+        MPI_Recv(&from, 1, &ompi_mpi_int32_t, 0, 0, reversed, NULL);
+        right(from == size - 1, "a message by key");
+    }
+    MPI_Comm_split(reversed, rank % 2, 0, &half);
+    int32_t members = 1;
+    MPI_Allreduce(IN_PLACE, &members, 1, &ompi_mpi_int32_t, &ompi_mpi_op_sum, half);
+    right(members == (size + 1 - rank % 2) / 2, "a sum of a part");
+    MPI_Comm_split(world, rank == 0 ? -1 : 3, 0, &none);
+    MPI_Comm_free(&half);
+    MPI_Comm_free(&reversed);
+    free(ranks);
+}
+
+int main(int argc, char **argv) {
+    char version[256];
+    int length = 0, rank = -1, size = 0;
+    MPI_Get_library_version(version, &length);
+    right(strstr(version, "Open MPI") && (size_t)length == strlen(version), "the version");
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(world, &rank);
+    MPI_Comm_size(world, &size);
+    if (argc == 1) {
+        reductions(rank, size);
+        parts(rank, size);
+        splits(rank, size);
+        printf("rank %d of %d: all is right\n", rank, size);
+    } else {
+        for (int round = 0;; round++) {
+            float sum = 1;
+            MPI_Allreduce(IN_PLACE, &sum, 1, &ompi_mpi_float, &ompi_mpi_op_sum, world);
+            right(sum == (float)size, "a sum");
+            if (round == 10) {
+                printf("ready\n");
+                fflush(stdout);
+            }
+        }
+    }
+    MPI_Finalize();
+    return 0;
+}
