@@ -4,7 +4,6 @@ use potluck::keys::{IdentityProblem, PairingProblem};
 use potluck::report::ConfigProblem;
 use potluck::{Cause, Error};
 use std::fmt;
-use std::process::ExitCode;
 
 /// The text on exit codes in `--help`.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no or too few peers, 4 a \
@@ -51,12 +50,6 @@ impl Exit {
             Exit::Interrupted => 130,
             Exit::Program(code) => code,
         }
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit.code())
     }
 }
 

@@ -1,5 +1,6 @@
 //! A network namespace for the demo, so that it neither receives nor sends other traffic.
 
+use crate::itself;
 use serde::Serialize;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -20,7 +21,7 @@ pub fn enter_own() {
     if !cfg!(target_os = "linux") {
         return;
     }
-    let Ok(program) = std::env::current_exe() else { return };
+    let Ok(program) = itself::words() else { return };
     for ways in WAYS {
         if !try_out(ways) {
             continue;
@@ -29,8 +30,8 @@ pub fn enter_own() {
         again
             .arg(format!("{SET_UP} && exec \"$@\""))
             .arg("demo")
-            .arg(&program)
-            .args(std::env::args_os().skip(1))
+            .args(program)
+            .args(itself::arguments())
             .arg("--inside");
         // `exec` returns only on failure; the demo then uses the loopback interface.
         drop(again.exec());

@@ -1,6 +1,7 @@
 //! A peer of the demo: the process of a [`Member`](super::Member), controlled by JSON lines.
 
 use super::message::{Answer, Event, Membership, Order};
+use crate::itself;
 use anyhow::{Context, Result, bail};
 use potluck::plan::EngineKind;
 use std::fs::File;
@@ -30,7 +31,7 @@ impl Peer {
     pub fn start(place: &Place<'_>, min: usize, key: &str, engine: EngineKind) -> Result<Peer> {
         let Place { name, home, log } = *place;
         let log = File::options().create(true).append(true).open(log)?;
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::from(itself::command()?);
         command.args(["demo-member", "--name", name, "--min", &min.to_string()]);
         for variable in [
             "POTLUCK_NAMESPACE",

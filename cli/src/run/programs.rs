@@ -5,6 +5,7 @@ use super::guard::code_of;
 use super::lines::{Copiers, Stream, open_log};
 use super::report::Progress;
 use super::variables::{Place, ring_file, variables};
+use crate::itself;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
@@ -65,8 +66,7 @@ impl Programs {
         let log = command.logs.as_deref().map(open).transpose()?;
         let [(input, pipe), (out, of_out), (err, of_err)] =
             [std::io::pipe()?, std::io::pipe()?, std::io::pipe()?];
-        let own = std::env::current_exe().context("the path of this program is not known")?;
-        let mut guard = std::process::Command::new(own);
+        let mut guard = itself::command()?;
         guard.args(["run-guard", "--"]).args(&command.words);
         guard.envs(variables(place, command, process));
         if let Some(ring) = &place.layout.ring {
