@@ -1,0 +1,40 @@
+//! The module `potluck._native`: what the Python package `potluck` is made of.
+//!
+//! Calls are those of `potluck-foreign`: begun in the thread of the program, polled by one thread
+//! of their own. Every wait lets other Python threads run and notices signals.
+
+mod asked;
+mod buffer;
+mod cluster;
+mod codec;
+mod command;
+mod context;
+mod error;
+mod events;
+mod gradient_sync;
+mod lease;
+mod pending;
+mod process;
+mod results;
+mod settings;
+mod step;
+mod waiting;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<cluster::Cluster>()?;
+    module.add_class::<context::Context>()?;
+    module.add_class::<pending::Pending>()?;
+    module.add_class::<step::Step>()?;
+    module.add_class::<codec::Codec>()?;
+    module.add_class::<gradient_sync::GradientSync>()?;
+    module.add_class::<gradient_sync::GradientStep>()?;
+    module.add_class::<events::Events>()?;
+    module.add_function(wrap_pyfunction!(cluster::join, module)?)?;
+    module.add_function(wrap_pyfunction!(cluster::leave_all, module)?)?;
+    module.add_function(wrap_pyfunction!(process::forked, module)?)?;
+    module.add_function(wrap_pyfunction!(command::command, module)?)
+}
