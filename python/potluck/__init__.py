@@ -42,10 +42,12 @@ from ._native import (
     join,
 )
 from ._peer import Peer
+from ._types import Buffer, Op
 
 __all__ = [
     "Aborted",
     "Argument",
+    "Buffer",
     "Closed",
     "Cluster",
     "Codec",
@@ -66,6 +68,7 @@ __all__ = [
     "NeedsSync",
     "NoClusterKey",
     "NotEnoughPeers",
+    "Op",
     "OutOfMemory",
     "Pairing",
     "Panic",

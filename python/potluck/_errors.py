@@ -17,10 +17,11 @@ class Error(Exception):
 
     _classes: ClassVar[dict[str, type["Error"]]] = {}
 
-    def __init_subclass__(cls, code: str, **rest: object) -> None:
+    def __init_subclass__(cls, code: str | None = None, **rest: object) -> None:
         super().__init_subclass__(**rest)
-        cls.code = code
-        Error._classes[code] = cls
+        if code is not None:
+            cls.code = code
+            Error._classes[code] = cls
 
 
 class Aborted(Error, code="aborted"):

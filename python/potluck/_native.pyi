@@ -2,31 +2,16 @@
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from os import PathLike
-from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, final, overload
+from types import GenericAlias, TracebackType
+from typing import Any, Generic, Literal, TypeVar, final, overload
 
 from ._peer import Peer
+from ._types import Buffer, Op
 
 __version__: str
 
-Op: TypeAlias = Literal["sum", "mean", "min", "max", "prod", "bit_and", "bit_or", "bit_xor"]
-
-class SupportsDLPack(Protocol):
-    """An array of NumPy, PyTorch or another library, in main memory."""
-
-    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
-    def __dlpack_device__(self) -> tuple[int, int]: ...
-
-class SupportsBuffer(Protocol):
-    """array.array, bytearray, memoryview and what else has the buffer protocol."""
-
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
-Buffer: TypeAlias = SupportsDLPack | SupportsBuffer
-
-B = TypeVar("B", bound=Buffer)
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
+_B = TypeVar("_B", bound=Buffer)
+_T_co = TypeVar("_T_co", covariant=True)
 
 def join(
     namespace: str | None = None,
@@ -38,7 +23,7 @@ def join(
     members: int | None = None,
     min_members: int | None = None,
     max_members: int | None = None,
-    peers: Sequence[str] = (),
+    peers: Sequence[str] | None = None,
     interfaces: str | None = None,
     name: str | None = None,
     home: str | PathLike[str] | None = None,
@@ -93,21 +78,22 @@ class Events:
     def __next__(self) -> dict[str, Any]: ...
 
 @final
-class Pending(Awaitable[T_co], Generic[T_co]):
+class Pending(Awaitable[_T_co], Generic[_T_co]):
     """A call under way, or ended. When it is dropped before its end, the call is given up."""
 
-    def wait(self, timeout: float | None = None) -> T_co:
+    def wait(self, timeout: float | None = None) -> _T_co:
         """The result. TimeoutError after the timeout; the call then goes on."""
 
     def done(self) -> bool:
         """Whether the call has ended."""
 
-    def add_done_callback(self, f: Callable[[Pending[T_co]], object], /) -> None:
+    def add_done_callback(self, f: Callable[[Pending[_T_co]], object], /) -> None:
         """Calls `f` once with this, when the call has ended: at once if it has, else in a thread of
         potluck. `f` is to be short, and must not wait for calls. The call is not given up before
         its end, also if nothing else refers to this."""
 
-    def __await__(self) -> Generator[Any, Any, T_co]: ...
+    def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
+    def __await__(self) -> Generator[Any, Any, _T_co]: ...
     def _when_ended(self, f: Callable[[], object], /) -> None: ...
 
 @final
@@ -136,7 +122,7 @@ class Context:
     @overload
     def all_reduce(
         self,
-        buffer: B,
+        buffer: _B,
         op: Op = "sum",
         *,
         codec: Codec | None = None,
@@ -145,13 +131,13 @@ class Context:
         reject_non_finite: bool = False,
         best_effort: bool = False,
         async_op: Literal[False] = False,
-    ) -> B:
+    ) -> _B:
         """Combines the buffers of all ranks, in place. With a weight: a weighted mean."""
 
     @overload
     def all_reduce(
         self,
-        buffer: B,
+        buffer: _B,
         op: Op = "sum",
         *,
         codec: Codec | None = None,
@@ -160,11 +146,11 @@ class Context:
         reject_non_finite: bool = False,
         best_effort: bool = False,
         async_op: Literal[True],
-    ) -> Pending[B]: ...
+    ) -> Pending[_B]: ...
     @overload
     def reduce(
         self,
-        buffer: B,
+        buffer: _B,
         root: int = 0,
         op: Op = "sum",
         *,
@@ -172,13 +158,13 @@ class Context:
         reject_non_finite: bool = False,
         best_effort: bool = False,
         async_op: Literal[False] = False,
-    ) -> B:
+    ) -> _B:
         """Combines the buffers of all ranks in that of the root, in place."""
 
     @overload
     def reduce(
         self,
-        buffer: B,
+        buffer: _B,
         root: int = 0,
         op: Op = "sum",
         *,
@@ -186,29 +172,29 @@ class Context:
         reject_non_finite: bool = False,
         best_effort: bool = False,
         async_op: Literal[True],
-    ) -> Pending[B]: ...
+    ) -> Pending[_B]: ...
     @overload
     def broadcast(
         self,
-        buffer: B,
+        buffer: _B,
         root: int = 0,
         *,
         deadline: float | None = None,
         best_effort: bool = False,
         async_op: Literal[False] = False,
-    ) -> B:
+    ) -> _B:
         """Copies the buffer of the root into those of all ranks, in place."""
 
     @overload
     def broadcast(
         self,
-        buffer: B,
+        buffer: _B,
         root: int = 0,
         *,
         deadline: float | None = None,
         best_effort: bool = False,
         async_op: Literal[True],
-    ) -> Pending[B]: ...
+    ) -> Pending[_B]: ...
     @overload
     def reduce_scatter(
         self,
@@ -260,7 +246,7 @@ class Context:
     @overload
     def all_to_all(
         self,
-        buffer: B,
+        buffer: _B,
         *,
         out: Any = None,
         deadline: float | None = None,
@@ -272,7 +258,7 @@ class Context:
     @overload
     def all_to_all(
         self,
-        buffer: B,
+        buffer: _B,
         *,
         out: Any = None,
         deadline: float | None = None,
@@ -306,27 +292,27 @@ class Context:
     @overload
     def scatter(
         self,
-        buffer: B,
+        buffer: _B,
         parts: Buffer | None = None,
         root: int = 0,
         *,
         deadline: float | None = None,
         best_effort: bool = False,
         async_op: Literal[False] = False,
-    ) -> B:
+    ) -> _B:
         """The root gives the parts of all ranks; each rank's buffer gets its own."""
 
     @overload
     def scatter(
         self,
-        buffer: B,
+        buffer: _B,
         parts: Buffer | None = None,
         root: int = 0,
         *,
         deadline: float | None = None,
         best_effort: bool = False,
         async_op: Literal[True],
-    ) -> Pending[B]: ...
+    ) -> Pending[_B]: ...
     @overload
     def all_gather_uneven(
         self,
@@ -475,10 +461,10 @@ class Step:
     are read and written by the commit."""
 
     def all_reduce(
-        self, buffer: B, op: Op = "sum", *, codec: Codec | None = None, weight: float | None = None
-    ) -> B: ...
-    def reduce(self, buffer: B, root: int = 0, op: Op = "sum") -> B: ...
-    def broadcast(self, buffer: B, root: int = 0) -> B: ...
+        self, buffer: _B, op: Op = "sum", *, codec: Codec | None = None, weight: float | None = None
+    ) -> _B: ...
+    def reduce(self, buffer: _B, root: int = 0, op: Op = "sum") -> _B: ...
+    def broadcast(self, buffer: _B, root: int = 0) -> _B: ...
     def reduce_scatter(self, buffer: Buffer, op: Op = "sum", *, out: Any = None) -> Any: ...
     def all_gather(self, buffer: Buffer, *, out: Any = None) -> Any: ...
     def all_to_all(self, buffer: Buffer, *, out: Any = None) -> Any: ...

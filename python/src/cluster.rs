@@ -30,7 +30,7 @@ pub struct Cluster {
 #[pyfunction]
 #[pyo3(signature = (
     namespace = None, *, key = None, open_lan = None, loopback = false, job = None, members = None,
-    min_members = None, max_members = None, peers = Vec::new(), interfaces = None, name = None,
+    min_members = None, max_members = None, peers = None, interfaces = None, name = None,
     home = None, engine = None, partition = None, stateless = false, notices = None,
 ))]
 #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
@@ -44,7 +44,7 @@ pub fn join(
     members: Option<usize>,
     min_members: Option<usize>,
     max_members: Option<usize>,
-    peers: Vec<String>,
+    peers: Option<Vec<String>>,
     interfaces: Option<String>,
     name: Option<String>,
     home: Option<PathBuf>,
@@ -62,7 +62,7 @@ pub fn join(
         members,
         min_members,
         max_members,
-        peers,
+        peers: peers.unwrap_or_default(),
         interfaces,
         name,
         home,

@@ -52,7 +52,7 @@ enum Order {
 #[pymethods]
 impl GradientSync {
     #[new]
-    #[pyo3(signature = (cluster, lens, *, codec = None, bucket_bytes = 1 << 20))]
+    #[pyo3(signature = (cluster, lens, *, codec = None, bucket_bytes = 1048576))]
     fn new(
         py: Python<'_>,
         cluster: &Bound<'_, Cluster>,

@@ -108,11 +108,13 @@ impl Pending {
 
     /// Calls `f` once with this, when the call has ended: at once if it has, else in a thread of
     /// potluck.
+    #[pyo3(signature = (f, /))]
     fn add_done_callback(slf: &Bound<'_, Self>, f: Py<PyAny>) -> PyResult<()> {
         let me = slf.clone().unbind();
         slf.get().when_ended(slf.py(), move |py| f.call1(py, (me,)).map(drop))
     }
 
+    #[pyo3(signature = (f, /))]
     fn _when_ended(&self, py: Python<'_>, f: Py<PyAny>) -> PyResult<()> {
         self.when_ended(py, move |py| f.call0(py).map(drop))
     }
@@ -124,6 +126,7 @@ impl Pending {
 
     /// For annotations: `Pending[int]`.
     #[classmethod]
+    #[pyo3(signature = (item, /))]
     fn __class_getitem__<'py>(
         cls: &Bound<'py, PyType>,
         item: &Bound<'py, PyAny>,

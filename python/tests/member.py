@@ -6,6 +6,7 @@ Its results are lines of JSON on stdout. The last one is what the function retur
 import importlib
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ def joined(**settings: Any) -> potluck.Cluster:
 
 
 def main() -> None:
+    # A shell that starts tests in the background has them ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     module, function, settings = sys.argv[1:]
     sys.path.insert(0, str(Path(__file__).parent))
     run = getattr(importlib.import_module(module), function)

@@ -295,7 +295,8 @@ def many_calls(cluster, ctx):
     calls(10_000)
     memory_after, files_after = used()
     assert memory_after - memory < 8 << 20, (memory, memory_after)
-    assert files_after <= files
+    # A link may be made anew meanwhile; ten thousand would be a leak.
+    assert files_after <= files + 20, (files, files_after)
     return True
 
 
