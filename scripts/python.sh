@@ -92,8 +92,12 @@ installs() {
 
 is_small() { [ "$(stat -c %s "$1")" -lt 8000000 ]; }
 
+# is_for_old_systems WHEEL: runs with glibc 2.28, by what its library asks of the system.
 is_for_old_systems() {
-    "$venv/bin/auditwheel" show "$1" | tee /dev/stderr | tr -d '\n' | grep -q 'manylinux_2_28'
+    local minor
+    minor=$("$venv/bin/auditwheel" show "$1" | tee /dev/stderr | tr '\n' ' ' |
+        sed -n 's/.*platform tag: *"manylinux_2_\([0-9]*\)_.*/\1/p')
+    [ -n "$minor" ] && [ "$minor" -le 28 ]
 }
 
 if [ "${1:-}" = wheel ]; then
