@@ -50,7 +50,7 @@ struct End<T> {
 
 impl<T: Send + Sync + 'static> Call<T> {
     /// Polls the future once, in this thread, and from then on by this executor.
-    pub(crate) fn begin(
+    pub fn begin(
         executor: &Executor,
         future: impl Future<Output = Outcome<T>> + Send + 'static,
     ) -> Call<T> {

@@ -1,7 +1,6 @@
 """Turns the computers of a home or lab network into one all-reduce group."""
 
 import atexit
-import os
 
 from ._errors import (
     Aborted,
@@ -37,7 +36,6 @@ from ._native import (
     Pending,
     Step,
     __version__,
-    _forked,
     _leave_all,
     join,
 )
@@ -82,7 +80,5 @@ __all__ = [
     "join",
 ]
 
-# A fork has the handles of its parent, and none of the threads.
-os.register_at_fork(after_in_child=_forked)
 # The others go on at once, also if the program does not leave.
 atexit.register(_leave_all)

@@ -3,12 +3,12 @@
 use super::context::Context;
 use super::error::OrRaise;
 use super::events::Events;
-use super::process::OfProcess;
+use super::process::executor;
 use super::settings::{self, Settings};
 use super::waiting::{done, seconds};
 use potluck::Error;
 use potluck::report::document::StatusDocument;
-use potluck_foreign::{Call, Failure, SharedContext};
+use potluck_foreign::{Call, Executor, Failure, ProcessLocal, SharedContext};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -19,12 +19,12 @@ use std::time::Duration;
 type Node = Mutex<Option<potluck::Cluster>>;
 
 /// All nodes of this process and of those that it is a fork of.
-static NODES: Mutex<Vec<OfProcess<Weak<Node>>>> = Mutex::new(Vec::new());
+static NODES: Mutex<Vec<ProcessLocal<Weak<Node>>>> = Mutex::new(Vec::new());
 
 /// A running node of a group.
 #[pyclass(frozen, weakref, module = "potluck")]
 pub struct Cluster {
-    node: OfProcess<Arc<Node>>,
+    node: ProcessLocal<Arc<Node>>,
 }
 
 #[pyfunction]
@@ -76,8 +76,8 @@ pub fn join(
     let node = Arc::new(Mutex::new(Some(cluster)));
     let mut nodes = NODES.lock().unwrap_or_else(PoisonError::into_inner);
     nodes.retain(|node| node.get().is_ok_and(|node| node.strong_count() > 0));
-    nodes.push(OfProcess::new(Arc::downgrade(&node)));
-    Ok(Cluster { node: OfProcess::new(node) })
+    nodes.push(ProcessLocal::new(Arc::downgrade(&node)));
+    Ok(Cluster { node: ProcessLocal::new(node) })
 }
 
 /// Leaves with all nodes of this process. Python calls it at its end.
@@ -85,9 +85,11 @@ pub fn join(
 pub fn leave_all(py: Python<'_>) {
     // In a fork, the lock may be that of a thread which is not here.
     let Ok(nodes) = NODES.try_lock().map(|mut nodes| std::mem::take(&mut *nodes)) else { return };
+    let Ok(executor) = executor(py) else { return };
     py.detach(|| {
         let here = nodes.iter().filter_map(|node| node.get().ok()?.upgrade());
-        let leaving: Vec<_> = here.filter_map(|node| locked(&node).take()).map(left).collect();
+        let leaving: Vec<_> =
+            here.filter_map(|node| locked(&node).take()).map(|c| left(&executor, c)).collect();
         for call in leaving {
             let _ = call.wait(Some(LEAVES_WITHIN));
         }
@@ -97,8 +99,8 @@ pub fn leave_all(py: Python<'_>) {
 /// The longest time in which a node leaves that the end of Python waits for.
 const LEAVES_WITHIN: Duration = Duration::from_secs(3);
 
-fn left(cluster: potluck::Cluster) -> Call<()> {
-    Call::begin(async move {
+fn left(executor: &Executor, cluster: potluck::Cluster) -> Call<()> {
+    Call::begin(executor, async move {
         cluster.leave().await;
         Ok(())
     })
@@ -125,12 +127,13 @@ impl Cluster {
     #[pyo3(signature = (timeout = None))]
     fn context(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Context> {
         let (cluster, patience) = (self.handle(py)?, seconds("timeout", timeout)?);
+        let executor = executor(py)?;
         let context = done(py, None, async move {
             let context = match patience {
                 Some(patience) => cluster.context_within(patience).await?,
                 None => cluster.context().await?,
             };
-            Ok(SharedContext::from(context))
+            Ok(SharedContext::new(context, &executor))
         })?;
         Ok(context.into())
     }

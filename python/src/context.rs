@@ -7,11 +7,11 @@ use super::error::OrRaise;
 use super::events::hex;
 use super::lease::Lease;
 use super::pending::returned;
-use super::process::OfProcess;
+use super::process::executor;
 use super::results::{self, Gives, gathered, out_or_new};
 use super::step::Step;
 use super::waiting::{done, seconds};
-use potluck_foreign::{Call, Failure, Memory, Options, Reply, SharedContext};
+use potluck_foreign::{Call, Failure, Memory, Options, ProcessLocal, Reply, SharedContext};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -20,12 +20,12 @@ use pyo3::types::PyList;
 /// The place of this node in one View, and its calls.
 #[pyclass(frozen, weakref, module = "potluck")]
 pub struct Context {
-    shared: OfProcess<SharedContext>,
+    shared: ProcessLocal<SharedContext>,
 }
 
 impl From<SharedContext> for Context {
     fn from(shared: SharedContext) -> Context {
-        Context { shared: OfProcess::new(shared) }
+        Context { shared: ProcessLocal::new(shared) }
     }
 }
 
@@ -37,7 +37,7 @@ impl Context {
     }
 
     fn size_of(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.shared(py)?.context().size())
+        Ok(self.shared(py)?.context().or_raise(py)?.size())
     }
 
     /// Makes a call with these buffers.
@@ -61,7 +61,7 @@ impl Context {
     /// The rank of this node.
     #[getter]
     fn rank(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.shared(py)?.context().rank().index())
+        Ok(self.shared(py)?.context().or_raise(py)?.rank().index())
     }
 
     /// The number of members.
@@ -73,13 +73,13 @@ impl Context {
     /// The View's identifier.
     #[getter]
     fn view(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.shared(py)?.context().view())
+        Ok(self.shared(py)?.context().or_raise(py)?.view())
     }
 
     /// The members, in rank order.
     #[getter]
     fn members<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let members = self.shared(py)?.context().members();
+        let members = self.shared(py)?.context().or_raise(py)?.members();
         let peer = py.import("potluck._peer")?.getattr("Peer")?;
         let peers = members.iter().map(|member| {
             peer.call1((member.rank.index(), member.name.as_str(), hex(member.node)))
@@ -90,18 +90,18 @@ impl Context {
     /// Whether the members hold the same state. If not, all calls but `sync` raise NeedsSync.
     #[getter]
     fn in_sync(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.shared(py)?.context().is_in_sync())
+        Ok(self.shared(py)?.context().or_raise(py)?.is_in_sync())
     }
 
     /// The engine that new calls run on.
     #[getter]
     fn engine(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.shared(py)?.context().engine().to_string())
+        Ok(self.shared(py)?.context().or_raise(py)?.engine().to_string())
     }
 
     /// Begin and end of what `reduce_scatter` gives to this rank of so many elements.
     fn shard(&self, py: Python<'_>, length: usize) -> PyResult<(usize, usize)> {
-        let shard = self.shared(py)?.context().shard(length);
+        let shard = self.shared(py)?.context().or_raise(py)?.shard(length);
         Ok((shard.start, shard.end))
     }
 
@@ -199,7 +199,7 @@ impl Context {
     ) -> PyResult<Py<PyAny>> {
         let asked = Asked::of(deadline, best_effort, async_op)?.non_finite(reject_non_finite);
         let (op, input) = (operator(py, op)?, Buffer::to_read(buffer)?);
-        let shard = self.shared(py)?.context().shard(input.count()).len();
+        let shard = self.shared(py)?.context().or_raise(py)?.shard(input.count()).len();
         let out = out_or_new(py, out, buffer, &[shard], input.dtype())?;
         self.moved(py, input, &out, &asked, move |on, from, to, options| {
             on.reduce_scatter(from, to, op, options)
@@ -415,7 +415,7 @@ impl Context {
     ) -> PyResult<Py<PyAny>> {
         let asked = Asked::of(deadline, false, async_op)?;
         self.call(py, Vec::new(), Gives::State, &asked, move |on, options| {
-            on.sync(version, state.to_vec(), options.deadline)
+            on.sync(version, state.to_vec(), options)
         })
     }
 
@@ -427,23 +427,23 @@ impl Context {
 
     /// Another sequence of calls in this View, for another thread. Each tag once.
     fn lane(&self, py: Python<'_>, tag: u32) -> PyResult<Context> {
-        let lane = self.shared(py)?.context().lane(tag);
-        Ok(SharedContext::from(lane).into())
+        Ok(self.shared(py)?.lane(tag).or_raise(py)?.into())
     }
 
     /// The calls of some ranks among themselves; these ranks make it, with their own one.
     #[pyo3(signature = (ranks, tag = 0))]
     fn group(&self, py: Python<'_>, ranks: Vec<usize>, tag: u32) -> PyResult<Context> {
-        let group = self.shared(py)?.context().group(&ranks, tag);
-        Ok(SharedContext::from(group.map_err(Failure::Call).or_raise(py)?).into())
+        Ok(self.shared(py)?.group(&ranks, tag).or_raise(py)?.into())
     }
 
     /// The Context of the newest View. TimeoutError after the timeout, in seconds.
     #[pyo3(signature = (timeout = None))]
     fn renewed(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Context> {
-        let renewed = self.shared(py)?.context().renewed();
+        let renewed = self.shared(py)?.context().or_raise(py)?.renewed();
         let patience = seconds("timeout", timeout)?;
-        let context = done(py, patience, async { Ok(SharedContext::from(renewed.await?)) })?;
+        let executor = executor(py)?;
+        let context =
+            done(py, patience, async move { Ok(SharedContext::new(renewed.await?, &executor)) })?;
         Ok(context.into())
     }
 
@@ -457,19 +457,19 @@ impl Context {
             .ok_or_else(|| PyTypeError::new_err(format!("there is no dtype {dtype:?}")))?;
         // Before the result is taken: it would be lost.
         results::new(py, None, &[0], dtype)?;
-        let bytes = self.shared(py)?.context().take_result::<u8>();
+        let bytes = self.shared(py)?.context().or_raise(py)?.take_result::<u8>();
         bytes.map(|bytes| results::filled(py, None, &bytes, dtype)).transpose()
     }
 
     /// Discards that result; False if there is none.
     fn discard_result(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.shared(py)?.context().discard_result())
+        Ok(self.shared(py)?.context().or_raise(py)?.discard_result())
     }
 
     fn __repr__(&self) -> String {
-        match self.shared.get() {
-            Ok(shared) => format!("<potluck.{:?}>", shared.context()),
-            Err(_) => "<potluck.Context: of another process>".to_owned(),
+        match self.shared.get().map(SharedContext::context) {
+            Ok(Ok(context)) => format!("<potluck.{context:?}>"),
+            Ok(Err(_)) | Err(_) => "<potluck.Context: of another process>".to_owned(),
         }
     }
 }

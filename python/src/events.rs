@@ -1,10 +1,10 @@
 //! The events of a group, as dicts.
 
 use super::error::OrRaise;
-use super::process::OfProcess;
 use super::waiting::done;
 use potluck::report::NodeInfo;
 use potluck::{Event, EventStream, NodeId, Peer};
+use potluck_foreign::ProcessLocal;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::fmt::Write;
@@ -14,12 +14,12 @@ use tokio::sync::Mutex;
 /// An iterator over the events of a group. It ends when the node has left.
 #[pyclass(frozen, module = "potluck")]
 pub struct Events {
-    stream: OfProcess<Arc<Mutex<EventStream>>>,
+    stream: ProcessLocal<Arc<Mutex<EventStream>>>,
 }
 
 impl From<EventStream> for Events {
     fn from(stream: EventStream) -> Events {
-        Events { stream: OfProcess::new(Arc::new(Mutex::new(stream))) }
+        Events { stream: ProcessLocal::new(Arc::new(Mutex::new(stream))) }
     }
 }
 

@@ -7,10 +7,10 @@ use super::context::Context;
 use super::error::{OrRaise, late, wrong};
 use super::lease::Lease;
 use super::pending::returned;
-use super::process::OfProcess;
+use super::process::executor;
 use super::results::Gives;
 use super::waiting::{done, seconds, wait};
-use potluck_foreign::{Call, Failure, Reply, SharedContext};
+use potluck_foreign::{Call, Failure, ProcessLocal, Reply, SharedContext};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 /// The gradients of a model, averaged step by step.
 #[pyclass(frozen, module = "potluck")]
 pub struct GradientSync {
-    sync: OfProcess<Shared>,
-    cluster: OfProcess<potluck::Cluster>,
+    sync: ProcessLocal<Shared>,
+    cluster: ProcessLocal<potluck::Cluster>,
 }
 
 /// One step has it at a time.
@@ -30,7 +30,7 @@ type Shared = Arc<tokio::sync::Mutex<potluck::GradientSync>>;
 /// One step of it.
 #[pyclass(frozen, module = "potluck")]
 pub struct GradientStep {
-    work: OfProcess<Mutex<Option<Work>>>,
+    work: ProcessLocal<Mutex<Option<Work>>>,
     place: (usize, usize),
 }
 
@@ -66,8 +66,8 @@ impl GradientSync {
             Some(codec) => sync.compress(codec.get().copy()),
             None => sync,
         };
-        let sync = OfProcess::new(Arc::new(tokio::sync::Mutex::new(sync)));
-        Ok(GradientSync { sync, cluster: OfProcess::new(cluster) })
+        let sync = ProcessLocal::new(Arc::new(tokio::sync::Mutex::new(sync)));
+        Ok(GradientSync { sync, cluster: ProcessLocal::new(cluster) })
     }
 
     /// The newest View, in the lane of the gradients: for a `sync` before a step.
@@ -75,9 +75,10 @@ impl GradientSync {
     fn context(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Context> {
         let cluster = self.cluster.get().or_raise(py)?.clone();
         let patience = seconds("timeout", timeout)?;
+        let executor = executor(py)?;
         let context = done(py, patience, async move {
             let newest = cluster.context().await?;
-            Ok(SharedContext::from(newest.lane(potluck::GradientSync::LANE)))
+            Ok(SharedContext::new(newest.lane(potluck::GradientSync::LANE), &executor))
         })?;
         Ok(context.into())
     }
@@ -96,15 +97,16 @@ impl GradientSync {
         let patience = seconds("timeout", timeout)?;
         let (orders, inbox) = mpsc::unbounded_channel();
         let (tell, told) = oneshot::channel();
-        let call = py.detach(|| Call::begin(carried_out(sync, terms, inbox, tell)));
+        let executor = executor(py)?;
+        let call = py.detach(|| Call::begin(&executor, carried_out(sync, terms, inbox, tell)));
         // If the step does not begin, its call says why.
-        let begun = py.detach(|| Call::begin(async { Ok(told.await.ok()) }));
+        let begun = py.detach(|| Call::begin(&executor, async { Ok(told.await.ok()) }));
         let in_time = wait(py, &begun, patience);
         let place = begun.outcome().and_then(|told| told.as_ref().ok().copied().flatten());
         let step = match (in_time, place) {
             (Ok(true), Some(place)) => {
                 let work = Work { call, orders, leases: Vec::new() };
-                return Ok(GradientStep { work: OfProcess::new(Mutex::new(Some(work))), place });
+                return Ok(GradientStep { work: ProcessLocal::new(Mutex::new(Some(work))), place });
             }
             (Ok(true), None) => returned(py, call, Vec::new(), Gives::Object(None), false),
             (Ok(false), _) => {

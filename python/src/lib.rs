@@ -35,6 +35,5 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<events::Events>()?;
     module.add_function(wrap_pyfunction!(cluster::join, module)?)?;
     module.add_function(wrap_pyfunction!(cluster::leave_all, module)?)?;
-    module.add_function(wrap_pyfunction!(process::forked, module)?)?;
     module.add_function(wrap_pyfunction!(command::command, module)?)
 }

@@ -2,10 +2,9 @@
 
 use super::error::{OrRaise, late};
 use super::lease::Lease;
-use super::process::OfProcess;
 use super::results::Gives;
 use super::waiting::{seconds, wait};
-use potluck_foreign::{Call, Failure, Reply};
+use potluck_foreign::{Call, Failure, ProcessLocal, Reply};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -15,7 +14,7 @@ use std::time::Duration;
 /// A call under way, or ended.
 #[pyclass(frozen, weakref, module = "potluck")]
 pub struct Pending {
-    running: OfProcess<Running>,
+    running: ProcessLocal<Running>,
 }
 
 struct Running {
@@ -49,7 +48,7 @@ impl Pending {
         let claims: Vec<_> = leases.iter().map(Lease::claim).collect();
         call.on_end(move |_| claims.iter().for_each(|claim| claim.free()));
         let (leases, result) = (Mutex::new(leases), PyOnceLock::new());
-        Pending { running: OfProcess::new(Running { call, leases, gives, result }) }
+        Pending { running: ProcessLocal::new(Running { call, leases, gives, result }) }
     }
 
     fn result(&self, py: Python<'_>, patience: Option<Duration>) -> PyResult<Py<PyAny>> {

@@ -6,35 +6,31 @@ use super::codec::Codec;
 use super::error::{OrRaise, wrong};
 use super::lease::Lease;
 use super::pending::returned;
-use super::process::OfProcess;
 use super::results::{Gives, gathered, out_or_new};
 use super::waiting::seconds;
-use potluck_foreign::{Failure, Memory, SharedContext, SharedStep};
+use potluck_foreign::{Failure, Memory, Options, ProcessLocal, SharedContext, SharedStep};
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Calls that are committed together.
 #[pyclass(frozen, module = "potluck")]
 pub struct Step {
-    parts: OfProcess<Mutex<Option<Parts>>>,
-    shared: OfProcess<SharedContext>,
+    parts: ProcessLocal<Mutex<Option<Parts>>>,
+    shared: ProcessLocal<SharedContext>,
 }
 
 struct Parts {
     step: SharedStep,
     leases: Vec<Lease>,
+    reject_non_finite: bool,
 }
 
 impl Step {
     /// A step of this Context, without calls.
     pub fn of(shared: &SharedContext, reject_non_finite: bool) -> Step {
-        let mut step = shared.step();
-        if reject_non_finite {
-            step.reject_non_finite();
-        }
-        let parts = Parts { step, leases: Vec::new() };
-        let parts = OfProcess::new(Mutex::new(Some(parts)));
-        Step { parts, shared: OfProcess::new(shared.clone()) }
+        let parts = Parts { step: shared.step(), leases: Vec::new(), reject_non_finite };
+        let parts = ProcessLocal::new(Mutex::new(Some(parts)));
+        Step { parts, shared: ProcessLocal::new(shared.clone()) }
     }
 
     fn parts(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Parts>>> {
@@ -51,7 +47,7 @@ impl Step {
     ) -> PyResult<()> {
         let lease = Lease::of(py, buffers)?;
         let mut parts = self.parts(py)?;
-        let Some(Parts { step, leases }) = &mut *parts else {
+        let Some(Parts { step, leases, .. }) = &mut *parts else {
             drop(parts);
             return Err(wrong(py, "this step is committed; begin another one"));
         };
@@ -76,7 +72,7 @@ impl Step {
     }
 
     fn size(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.shared.get().or_raise(py)?.context().size())
+        Ok(self.shared.get().or_raise(py)?.context().or_raise(py)?.size())
     }
 }
 
@@ -94,7 +90,8 @@ impl Step {
     ) -> PyResult<Py<PyAny>> {
         let (op, place) = (operator(py, op)?, Buffer::to_write(&buffer)?);
         let (memory, codec) = (place.memory(py)?, codec.map(|codec| codec.get().shared()));
-        self.add(py, vec![place], |step| step.all_reduce(memory, op, codec, weight))?;
+        let options = Options { codec, weight, ..Options::default() };
+        self.add(py, vec![place], |step| step.all_reduce(memory, op, &options))?;
         Ok(buffer.unbind())
     }
 
@@ -137,7 +134,8 @@ impl Step {
         out: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let (op, input) = (operator(py, op)?, Buffer::to_read(buffer)?);
-        let shard = self.shared.get().or_raise(py)?.context().shard(input.count()).len();
+        let shard =
+            self.shared.get().or_raise(py)?.context().or_raise(py)?.shard(input.count()).len();
         let out = out_or_new(py, out, buffer, &[shard], input.dtype())?;
         self.add_moved(py, input, out, |step, from, to| step.reduce_scatter(from, to, op))
     }
@@ -173,10 +171,11 @@ impl Step {
     fn commit(&self, py: Python<'_>, deadline: Option<f64>, async_op: bool) -> PyResult<Py<PyAny>> {
         let deadline = seconds("deadline", deadline)?;
         let taken = self.parts(py)?.take();
-        let Some(Parts { step, leases }) = taken else {
+        let Some(Parts { step, leases, reject_non_finite }) = taken else {
             return Err(wrong(py, "this step is committed"));
         };
-        let call = py.detach(|| step.commit(deadline));
+        let options = Options { deadline, reject_non_finite, ..Options::default() };
+        let call = py.detach(|| step.commit(&options)).or_raise(py)?;
         returned(py, call, leases, Gives::Object(None), async_op)
     }
 

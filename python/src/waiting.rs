@@ -1,6 +1,7 @@
 //! Waits that let other Python threads run, and that signals end.
 
 use super::error::{OrRaise, late, raised};
+use super::process::executor;
 use potluck_foreign::{Call, Failure};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -42,7 +43,8 @@ pub fn done<T: Clone + Send + Sync + 'static>(
     patience: Option<Duration>,
     future: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> PyResult<T> {
-    let call = py.detach(|| Call::begin(future));
+    let executor = executor(py)?;
+    let call = py.detach(|| Call::begin(&executor, future));
     let ended = wait(py, &call, patience);
     let outcome = ended.and_then(|has_ended| match call.outcome() {
         Some(outcome) if has_ended => {
