@@ -22,8 +22,8 @@
  *
  * Text is UTF-8 and ends with a zero byte.
  *
- * fork: a child has none of the threads of its parent. What it calls ends with POTLUCK_FORKED, until
- * it joins by itself.
+ * fork: a child has none of the threads of its parent. Once the parent has joined, all that its
+ * child calls ends with POTLUCK_FORKED, potluck_join too. Start a new process instead.
  */
 
 #ifndef POTLUCK_H

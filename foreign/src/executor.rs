@@ -4,7 +4,9 @@ use super::failure::Failure;
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
@@ -29,8 +31,15 @@ impl Executor {
     /// Starts the thread.
     ///
     /// # Errors
-    /// [`Failure::Thread`] if the machine has no place for one more.
+    /// [`Failure::Thread`] if the machine has no place for one more. [`Failure::Forked`] in a fork of
+    /// a process that has started one: locks that the parent's threads held stay locked there.
     pub fn start() -> Result<Executor, Failure> {
+        static FIRST: AtomicU32 = AtomicU32::new(0);
+        let own = process::id();
+        let first = FIRST.compare_exchange(0, own, Ordering::SeqCst, Ordering::SeqCst);
+        if first.is_err_and(|first| first != own) {
+            return Err(Failure::Forked);
+        }
         let (queue, work) = channel::<Arc<dyn Polled>>();
         let run = move || {
             RUNS_HERE.set(true);

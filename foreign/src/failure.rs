@@ -66,8 +66,8 @@ impl fmt::Display for Failure {
                  wait in another thread",
             ),
             Failure::Forked => f.write_str(
-                "this process is a fork of the one that joined, and has no node; join here, or \
-                 make calls in the parent only",
+                "this process is a fork of the one that joined, and has no node; start a new \
+                 process in place of a fork, or make calls in the parent only",
             ),
             Failure::Thread(error) => write!(f, "no thread could be started: {error}"),
             Failure::Panic(message) => {

@@ -25,7 +25,9 @@ fn a_fork_gets_errors_and_drops_nothing() {
             let memory = memory().expect("memory");
             let refused = context.all_reduce(memory, ReduceOp::Sum, &Options::default()).err();
             let waited = ended.wait(None).err();
-            let ok = is_forked(refused) && is_forked(waited) && ended.outcome().is_none();
+            let started = is_forked(Executor::start().err());
+            let ok =
+                started && is_forked(refused) && is_forked(waited) && ended.outcome().is_none();
             drop((ended, context));
             // SAFETY: ends the child without destructors.
             unsafe { libc::_exit(i32::from(!ok)) }

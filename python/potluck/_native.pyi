@@ -8,6 +8,20 @@ from typing import Any, Generic, Literal, TypeVar, final, overload
 from ._peer import Peer
 from ._types import Buffer, Op
 
+__all__ = [
+    "Cluster",
+    "Codec",
+    "Context",
+    "Events",
+    "GradientStep",
+    "GradientSync",
+    "Pending",
+    "Step",
+    "__version__",
+    "_command",
+    "_leave_all",
+    "join",
+]
 __version__: str
 
 _B = TypeVar("_B", bound=Buffer)

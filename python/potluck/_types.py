@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, Protocol, TypeAlias
 
-Op: TypeAlias = Literal["sum", "mean", "min", "max", "prod", "bit_and", "bit_or", "bit_xor"]
+Op = Literal["sum", "mean", "min", "max", "prod", "bit_and", "bit_or", "bit_xor"]
 
 
 class SupportsDLPack(Protocol):

@@ -5,10 +5,11 @@ use potluck_foreign::{Executor, ProcessLocal};
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// The thread of this process. A fork starts its own: it has none of the threads of its parent.
+/// The thread of this process.
 ///
 /// # Errors
-/// The machine's, if it has no place for one more thread.
+/// Forked in a fork of a process that has it; and the machine's, if it has no place for one more
+/// thread.
 pub fn executor(py: Python<'_>) -> PyResult<Executor> {
     // Only used by threads that have the interpreter, as a thread that forks has: so the lock is
     // free in every fork.
