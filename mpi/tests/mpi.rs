@@ -105,8 +105,9 @@ fn killed() -> Result<()> {
         ensure!(first == "ready", "{first}");
     }
     let mut victim = processes.remove(0);
-    victim.kill()?;
+    let killed = victim.kill();
     victim.wait()?;
+    killed?;
     for process in processes {
         let (code, _, err) = ended(process)?;
         ensure!(code == Some(75), "{code:?}: {err}");

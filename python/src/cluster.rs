@@ -33,7 +33,6 @@ pub struct Cluster {
     min_members = None, max_members = None, peers = None, interfaces = None, name = None,
     home = None, engine = None, partition = None, stateless = false, notices = None,
 ))]
-#[expect(clippy::too_many_arguments, reason = "Python has names for them")]
 pub fn join(
     py: Python<'_>,
     namespace: Option<String>,

@@ -111,7 +111,6 @@ impl Context {
         buffer, op = "sum", *, codec = None, weight = None, deadline = None,
         reject_non_finite = false, best_effort = false, async_op = false,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
     fn all_reduce(
         &self,
         py: Python<'_>,
@@ -125,7 +124,7 @@ impl Context {
         async_op: bool,
     ) -> PyResult<Py<PyAny>> {
         let asked = Asked::of(deadline, best_effort, async_op)?.non_finite(reject_non_finite);
-        let asked = asked.coded(codec.map(|codec| codec.get())).weighted(weight);
+        let asked = asked.coded(codec.map(Bound::get)).weighted(weight);
         let (op, place) = (operator(py, op)?, Buffer::to_write(buffer)?);
         let memory = place.memory(py)?;
         self.call(py, vec![place], same(buffer), &asked, move |on, options| {
@@ -138,7 +137,6 @@ impl Context {
         buffer, root = 0, op = "sum", *, deadline = None, reject_non_finite = false,
         best_effort = false, async_op = false,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
     fn reduce(
         &self,
         py: Python<'_>,
@@ -162,7 +160,6 @@ impl Context {
     #[pyo3(signature = (
         buffer, root = 0, *, deadline = None, best_effort = false, async_op = false,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
     fn broadcast(
         &self,
         py: Python<'_>,
@@ -185,7 +182,6 @@ impl Context {
         buffer, op = "sum", *, out = None, deadline = None, reject_non_finite = false,
         best_effort = false, async_op = false,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
     fn reduce_scatter<'py>(
         &self,
         py: Python<'py>,
@@ -210,7 +206,6 @@ impl Context {
     #[pyo3(signature = (
         buffer, *, out = None, deadline = None, best_effort = false, async_op = false,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
     fn all_gather<'py>(
         &self,
         py: Python<'py>,
@@ -231,7 +226,6 @@ impl Context {
     #[pyo3(signature = (
         buffer, *, out = None, deadline = None, best_effort = false, async_op = false,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
     fn all_to_all<'py>(
         &self,
         py: Python<'py>,
@@ -252,7 +246,6 @@ impl Context {
     #[pyo3(signature = (
         buffer, root = 0, *, out = None, deadline = None, best_effort = false, async_op = false,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
     fn gather<'py>(
         &self,
         py: Python<'py>,
@@ -283,7 +276,6 @@ impl Context {
     #[pyo3(signature = (
         buffer, parts = None, root = 0, *, deadline = None, best_effort = false, async_op = false,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
     fn scatter(
         &self,
         py: Python<'_>,
@@ -348,7 +340,6 @@ impl Context {
     #[pyo3(signature = (
         buffer, to, tag = 0, *, deadline = None, best_effort = false, async_op = false,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
     fn send(
         &self,
         py: Python<'_>,
@@ -371,7 +362,6 @@ impl Context {
     #[pyo3(signature = (
         buffer, source = None, tag = 0, *, deadline = None, best_effort = false, async_op = false,
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has names for them")]
     fn recv(
         &self,
         py: Python<'_>,

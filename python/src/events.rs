@@ -96,7 +96,7 @@ fn with_node<'a>(
 
 fn of_node<'py>(py: Python<'py>, node: &NodeInfo) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    dict.set_item("name", node.name.as_ref().map(|name| name.as_str()))?;
+    dict.set_item("name", node.name.as_ref().map(potluck::report::Name::as_str))?;
     dict.set_item("node", hex(node.node))?;
     Ok(dict)
 }

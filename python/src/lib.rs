@@ -3,6 +3,9 @@
 //! Calls are those of `potluck-foreign`: begun in the thread of the program, polled by one thread
 //! of their own. Every wait lets other Python threads run and notices signals.
 
+#![allow(clippy::needless_pass_by_value, reason = "pyo3 gives arguments by value")]
+#![allow(clippy::too_many_arguments, reason = "Python has names for them")]
+
 mod asked;
 mod buffer;
 mod cluster;

@@ -162,7 +162,7 @@ impl Step {
         out: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let input = Buffer::to_read(buffer)?;
-        let out = out_or_new(py, out, buffer, &input.shape().to_vec(), input.dtype())?;
+        let out = out_or_new(py, out, buffer, input.shape(), input.dtype())?;
         self.add_moved(py, input, out, SharedStep::all_to_all)
     }
 

@@ -47,9 +47,8 @@ pub fn done<T: Clone + Send + Sync + 'static>(
     let call = py.detach(|| Call::begin(&executor, future));
     let ended = wait(py, &call, patience);
     let outcome = ended.and_then(|has_ended| match call.outcome() {
-        Some(outcome) if has_ended => {
-            outcome.as_ref().map(T::clone).map_err(|failure| raised(py, failure))
-        }
+        Some(Ok(value)) if has_ended => Ok(value.clone()),
+        Some(Err(failure)) if has_ended => Err(raised(py, failure)),
         _ => Err(late()),
     });
     // Its end may need the interpreter, which this thread has.
