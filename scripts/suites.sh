@@ -18,12 +18,17 @@ build() {
     cargo test --locked --features "metrics${gloo_features:+,gloo}" "$@"
 }
 
-# build_programs: the command line, the node that most suites start, an example, and the C library.
+# build_programs: the command line, the node that most suites start, an example, and the libraries.
 # cargo builds a program together with the tests of its package.
 build_programs() {
     build --no-run --quiet --test cli --test peer &&
         cargo build --locked --quiet --features "metrics${gloo_features:+,gloo}" --example quickstart &&
-        cargo build --locked --quiet --features "metrics${gloo_features:+,gloo}" --lib
+        build_libraries
+}
+
+# build_libraries: those of C, which cargo does not build together with their tests.
+build_libraries() {
+    cargo build --locked --quiet --features "metrics${gloo_features:+,gloo}" --lib
 }
 
 # variant VARIABLE NAME: builds the node of the tests with scripts/rustc-NAME.sh for our own

@@ -29,6 +29,7 @@ fi
 ! has_x86_64_v3 || variant POTLUCK_BIN_X86_64_V3 for-x86-64-v3
 variant POTLUCK_BIN_WITH_DEFECTS with-defects
 must "build" build --no-run
+must "libraries" build_libraries
 [ "$failed" -eq 0 ] || report test
 
 suites=$(all_suites)
