@@ -26,9 +26,10 @@ build_programs() {
         build_libraries
 }
 
-# build_libraries: those of C, which cargo does not build together with their tests.
+# build_libraries: those of C, as they are shipped: with the native engine alone. cargo does not build
+# them together with their tests.
 build_libraries() {
-    cargo build --locked --quiet --features "metrics${gloo_features:+,gloo}" --lib
+    cargo build --locked --quiet -p potluck-capi -p potluck-mpi
 }
 
 # variant VARIABLE NAME: builds the node of the tests with scripts/rustc-NAME.sh for our own
