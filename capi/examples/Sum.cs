@@ -45,6 +45,7 @@ static class Sum
         using (var cluster = Cluster.Join(settings))
         {
             var context = await cluster.ContextAsync(TimeSpan.FromMinutes(1));
+            bool isTold = false;
             for (int round = 0; round < rounds; round++)
             {
                 var data = Enumerable.Range(context.Rank, 1000).Select(i => (float)i).ToArray();
@@ -57,6 +58,7 @@ static class Sum
                 {
                     var kept = data.SequenceEqual(before) ? "kept" : "DAMAGED";
                     Console.WriteLine($"rank {context.Rank} of {context.Size}: {problem.Code}, array {kept}");
+                    isTold = false;
                     var old = context;
                     context = await old.RenewedAsync(TimeSpan.FromMinutes(1));
                     old.Dispose();
@@ -65,8 +67,9 @@ static class Sum
                 int size = context.Size, ranks = size * (size - 1) / 2;
                 if (!data.Select((x, i) => x == size * i + ranks).All(right => right))
                     throw new InvalidOperationException("a wrong sum");
-                if (round == 0)
+                if (!isTold)
                     Console.WriteLine($"rank {context.Rank} of {size}: the sum is right");
+                isTold = true;
             }
             context.Dispose();
         }

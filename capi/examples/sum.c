@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
     if (potluck_context_get(cluster, 60000, &context, &error) != POTLUCK_OK)
         fail(error);
     float data[COUNT];
-    int rounds = atoi(argv[3]);
+    int rounds = atoi(argv[3]), is_told = 0;
     for (int round = 0; round < rounds; round++) {
         size_t rank = potluck_rank(context), size = potluck_size(context);
         for (size_t i = 0; i < COUNT; i++)
@@ -63,6 +63,7 @@ int main(int argc, char **argv) {
             int kept = data[0] == (float)rank && data[COUNT - 1] == (float)(rank + COUNT - 1);
             printf("rank %zu of %zu: %s, buffer %s\n", rank, size, potluck_error_code(error),
                    kept ? "kept" : "DAMAGED");
+            is_told = 0;
             if (!potluck_error_can_renew(error))
                 fail(error);
             potluck_error_free(error);
@@ -79,10 +80,10 @@ int main(int argc, char **argv) {
                 return 1;
             }
         }
-        if (round == 0) {
+        if (!is_told)
             printf("rank %zu of %zu: the sum is right\n", rank, size);
-            fflush(stdout);
-        }
+        is_told = 1;
+        fflush(stdout);
     }
     potluck_context_free(context);
     potluck_leave(cluster);
