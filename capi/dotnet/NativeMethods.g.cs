@@ -25,8 +25,9 @@ namespace PotluckNet
         /// <summary>
         ///  Waits for the end of a call, at most `timeout_ms`; -1 waits without bound.
         ///
-        ///  Returns POTLUCK_OK, or why the call has failed. POTLUCK_TIMED_OUT: it goes on. POTLUCK_IN_CALLBACK:
-        ///  this is a function that potluck has called, and waiting here would be waiting for itself.
+        ///  Returns POTLUCK_OK, or why the call has failed. POTLUCK_TIMED_OUT: it goes on.
+        ///  POTLUCK_IN_CALLBACK: this is a function that potluck has called, and waiting here would be
+        ///  waiting for itself.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_call_wait", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern potluck_status potluck_call_wait(potluck_call* call, long timeout_ms, potluck_error** error);
@@ -89,7 +90,8 @@ namespace PotluckNet
         ///  The context of the newest View. Waits until there are enough members, at most `timeout_ms`; -1
         ///  waits without bound.
         ///
-        ///  Returns POTLUCK_NOT_ENOUGH_PEERS when the time has passed, POTLUCK_CLOSED when the node has left.
+        ///  Returns POTLUCK_NOT_ENOUGH_PEERS when the time has passed, POTLUCK_CLOSED when the node has
+        ///  left.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_context_get", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern potluck_status potluck_context_get(potluck_cluster* cluster, long timeout_ms, potluck_context** context, potluck_error** error);
@@ -155,8 +157,8 @@ namespace PotluckNet
         internal static extern potluck_call* potluck_broadcast(potluck_context* context, void* data, nuint count, uint dtype, nuint root, potluck_options* given);
 
         /// <summary>
-        ///  Collects `input`, `count` elements, of all ranks in `out`, `out_count` = size * `count` elements, in
-        ///  rank order.
+        ///  Collects `input`, `count` elements, of all ranks in `out`, `out_count` = size * `count`
+        ///  elements, in rank order.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_all_gather", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern potluck_call* potluck_all_gather(potluck_context* context, void* input, nuint count, void* @out, nuint out_count, uint dtype, potluck_options* given);
@@ -169,15 +171,15 @@ namespace PotluckNet
         internal static extern potluck_call* potluck_gather(potluck_context* context, void* input, nuint count, void* @out, nuint out_count, uint dtype, nuint root, potluck_options* given);
 
         /// <summary>
-        ///  Gives each rank its part of `input` of rank `root`, `in_count` = size * `count` elements; `out` gets
-        ///  it, `count` elements. On the other ranks `input` may be NULL.
+        ///  Gives each rank its part of `input` of rank `root`, `in_count` = size * `count` elements; `out`
+        ///  gets it, `count` elements. On the other ranks `input` may be NULL.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_scatter", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern potluck_call* potluck_scatter(potluck_context* context, void* input, nuint in_count, void* @out, nuint count, uint dtype, nuint root, potluck_options* given);
 
         /// <summary>
-        ///  Gives each rank an equal part of `input`, `count` elements; `out`, `count` elements, gets the parts
-        ///  for this rank, in rank order.
+        ///  Gives each rank an equal part of `input`, `count` elements; `out`, `count` elements, gets the
+        ///  parts for this rank, in rank order.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_all_to_all", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern potluck_call* potluck_all_to_all(potluck_context* context, void* input, void* @out, nuint count, uint dtype, potluck_options* given);
@@ -190,8 +192,8 @@ namespace PotluckNet
         internal static extern potluck_call* potluck_all_gather_uneven(potluck_context* context, void* input, nuint count, uint dtype, potluck_options* given);
 
         /// <summary>
-        ///  Gives the first `lengths[0]` elements of `input` to rank 0, and so on: one length for each rank. What
-        ///  the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
+        ///  Gives the first `lengths[0]` elements of `input` to rank 0, and so on: one length for each rank.
+        ///  What the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_all_to_all_uneven", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern potluck_call* potluck_all_to_all_uneven(potluck_context* context, void* input, nuint count, nuint* lengths, nuint lengths_count, uint dtype, potluck_options* given);
@@ -228,12 +230,12 @@ namespace PotluckNet
         internal static extern potluck_config* potluck_config_new();
 
         /// <summary>
-        ///  Sets one thing. What is not set comes from the environment (POTLUCK_NAMESPACE, POTLUCK_JOB,
-        ///  POTLUCK_KEY, POTLUCK_MEMBERS, ...), else from the defaults of the documentation.
+        ///  Sets one setting. A setting without a value comes from the environment (POTLUCK_NAMESPACE,
+        ///  POTLUCK_JOB, POTLUCK_KEY, POTLUCK_MEMBERS, ...), else from the documented defaults.
         ///
         ///  | key | value |
         ///  | --- | --- |
-        ///  | network | `home`: this machine's interfaces; `loopback`: 127.0.0.1 only; `process`: nodes of this process only, for tests |
+        ///  | network | `home`: this machine's interfaces; `loopback`: 127.0.0.1; `process`: for tests |
         ///  | namespace | the cluster's name |
         ///  | job | which program this is: nodes of one job form a group |
         ///  | key | the cluster key, as `potluck key --show` prints it |
@@ -251,8 +253,8 @@ namespace PotluckNet
         ///  | engine | `auto`, `native` or `gloo` |
         ///  | notices | `false`: never a line on stderr |
         ///
-        ///  Returns POTLUCK_ARGUMENT for another key, and POTLUCK_CONFIG or POTLUCK_ARGUMENT for a value that
-        ///  it cannot have. The configuration is then as before.
+        ///  Returns POTLUCK_ARGUMENT for another key, and POTLUCK_CONFIG or POTLUCK_ARGUMENT for a value
+        ///  that it cannot have. The configuration is then as before.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_config_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern potluck_status potluck_config_set(potluck_config* config, byte* key, byte* value, potluck_error** error);
@@ -326,8 +328,7 @@ namespace PotluckNet
         internal static extern bool potluck_discard_result(potluck_context* context);
 
         /// <summary>
-        ///  What has happened, and what to do, in one sentence. Valid until the error is freed. NULL for
-        ///  NULL.
+        ///  One sentence: the cause and the remedy. Valid until the error is freed. NULL for NULL.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_error_message", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern byte* potluck_error_message(potluck_error* error);

@@ -370,8 +370,9 @@ extern "C" {
 /**
  * Waits for the end of a call, at most `timeout_ms`; -1 waits without bound.
  *
- * Returns POTLUCK_OK, or why the call has failed. POTLUCK_TIMED_OUT: it goes on. POTLUCK_IN_CALLBACK:
- * this is a function that potluck has called, and waiting here would be waiting for itself.
+ * Returns POTLUCK_OK, or why the call has failed. POTLUCK_TIMED_OUT: it goes on.
+ * POTLUCK_IN_CALLBACK: this is a function that potluck has called, and waiting here would be
+ * waiting for itself.
  */
 potluck_status potluck_call_wait(const potluck_call *call,
                                  int64_t timeout_ms,
@@ -427,7 +428,8 @@ potluck_status potluck_join(const potluck_config *config,
  * The context of the newest View. Waits until there are enough members, at most `timeout_ms`; -1
  * waits without bound.
  *
- * Returns POTLUCK_NOT_ENOUGH_PEERS when the time has passed, POTLUCK_CLOSED when the node has left.
+ * Returns POTLUCK_NOT_ENOUGH_PEERS when the time has passed, POTLUCK_CLOSED when the node has
+ * left.
  */
 potluck_status potluck_context_get(const potluck_cluster *cluster,
                                    int64_t timeout_ms,
@@ -511,8 +513,8 @@ potluck_call *potluck_broadcast(const potluck_context *context,
                                 const potluck_options *given);
 
 /**
- * Collects `input`, `count` elements, of all ranks in `out`, `out_count` = size * `count` elements, in
- * rank order.
+ * Collects `input`, `count` elements, of all ranks in `out`, `out_count` = size * `count`
+ * elements, in rank order.
  */
 potluck_call *potluck_all_gather(const potluck_context *context,
                                  const void *input,
@@ -536,8 +538,8 @@ potluck_call *potluck_gather(const potluck_context *context,
                              const potluck_options *given);
 
 /**
- * Gives each rank its part of `input` of rank `root`, `in_count` = size * `count` elements; `out` gets
- * it, `count` elements. On the other ranks `input` may be NULL.
+ * Gives each rank its part of `input` of rank `root`, `in_count` = size * `count` elements; `out`
+ * gets it, `count` elements. On the other ranks `input` may be NULL.
  */
 potluck_call *potluck_scatter(const potluck_context *context,
                               const void *input,
@@ -549,8 +551,8 @@ potluck_call *potluck_scatter(const potluck_context *context,
                               const potluck_options *given);
 
 /**
- * Gives each rank an equal part of `input`, `count` elements; `out`, `count` elements, gets the parts
- * for this rank, in rank order.
+ * Gives each rank an equal part of `input`, `count` elements; `out`, `count` elements, gets the
+ * parts for this rank, in rank order.
  */
 potluck_call *potluck_all_to_all(const potluck_context *context,
                                  const void *input,
@@ -570,8 +572,8 @@ potluck_call *potluck_all_gather_uneven(const potluck_context *context,
                                         const potluck_options *given);
 
 /**
- * Gives the first `lengths[0]` elements of `input` to rank 0, and so on: one length for each rank. What
- * the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
+ * Gives the first `lengths[0]` elements of `input` to rank 0, and so on: one length for each rank.
+ * What the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
  */
 potluck_call *potluck_all_to_all_uneven(const potluck_context *context,
                                         const void *input,
@@ -624,12 +626,12 @@ potluck_call *potluck_sync(const potluck_context *context,
 potluck_config *potluck_config_new(void);
 
 /**
- * Sets one thing. What is not set comes from the environment (POTLUCK_NAMESPACE, POTLUCK_JOB,
- * POTLUCK_KEY, POTLUCK_MEMBERS, ...), else from the defaults of the documentation.
+ * Sets one setting. A setting without a value comes from the environment (POTLUCK_NAMESPACE,
+ * POTLUCK_JOB, POTLUCK_KEY, POTLUCK_MEMBERS, ...), else from the documented defaults.
  *
  * | key | value |
  * | --- | --- |
- * | network | `home`: this machine's interfaces; `loopback`: 127.0.0.1 only; `process`: nodes of this process only, for tests |
+ * | network | `home`: this machine's interfaces; `loopback`: 127.0.0.1; `process`: for tests |
  * | namespace | the cluster's name |
  * | job | which program this is: nodes of one job form a group |
  * | key | the cluster key, as `potluck key --show` prints it |
@@ -647,8 +649,8 @@ potluck_config *potluck_config_new(void);
  * | engine | `auto`, `native` or `gloo` |
  * | notices | `false`: never a line on stderr |
  *
- * Returns POTLUCK_ARGUMENT for another key, and POTLUCK_CONFIG or POTLUCK_ARGUMENT for a value that
- * it cannot have. The configuration is then as before.
+ * Returns POTLUCK_ARGUMENT for another key, and POTLUCK_CONFIG or POTLUCK_ARGUMENT for a value
+ * that it cannot have. The configuration is then as before.
  */
 potluck_status potluck_config_set(potluck_config *config,
                                   const char *key,
@@ -723,8 +725,7 @@ void potluck_shard(const potluck_context *context, size_t count, size_t *first, 
 bool potluck_discard_result(const potluck_context *context);
 
 /**
- * What has happened, and what to do, in one sentence. Valid until the error is freed. NULL for
- * NULL.
+ * One sentence: the cause and the remedy. Valid until the error is freed. NULL for NULL.
  */
 const char *potluck_error_message(const potluck_error *error);
 

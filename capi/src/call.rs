@@ -26,8 +26,9 @@ pub(crate) fn started(begin: impl FnOnce() -> Result<Call<Reply>, Failure>) -> *
 
 /// Waits for the end of a call, at most `timeout_ms`; -1 waits without bound.
 ///
-/// Returns POTLUCK_OK, or why the call has failed. POTLUCK_TIMED_OUT: it goes on. POTLUCK_IN_CALLBACK:
-/// this is a function that potluck has called, and waiting here would be waiting for itself.
+/// Returns POTLUCK_OK, or why the call has failed. POTLUCK_TIMED_OUT: it goes on.
+/// POTLUCK_IN_CALLBACK: this is a function that potluck has called, and waiting here would be
+/// waiting for itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_call_wait(
     call: *const potluck_call,

@@ -49,7 +49,8 @@ pub unsafe extern "C" fn potluck_join(
 /// The context of the newest View. Waits until there are enough members, at most `timeout_ms`; -1
 /// waits without bound.
 ///
-/// Returns POTLUCK_NOT_ENOUGH_PEERS when the time has passed, POTLUCK_CLOSED when the node has left.
+/// Returns POTLUCK_NOT_ENOUGH_PEERS when the time has passed, POTLUCK_CLOSED when the node has
+/// left.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_context_get(
     cluster: *const potluck_cluster,

@@ -15,7 +15,7 @@ pub(crate) unsafe fn memory(
     count: usize,
     of: potluck_dtype,
 ) -> Result<Memory, Failure> {
-    // SAFETY: see `border`. What is only read is never written.
+    // SAFETY: see `border`. Calls with an input only read it.
     unsafe { Memory::new(data.cast_mut().cast(), count, dtype(of)?) }
 }
 
@@ -102,8 +102,8 @@ pub unsafe extern "C" fn potluck_broadcast(
     })
 }
 
-/// Collects `input`, `count` elements, of all ranks in `out`, `out_count` = size * `count` elements, in
-/// rank order.
+/// Collects `input`, `count` elements, of all ranks in `out`, `out_count` = size * `count`
+/// elements, in rank order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_all_gather(
     context: *const potluck_context,
@@ -143,8 +143,8 @@ pub unsafe extern "C" fn potluck_gather(
     })
 }
 
-/// Gives each rank its part of `input` of rank `root`, `in_count` = size * `count` elements; `out` gets
-/// it, `count` elements. On the other ranks `input` may be NULL.
+/// Gives each rank its part of `input` of rank `root`, `in_count` = size * `count` elements; `out`
+/// gets it, `count` elements. On the other ranks `input` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_scatter(
     context: *const potluck_context,
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn potluck_scatter(
     })
 }
 
-/// Gives each rank an equal part of `input`, `count` elements; `out`, `count` elements, gets the parts
-/// for this rank, in rank order.
+/// Gives each rank an equal part of `input`, `count` elements; `out`, `count` elements, gets the
+/// parts for this rank, in rank order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_all_to_all(
     context: *const potluck_context,
@@ -200,8 +200,8 @@ pub unsafe extern "C" fn potluck_all_gather_uneven(
     })
 }
 
-/// Gives the first `lengths[0]` elements of `input` to rank 0, and so on: one length for each rank. What
-/// the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
+/// Gives the first `lengths[0]` elements of `input` to rank 0, and so on: one length for each rank.
+/// What the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_all_to_all_uneven(
     context: *const potluck_context,

@@ -20,12 +20,12 @@ pub extern "C" fn potluck_config_new() -> *mut potluck_config {
     given(potluck_config { config: Config::home() })
 }
 
-/// Sets one thing. What is not set comes from the environment (POTLUCK_NAMESPACE, POTLUCK_JOB,
-/// POTLUCK_KEY, POTLUCK_MEMBERS, ...), else from the defaults of the documentation.
+/// Sets one setting. A setting without a value comes from the environment (POTLUCK_NAMESPACE,
+/// POTLUCK_JOB, POTLUCK_KEY, POTLUCK_MEMBERS, ...), else from the documented defaults.
 ///
 /// | key | value |
 /// | --- | --- |
-/// | network | `home`: this machine's interfaces; `loopback`: 127.0.0.1 only; `process`: nodes of this process only, for tests |
+/// | network | `home`: this machine's interfaces; `loopback`: 127.0.0.1; `process`: for tests |
 /// | namespace | the cluster's name |
 /// | job | which program this is: nodes of one job form a group |
 /// | key | the cluster key, as `potluck key --show` prints it |
@@ -43,8 +43,8 @@ pub extern "C" fn potluck_config_new() -> *mut potluck_config {
 /// | engine | `auto`, `native` or `gloo` |
 /// | notices | `false`: never a line on stderr |
 ///
-/// Returns POTLUCK_ARGUMENT for another key, and POTLUCK_CONFIG or POTLUCK_ARGUMENT for a value that
-/// it cannot have. The configuration is then as before.
+/// Returns POTLUCK_ARGUMENT for another key, and POTLUCK_CONFIG or POTLUCK_ARGUMENT for a value
+/// that it cannot have. The configuration is then as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_config_set(
     config: *mut potluck_config,

@@ -57,8 +57,7 @@ impl From<Error> for potluck_error {
     }
 }
 
-/// What has happened, and what to do, in one sentence. Valid until the error is freed. NULL for
-/// NULL.
+/// One sentence: the cause and the remedy. Valid until the error is freed. NULL for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_error_message(error: *const potluck_error) -> *const c_char {
     // SAFETY: see `border`.

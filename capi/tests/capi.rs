@@ -1,4 +1,5 @@
-//! The C interface from outside: programs in C and C++, compiled with the header and either library.
+//! The C interface from outside: programs in C and C++, compiled with the header and either
+//! library.
 
 use anyhow::{Context, Result, bail, ensure};
 use potluck_harness::{Need, Suite, chance};

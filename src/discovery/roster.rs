@@ -475,7 +475,7 @@ impl Roster {
         !self.others.is_empty() || self.other_jobs.any()
     }
 
-    /// What is known of an address; `None` if it is not dialled any more, or is an observer's.
+    /// The standing of an address; `None` if it is not dialled any more, or is an observer's.
     pub fn standing(&self, to: SocketAddr) -> Option<Standing> {
         let is_told = |c: &&Candidate| c.is_known() && !self.observe(&c.boots);
         let candidate = self.candidates.get(&to).filter(is_told)?;

@@ -133,7 +133,7 @@ pub struct StatusReader {
 }
 
 impl StatusReader {
-    /// What is complete with this part, if anything is.
+    /// Takes a part. Returns the message that this part completes, if it completes one.
     ///
     /// # Errors
     /// `InvalidData` for a part of no known kind, parts that are too long together, and JSON of
