@@ -713,20 +713,21 @@ impl Ledger {
         }
         if called {
             self.effects.push(LedgerEffect::Resolved(op, outcome));
-            // A member that holds a best-effort result may still have to forward data.
-            if !(alone && outcome == Outcome::Committed) {
-                self.in_engine(op, LedgerEffect::Retire);
-            }
+        }
+        // A member that holds a best-effort result may still have to forward data.
+        if !(alone && outcome == Outcome::Committed) {
+            self.in_engine(op, LedgerEffect::Retire);
         }
     }
 
-    /// Applies an effect to `op` under the engine's names: for a step, to each of its calls.
+    /// Applies an effect to `op` under all names that the engine may know it by: its own and, if
+    /// anybody has called a step, those of the step's calls.
     fn in_engine(&mut self, op: OpId, effect: fn(OpId) -> LedgerEffect) {
         let Some(entry) = self.entries.get(&op) else { return };
-        if entry.is_step() {
+        let is_step = entry.is_step();
+        self.effects.push(effect(op));
+        if is_step {
             self.effects.extend(op.parts().map(effect));
-        } else {
-            self.effects.push(effect(op));
         }
     }
 

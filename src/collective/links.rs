@@ -13,7 +13,9 @@ mod link_user;
 
 pub use carried::Carried;
 pub use current_link::{CurrentLink, Generation};
-pub use early_data::{EARLY_OPS_MAX, EarlyData};
+#[cfg(test)]
+pub use early_data::EARLY_OPS_MAX;
+pub use early_data::EarlyData;
 #[cfg(any(feature = "gloo", test))]
 pub use link_user::LinkEnd;
 pub use link_user::{LinkParty, LinkUser, attach};

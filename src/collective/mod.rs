@@ -49,8 +49,10 @@ pub use lanes::Lanes;
 #[cfg(test)]
 pub(crate) use ledger::LedgerBounds;
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour, SyncSource};
+#[cfg(test)]
+pub use links::EARLY_OPS_MAX;
 #[cfg(any(feature = "gloo", test, fuzzing))]
-pub use links::{Carried, CurrentLink, EARLY_OPS_MAX, EarlyData, Generation, LinkUser, attach};
+pub use links::{Carried, CurrentLink, EarlyData, Generation, LinkUser, attach};
 #[cfg(feature = "gloo")]
 pub use links::{LinkEnd, LinkParty};
 #[cfg(any(feature = "gloo", test))]

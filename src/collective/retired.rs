@@ -3,7 +3,8 @@
 use super::lanes::Lanes;
 use crate::protocol::OpId;
 
-/// The set of operations that are over: ranges of numbers by lane.
+/// The set of operations that are over: ranges of numbers by lane. A step is over with all its
+/// calls.
 ///
 /// Between two ranges lies an undecided operation, and there are at most 64 of them. So a lane
 /// takes a few words of memory, and neighbouring lanes with the same numbers take them once; a
@@ -18,8 +19,12 @@ pub struct Retired {
 const RANGES_MAX: usize = 128;
 
 impl Retired {
-    /// Whether `op` is over.
+    /// Whether `op` is over, or the step that it belongs to.
     pub fn contains(&self, op: OpId) -> bool {
+        self.has(op.whole()) || op.step().is_some() && self.has(op)
+    }
+
+    fn has(&self, op: OpId) -> bool {
         let Some(ranges) = self.lanes.get(op.lane) else { return false };
         let after = ranges.partition_point(|(first, _)| *first <= op.number);
         after > 0 && op.number <= ranges[after - 1].1
@@ -74,6 +79,18 @@ mod tests {
         assert_eq!(*ranges, [(0, 5), (u64::MAX, u64::MAX)]);
         assert!(retired.contains(op(5)) && !retired.contains(op(6)));
         assert!(!retired.contains(OpId { lane: Lane(8), number: 5 }));
+    }
+
+    #[test]
+    fn the_calls_of_a_step_are_over_with_it() {
+        let mut retired = Retired::default();
+        retired.insert(op(3).part(1));
+        assert!(retired.contains(op(3).part(1)) && !retired.contains(op(3).part(2)));
+        retired.insert(op(3));
+        assert!(op(3).parts().all(|part| retired.contains(part)));
+        op(3).parts().for_each(|part| retired.insert(part));
+        assert_eq!(retired.lanes.runs(), 2, "no call is noted after its step");
+        assert!(!retired.contains(op(4).part(0)));
     }
 
     #[test]

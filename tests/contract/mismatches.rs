@@ -129,6 +129,25 @@ pub async fn every_kind(on: On) -> Result<()> {
     Ok(())
 }
 
+/// More steps that met a plain call than a member may have undecided: the data of either are dropped
+/// with it, and are never a reason to end a link.
+pub async fn steps_beside_calls(on: On) -> Result<()> {
+    let nodes = group(on, "steps-beside-calls", 3).await?;
+    let told = everywhere(nodes, |_cluster, mut context| async move {
+        let rank = context.rank().index();
+        for number in 0..300 {
+            let what = if rank == number % 3 { What::Step } else { What::AllReduce };
+            let error = refused::<f32>(Ask::sum(what, 3000), &mut context).await?;
+            ensure!(matches!(error, Error::Mismatch(_)), "{number}: {error:?}");
+            let mut next = [rank as u64; 5];
+            context.all_reduce(&mut next).await.with_context(|| format!("after {number}"))?;
+            ensure!(next == [3; 5], "the next call is wrong: {next:?}");
+        }
+        Ok(())
+    });
+    told.await.map(drop)
+}
+
 /// Some rows in a group of three of five, named by ranks of the group and by the names of members.
 pub async fn in_a_group(on: On) -> Result<()> {
     let nodes = group(on, "odd-one-of-a-group", 5).await?;

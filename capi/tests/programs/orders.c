@@ -57,7 +57,7 @@ struct grave {
 static struct node nodes[NODES];
 static struct open_call calls[CALLS];
 static struct grave graves[GRAVES];
-static unsigned long starts, sums_right, sums_failed[256], statuses[256];
+static unsigned long starts, sums_right, statuses[256];
 
 static unsigned char *memory(void) {
     unsigned char *bytes = malloc(BYTES_MAX + 1);
@@ -201,44 +201,22 @@ static void use(struct open_call *open) {
     }
 }
 
-/* Whole sums of both nodes must be right. A call of one node that is refused, because the View has
- * changed meanwhile, is none that the other one waits for in vain: both begin again. */
+/* A sum of both nodes must succeed, whatever was called before it. */
 static void sum(void) {
     double data[NODES][3] = {{1, 2, 3}, {10, 20, 30}};
     potluck_call *sums[NODES];
-    potluck_status ends[NODES];
     for (int i = 0; i < NODES; i++)
         sums[i] = potluck_all_reduce(nodes[i].context, data[i], 3, POTLUCK_F64, POTLUCK_SUM, NULL);
-    int failed = 0;
-    for (int waits = 0; waits < 6000 && !failed; waits++) {
-        int ended = 0;
-        for (int i = 0; i < NODES; i++) {
-            ends[i] = potluck_call_wait(sums[i], 5, NULL);
-            ended += ends[i] != POTLUCK_TIMED_OUT;
-            failed |= ends[i] != POTLUCK_TIMED_OUT && ends[i] != POTLUCK_OK;
-        }
-        if (ended == NODES)
-            break;
-    }
-    int right = 0;
     for (int i = 0; i < NODES; i++) {
-        /* The call of the other node may end a moment after this one's. */
-        ends[i] = potluck_call_wait(sums[i], failed ? 1000 : 0, NULL);
-        if (ends[i] == POTLUCK_TIMED_OUT && !failed)
-            wrong("a call of both nodes hangs");
-        if (ends[i] == POTLUCK_OK) {
-            if (data[i][0] != 11 || data[i][1] != 22 || data[i][2] != 33)
-                wrong("a wrong sum");
-            right++;
-        }
-        if (ends[i] != POTLUCK_OK)
-            sums_failed[ends[i] < 256 ? ends[i] : 255]++;
+        potluck_error *error = NULL;
+        if (potluck_call_wait(sums[i], 30000, &error) != POTLUCK_OK)
+            wrong(potluck_error_message(error));
+        if (data[i][0] != 11 || data[i][1] != 22 || data[i][2] != 33)
+            wrong("a wrong sum");
     }
     for (int i = 0; i < NODES; i++)
         potluck_call_free(sums[i]);
-    if (right == 1)
-        wrong("one node has the sum, the other has not");
-    sums_right += right == NODES;
+    sums_right++;
 }
 
 /* New contexts in place of the old ones: their lanes count from the beginning. */
@@ -294,18 +272,12 @@ int main(int argc, char **argv) {
         potluck_context_free(nodes[i].context);
         potluck_leave(nodes[i].cluster);
     }
-    if (!sums_right)
-        wrong("no sum of both nodes has succeeded");
     printf("%lu calls in %" PRIu32 " rounds, %lu sums of both nodes, %lu ended well and told; "
            "statuses:",
            starts, rounds, sums_right, atomic_load(&ended_well));
     for (int i = 0; i < 256; i++)
         if (statuses[i])
             printf(" %d: %lu", i, statuses[i]);
-    printf("; sums:");
-    for (int i = 0; i < 256; i++)
-        if (sums_failed[i])
-            printf(" %d: %lu", i, sums_failed[i]);
     printf("\n");
     return 0;
 }

@@ -13,6 +13,8 @@ use group::Group;
 
 const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 10);
 
+const STEP: Call = Call::new(CallKind::Step { parts: 0 }, DType::U8, 0);
+
 /// A sum that all members have begun, as all know.
 fn begun_by_all(n: u8) -> (Group, OpId) {
     let mut g = Group::of(n);
@@ -165,6 +167,34 @@ fn an_operation_given_up_elsewhere_is_aborted_when_it_is_called() {
     assert_eq!(g.ledgers[1].call(Lane::MAIN, SUM), Ok(op));
     g.drain(1);
     assert_eq!(g.resolved[1], g.resolved[0]);
+}
+
+/// Data for it may have arrived, and nothing else would drop them before the View ends.
+#[test]
+fn what_others_gave_up_is_over_in_the_engine_without_a_call_here() {
+    let mut g = Group::of(3);
+    let op = g.begin(0, SUM);
+    g.ledgers[0].abort(op, AbortReason::Deadline);
+    let step = g.ledgers[0].call(Lane::MAIN, STEP).unwrap();
+    g.ledgers[0].describe_part(step.part(0), Call { mode: CallMode::PerStep, ..SUM });
+    g.ledgers[0].abort(step, AbortReason::Deadline);
+    g.deliver_all();
+    for retired in &g.retired[1..] {
+        assert!(retired.contains(&op) && retired.contains(&step.part(0)), "{retired:?}");
+    }
+}
+
+/// Whatever the others called by the same number.
+#[test]
+fn a_call_that_differs_from_a_step_is_over_in_the_engine() {
+    let mut g = Group::of(2);
+    let op = g.begin(0, SUM);
+    assert_eq!(g.ledgers[1].call(Lane::MAIN, STEP), Ok(op));
+    g.ledgers[1].describe_part(op.part(0), Call { mode: CallMode::PerStep, ..SUM });
+    g.ledgers[1].describe(op);
+    g.deliver_all();
+    assert!(g.resolved.iter().all(|ends| ends.len() == 1), "{:?}", g.resolved);
+    assert!(g.retired[0].contains(&op) && g.retired[1].contains(&op.part(0)), "{:?}", g.retired);
 }
 
 #[test]
@@ -423,8 +453,7 @@ fn a_call_that_was_given_up_before_it_becomes_a_step_is_given_up_in_the_engine()
     g.ledgers[0].abort(op, AbortReason::Deadline);
     g.deliver_all();
     assert_eq!(g.ledgers[1].call(Lane::MAIN, SUM), Ok(op));
-    let step = Call::new(CallKind::Step { parts: 0 }, DType::U8, 0);
-    g.ledgers[1].becomes_step(op, step);
+    g.ledgers[1].becomes_step(op, STEP);
     g.drain(1);
     assert!(op.parts().all(|part| g.cancelled[1].contains(&part)), "{:?}", g.cancelled[1]);
     assert!(op.parts().all(|part| g.retired[1].contains(&part)), "{:?}", g.retired[1]);

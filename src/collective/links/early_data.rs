@@ -1,13 +1,13 @@
 //! Data of peers for operations that have not begun here.
 
-use crate::protocol::{MEMBERS_MAX, OPS_IN_FLIGHT_MAX, OpId, Rank};
+use crate::protocol::{MEMBERS_MAX, OPS_LISTED_MAX, OpId, Rank};
 use std::collections::BTreeMap;
 
-/// Most operations that have not begun here and for which a peer may have sent data; equal to the
-/// limit of undecided operations. They are counted at the receiver, where an operation that the
-/// sender has decided may still be undecided. A step counts as one, however many of its calls are
-/// among them.
-pub const EARLY_OPS_MAX: usize = OPS_IN_FLIGHT_MAX;
+/// Most operations that have not begun here and for which a peer may have sent data. The sender
+/// lists an operation until this member has reported it decided, also if it is decided at the
+/// sender. The same number again covers operations that have been reported and are about to be
+/// retired here. A step counts as one, however many of its calls are among them.
+pub const EARLY_OPS_MAX: usize = 2 * OPS_LISTED_MAX;
 
 /// Counts early data by peer. An honest peer stays within the bounds.
 pub struct EarlyData {

@@ -4,13 +4,13 @@
 //! a result. A schedule sends every chunk a fixed number of times, and the ledger bounds the number
 //! of operations. When an operation ends, its frames are removed.
 
-use super::super::links::{CurrentLink, EARLY_OPS_MAX, Generation};
+use super::super::links::{CurrentLink, Generation};
 use super::active_op::ActiveOp;
 use super::op_progress::OutgoingFrame;
 use crate::link::Shutdown;
 use crate::memory::OutOfMemory;
 use crate::os::{Condvar, Mutex, lock};
-use crate::protocol::{OpId, PARTS_MAX};
+use crate::protocol::{OPS_IN_FLIGHT_MAX, OpId, PARTS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
@@ -24,10 +24,10 @@ pub const EAGER_OP_FRAMES: usize = 64;
 /// Most early bytes that a receiver keeps for one peer. An honest sender never has more than
 /// [`EAGER_PEER_BYTES`] outstanding by its own count. The rest covers operations that are decided
 /// at the sender but not yet at the receiver.
-pub const EARLY_BYTES_MAX: usize = EARLY_OPS_MAX * EAGER_OP_BYTES;
+pub const EARLY_BYTES_MAX: usize = OPS_IN_FLIGHT_MAX * EAGER_OP_BYTES;
 /// Most early frames kept for one peer: on average four for each call of the largest number of
 /// steps in flight.
-pub const EARLY_FRAMES_MAX: usize = 4 * EARLY_OPS_MAX * PARTS_MAX;
+pub const EARLY_FRAMES_MAX: usize = 4 * OPS_IN_FLIGHT_MAX * PARTS_MAX;
 
 /// A queued frame and its operation.
 pub struct Frame {

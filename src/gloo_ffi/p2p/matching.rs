@@ -4,8 +4,8 @@
 //! # Bounds
 //! A peer can make this rank keep at most:
 //! - for each operation [`SLOTS_MAX`] flows, and for each flow its eager messages;
-//! - [`EARLY_OPS_MAX`] operations that have not begun here; a step with all its calls counts as
-//!   one;
+//! - twice [`OPS_LISTED_MAX`](crate::protocol::OPS_LISTED_MAX) operations that have not begun here;
+//!   a step with all its calls counts as one;
 //! - [`EARLY_BYTES_MAX`] bytes and [`EARLY_MESSAGES_MAX`] messages without a posted receive, in
 //!   all.
 //!
@@ -15,8 +15,8 @@ use super::stream::{
     Arrival, Departure, EAGER_PART_BYTES, EAGER_PART_MESSAGES_MAX, Inward, Misfit, Outward,
     Payload, Posting, RegionId, Span,
 };
-use crate::collective::{EARLY_OPS_MAX, EarlyData, Retired};
-use crate::protocol::{EngineFault, MEMBERS_MAX, OpId, PARTS_MAX, Rank};
+use crate::collective::{EarlyData, Retired};
+use crate::protocol::{EngineFault, MEMBERS_MAX, OPS_IN_FLIGHT_MAX, OpId, PARTS_MAX, Rank};
 use std::collections::BTreeMap;
 
 /// Most flows of one operation from one rank to another. A collective needs one or two.
@@ -24,11 +24,11 @@ pub const SLOTS_MAX: usize = 16;
 
 /// Most bytes of messages from one peer without a posted receive: enough for the largest number of
 /// full steps, in which every call has two flows.
-pub const EARLY_BYTES_MAX: usize = EARLY_OPS_MAX * PARTS_MAX * 2 * EAGER_PART_BYTES;
+pub const EARLY_BYTES_MAX: usize = OPS_IN_FLIGHT_MAX * PARTS_MAX * 2 * EAGER_PART_BYTES;
 
 /// Most messages from one peer without a posted receive.
 pub const EARLY_MESSAGES_MAX: usize =
-    EARLY_OPS_MAX * PARTS_MAX * 2 * EAGER_PART_MESSAGES_MAX as usize;
+    OPS_IN_FLIGHT_MAX * PARTS_MAX * 2 * EAGER_PART_MESSAGES_MAX as usize;
 
 /// The message state of one rank.
 pub struct Matching {

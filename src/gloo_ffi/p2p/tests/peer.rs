@@ -6,7 +6,7 @@ use super::super::stream::{
     EAGER_MESSAGES_MAX, EAGER_OP_BYTES, EAGER_PART_BYTES, EAGER_PART_MESSAGES_MAX, PIECE,
 };
 use super::group::{A, B, Buffer, PATIENCE, op};
-use crate::collective::Threads;
+use crate::collective::{EARLY_OPS_MAX, Threads};
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown, memory};
 use crate::memory::Pool;
 use crate::protocol::{EngineFault, OPS_IN_FLIGHT_MAX, OpId, PARTS_MAX, Rank};
@@ -128,27 +128,27 @@ fn operations_that_have_not_begun_are_few() {
                 (0..count).for_each(|n| peer.say(op(100 + n), 0, phase, 0, bytes));
             }
         };
-        assert!(!is_violation(early(OPS_IN_FLIGHT_MAX as u64)), "{phase:?}");
-        assert!(is_violation(early(OPS_IN_FLIGHT_MAX as u64 + 1)), "{phase:?}");
+        assert!(!is_violation(early(EARLY_OPS_MAX as u64)), "{phase:?}");
+        assert!(is_violation(early(EARLY_OPS_MAX as u64 + 1)), "{phase:?}");
     }
 }
 
-/// All calls of so many steps.
-fn calls(steps: usize) -> impl Iterator<Item = OpId> {
-    (0..steps as u64)
-        .flat_map(|step| (0..PARTS_MAX as u8).map(move |call| op(100 + step).part(call)))
+/// So many steps of so many calls each.
+fn calls(steps: usize, of: usize) -> impl Iterator<Item = OpId> {
+    let of = 0..of as u8;
+    (0..steps as u64).flat_map(move |step| of.clone().map(move |call| op(100 + step).part(call)))
 }
 
-/// A member may have as many steps in flight as other operations, with up to 64 calls each.
+/// A member may list as many steps as other operations.
 #[test]
 fn a_step_that_has_not_begun_is_one_operation_with_all_its_calls() {
     let early = |steps: usize| {
         move |peer: &mut Peer| {
-            calls(steps).for_each(|call| peer.say(call, 0, Phase::Message, 0, &[1]));
+            calls(steps, 8).for_each(|call| peer.say(call, 0, Phase::Message, 0, &[1]));
         }
     };
-    assert!(!is_violation(early(OPS_IN_FLIGHT_MAX)));
-    assert!(is_violation(early(OPS_IN_FLIGHT_MAX + 1)));
+    assert!(!is_violation(early(EARLY_OPS_MAX)));
+    assert!(is_violation(early(EARLY_OPS_MAX + 1)));
 }
 
 /// A call of a step has smaller eager bounds than another operation.
@@ -168,14 +168,14 @@ fn all_that_nobody_has_asked_for_is_bounded() {
     ));
 
     let full = |peer: &mut Peer, flows: u32| {
-        for call in calls(OPS_IN_FLIGHT_MAX) {
+        for call in calls(OPS_IN_FLIGHT_MAX, PARTS_MAX) {
             (0..flows).for_each(|flow| message(peer, call, flow, EAGER_PART_BYTES));
         }
     };
     assert!(!is_violation(|peer| full(peer, 2)));
     assert!(is_violation(|peer| full(peer, 3)));
     let empty = |peer: &mut Peer, messages: u64| {
-        for call in calls(OPS_IN_FLIGHT_MAX) {
+        for call in calls(OPS_IN_FLIGHT_MAX, PARTS_MAX) {
             (0..messages)
                 .for_each(|m| message(peer, call, (m / EAGER_PART_MESSAGES_MAX) as u32, 0));
         }
@@ -253,7 +253,7 @@ fn what_comes_for_an_operation_that_is_over_is_dropped() {
     // Early room is returned when an operation begins, fails or is over.
     end.begin(op(0));
     let marker = Buffer::new(&end, op(0), Vec::new());
-    for number in 100..100 + 2 * OPS_IN_FLIGHT_MAX as u64 {
+    for number in 100..100 + 2 * EARLY_OPS_MAX as u64 {
         marker.region().recv(B, 0, 0, 0).expect("posted");
         peers[0].say(op(number), 0, Phase::Message, 0, &[1; 10]);
         peers[0].say(op(0), 0, Phase::Message, 0, &[]);
