@@ -60,6 +60,17 @@ count_results() {
     fi
 }
 
+# add_summary TARGET: counts what another target has counted and said.
+add_summary() {
+    local file counts
+    file="$(target_dir)/summary-$1"
+    [ -f "$file" ] || echo "0 passed, 1 failed, 0 skipped" >"$file"
+    read -r -a counts <"$file"
+    passed=$((passed + counts[0])) failed=$((failed + counts[2])) skipped=$((skipped + counts[4]))
+    [ "${counts[2]}" -eq 0 ] || failures+=("$1: ${counts[2]} failed, see above")
+    [ "${counts[4]}" -eq 0 ] || skips+=("$1: ${counts[4]} skipped, see above")
+}
+
 # report TARGET: ends a make target, with the counts in the last line.
 report() {
     local line summary

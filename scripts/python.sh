@@ -8,62 +8,14 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
 . scripts/count.sh
+. scripts/python-tools.sh
 exec </dev/null
 
 need_rust
 need_c_compiler
 made="$(target_dir)/python" venv="$(target_dir)/python/venv"
 mkdir -p "$made"
-
-# The Pythons of this machine that the package is for, one for each version.
-pythons() {
-    local python version seen=" "
-    for python in ${PYTHONS:-} python3.11 python3.12 python3.13 python3.14 python3; do
-        version=$("$python" -c 'import sys, venv, ensurepip; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue
-        at_least "$version" 3.11 || continue
-        [[ $seen == *" $version "* ]] && continue
-        seen+="$version "
-        "$python" -c 'import sys; print(sys.executable)'
-    done
-}
-
-# want_tools PACKAGE...: the tools, in an environment of their own.
-want_tools() {
-    if [ ! -x "$venv/bin/python" ]; then
-        python=$(pythons | tail -n 1)
-        if [ -z "$python" ]; then
-            say "There is no Python from 3.11 on with venv (Debian, Ubuntu: apt-get install python3-venv); PYTHONS= names one."
-            exit 2
-        fi
-        "$python" -m venv "$venv" >&2 || exit
-    fi
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >&2 || exit
-}
-
-# wheel_of FOLDER OPTION...: builds the wheel there, and prints its path.
-wheel_of() {
-    local folder=$1
-    rm -rf "$folder"
-    PATH="$venv/bin:$PATH" VIRTUAL_ENV="$venv" "$venv/bin/maturin" build --locked --manifest-path python/Cargo.toml \
-        --out "$folder" "${@:2}" >&2 && ls "$folder"/*.whl
-}
-
-# count_pytest STATUS LOG
-count_pytest() {
-    local count kind before=$failed
-    while read -r count kind; do
-        case $kind in
-            passed) passed=$((passed + count)) ;;
-            failed | error | errors) failed=$((failed + count)) ;;
-            skipped) skipped=$((skipped + count)) ;;
-        esac
-    done < <(tail -n 1 "$2" | grep -oE '[0-9]+ (passed|failed|errors?|skipped)')
-    while read -r kind; do failures+=("${kind#* }"); done < <(grep -E '^(FAILED|ERROR) ' "$2")
-    if [ "$1" -ne 0 ] && [ "$failed" -eq "$before" ]; then
-        failed=$((failed + 1))
-        failures+=("pytest: ended early")
-    fi
-}
+rm -f "$(target_dir)/summary-python"
 
 # sums_in_two PYTHON...: the example in two processes, on the loopback interface alone.
 sums_in_two() {
@@ -121,8 +73,8 @@ heading pytest "$@"
 (cd python/tests && "$venv/bin/python" -m pytest -p no:cacheprovider "$@") 2>&1 | tee "$made/log"
 count_pytest "${PIPESTATUS[0]}" "$made/log"
 if [ $# -eq 0 ]; then
-    check "types of the package and of the examples" "$venv/bin/python" -m mypy --config-file python/pyproject.toml python/potluck python/examples
-    check "the stubs are those of the module" "$venv/bin/python" -m mypy.stubtest --allowlist python/tests/stubtest.txt potluck
+    check "types of the package and of the examples" "$venv/bin/python" -m mypy --config-file python/pyproject.toml --exclude potluck/torch python/potluck python/examples
+    check "the stubs are those of the module" "$venv/bin/python" -m mypy.stubtest potluck._native
     check "the example of the documentation" sums_in_two "$venv/bin/python"
 fi
 report python

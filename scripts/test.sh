@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.." || exit
 . scripts/count.sh
 . scripts/gloo.sh
 . scripts/suites.sh
+. scripts/python-tools.sh
 exec </dev/null
 
 need_rust
@@ -40,4 +41,11 @@ run_suites $suites
 # Without Gloo the tests of the Gloo engine are not compiled: one line counts for all of them.
 [ -z "$gloo_missing" ] || skip "unit tests of the Gloo engine" "$gloo_missing"
 check "a build that lacks Gloo says what to install" lack_of_gloo
+if want_pythons; then
+    heading python "the Python package"
+    scripts/python.sh
+    add_summary python
+else
+    skip "the Python package" "there is no Python from 3.11 on with venv"
+fi
 report test

@@ -1,89 +1,16 @@
-"""Groups of real processes on the loopback interface."""
+"""Groups of processes on the loopback interface that call the package itself."""
 
-import json
-import os
-import subprocess
-import sys
-import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from processes import Group
 
-HERE = Path(__file__).parent
-PATIENCE = float(os.environ.get("POTLUCK_TEST_PATIENCE", 120))
-
-
-class Member:
-    """A process that runs one function of a test module."""
-
-    def __init__(self, function: Callable[..., Any], environment: dict[str, str], **settings: Any):
-        module = Path(function.__code__.co_filename).stem
-        command = [sys.executable, "-X", "dev", "-W", "error", str(HERE / "member.py")]
-        command += [module, function.__name__, json.dumps(settings)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(command, env=environment, text=True, **pipes)
-        self.errors: list[str] = []
-        self._reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr))
-        self._reader.start()
-        # A test that hangs ends, and says which process it was.
-        self._end = threading.Timer(PATIENCE, self.process.kill)
-        self._end.start()
-
-    def heard(self) -> Any:
-        """The next line that it says."""
-        line = self.process.stdout.readline()
-        assert line, f"{self.process.args[-2]} has ended: {self.ended()} {''.join(self.errors)}"
-        return json.loads(line)
-
-    def returned(self) -> Any:
-        """What its function returns."""
-        while "returned" not in (heard := self.heard()):
-            pass
-        assert self.ended() == 0, "".join(self.errors)
-        return heard["returned"]
-
-    def ended(self) -> int:
-        """The exit code, when it has ended."""
-        self.process.stdin.close()
-        code = self.process.wait()
-        self._end.cancel()
-        self._reader.join()
-        return code
-
-    def close(self) -> None:
-        self.process.kill()
-        self.ended()
-        self.process.stdout.close()
-        self.process.stderr.close()
-
-
-class Group:
-    """The processes of one test, in a namespace and with files of their own."""
-
-    def __init__(self, home: Path):
-        self.members: list[Member] = []
-        group = f"py-{uuid.uuid4().hex[:16]}"
-        own = {"POTLUCK_HOME": str(home), "TEST_GROUP": group, "POTLUCK_NOTICES": "0"}
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        self.environment = kept | own
-
-    def start(self, function: Callable[..., Any], count: int = 1, **settings: Any) -> list[Member]:
-        started = [Member(function, self.environment, **settings) for _ in range(count)]
-        self.members += started
-        return started
-
-    def run(self, function: Callable[..., Any], count: int = 2, **settings: Any) -> list[Any]:
-        """What the function returns in a group of so many."""
-        settings = {"members": count, "min_members": min(count, 2)} | settings
-        return [member.returned() for member in self.start(function, count, **settings)]
+MEMBER = str(Path(__file__).parent / "member.py")
 
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[Group]:
-    group = Group(tmp_path)
+    group = Group(tmp_path, "-X", "dev", "-W", "error", MEMBER)
     yield group
-    for member in group.members:
-        member.close()
+    group.close()

@@ -9,21 +9,20 @@ from pathlib import Path
 
 import potluck
 import pytest
-from conftest import PATIENCE
+from processes import PATIENCE
 
 COMMAND = Path(sys.executable).with_name("potluck")
 
 
 @pytest.fixture
 def command(group):
-    """Starts the command with arguments."""
+    """Starts the command with arguments, in a namespace of its own."""
     started = []
+    environment = group.environment | {"POTLUCK_NAMESPACE": group.environment["TEST_GROUP"]}
 
     def start(*arguments):
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(
-            [COMMAND, *arguments], env=group.environment, text=True, **pipes
-        )
+        process = subprocess.Popen([COMMAND, *arguments], env=environment, text=True, **pipes)
         end = threading.Timer(PATIENCE, process.kill)
         end.start()
         started.append((process, end))
@@ -50,7 +49,7 @@ def test_it_says_its_version_and_what_is_wrong(command):
 def test_control_c_ends_it_and_programs_run_under_it(command):
     up = command("up", "--loopback", "--json")
     event = json.loads(up.stdout.readline())
-    assert event["event"]
+    assert "event" in event, event
     up.send_signal(signal.SIGINT)
     out, err = up.communicate()
     assert up.returncode == 130, err
