@@ -1,7 +1,7 @@
 # On a fresh machine two commands suffice: `make demo` and `make test`.
 # Recipes print nothing themselves, so `make demo ARGS=--json` prints one JSON document.
 
-.PHONY: help first-minutes clients demo test check fix asan gloo-generations fuzz sim security bench bench-topology train lab-clean faults soak reliability model threads test-python
+.PHONY: help first-minutes clients demo test check fix asan gloo-generations fuzz sim security bench bench-topology train lab-clean faults soak reliability model threads test-python test-torch
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -29,6 +29,9 @@ model: ## every history of small groups, walks by chance (SEEDS=, or one SEED=),
 
 threads: ## the code in which threads meet, in many orders of its threads (SEEDS=200, or one SEED=), and seeded races that must be found
 	@SEEDS="$(SEEDS)" SEED="$(SEED)" scripts/threads.sh $(ARGS)
+
+test-torch: ## the PyTorch backend, with PyTorch from PyPI (6 GB); ARGS goes to pytest
+	@scripts/torch.sh $(ARGS)
 
 test-python: ## the Python package and its types (ARGS=wheel makes the wheel and runs it on every Python that is here)
 	@scripts/python.sh $(ARGS)

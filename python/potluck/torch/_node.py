@@ -1,0 +1,164 @@
+"""The node of this process, and the process groups that are made of its View."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import torch
+import torch.distributed as dist
+
+import potluck
+
+from ._calls import failed
+from ._group import ProcessGroup, number
+from ._room import Room
+
+FLAGS = {"loopback", "open"}
+NUMBERS = {"n", "min"}
+URL = "POTLUCK_TORCH_URL"
+"""The variable with namespace and settings for processes that a launcher has started."""
+
+TEXTS = {"job", "key", "peers", "interfaces", "name", "home"}
+
+
+class Rooms:
+    """How many calls of the process groups of a node are under way at once."""
+
+    def __init__(self) -> None:
+        self.collectives, self.sends, self.receives = Room(16), Room(8), Room(8)
+
+
+class Node:
+    """This process in its cluster, and the View that `torch.distributed` runs on."""
+
+    current: Node | None = None
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings, self.rooms = settings, Rooms()
+        self._inits: Counter[str] = Counter()
+        try:
+            self.cluster = potluck.join(stateless=True, **settings)
+        except potluck.Error as error:
+            raise failed(error) from None
+        self.context: potluck.Context
+
+    @staticmethod
+    def joined(timeout: timedelta | None, **settings: Any) -> Node:
+        """The node of this process, with a Context: that of the former process group, if it has the
+        same settings."""
+        node = Node.current
+        if node is not None and node.settings != settings:
+            node.leave()
+            node = None
+        Node.current = node = node or Node(settings)
+        try:
+            node.context = node.cluster.context(timeout.total_seconds() if timeout else None)
+        except potluck.Error as error:
+            raise failed(error) from None
+        return node
+
+    def leave(self) -> None:
+        """The others go on at once. Calls under way end."""
+        if Node.current is self:
+            Node.current = None
+        self.cluster.leave()
+
+    def world(self, rank: int, size: int, name: str, timeout: timedelta) -> ProcessGroup:
+        """A process group of all members of the View, in which this process is `rank`."""
+        view = self.context.view
+        self._inits[view] += 1
+        # The same on all ranks, and used once.
+        world = f"{view} {self._inits[view]}"
+        order = self._order(rank, size)
+        everybody = self.context.group(list(range(size)), number(world))
+        return ProcessGroup(everybody, order, rank, name, timeout, world, self)
+
+    def _order(self, rank: int, size: int) -> list[int]:
+        """The rank in the Context of each rank of PyTorch."""
+        if self.context.size != size:
+            raise RuntimeError(
+                f"potluck: the world has {size} ranks, and the group {self.context.size} members"
+            )
+        told = torch.zeros((size, 1), dtype=torch.int64)
+        try:
+            lane = self.context.lane(number("ranks of torch"))
+            lane.all_gather(torch.tensor([rank]), out=told)
+        except potluck.Error as error:
+            raise failed(error) from None
+        ranks = told.reshape(-1).tolist()
+        if sorted(ranks) != list(range(size)):
+            raise RuntimeError(f"potluck: the processes call themselves ranks {ranks}")
+        return [ranks.index(torch_rank) for torch_rank in range(size)]
+
+
+def rendezvous(url: str, timeout: timedelta | None = None, **_: Any) -> Iterator[Any]:
+    """Ranks and the size of the world from the View, for `potluck://NAMESPACE?n=4`."""
+    settings = settings_of(url)
+    settings.setdefault("job", os.environ.get("POTLUCK_JOB", "torch"))
+    context = Node.joined(timeout, **settings).context
+    yield dist.HashStore(), context.rank, context.size
+
+
+def settings_of(url: str) -> dict[str, Any]:
+    """The arguments of `potluck.join` that a URL names."""
+    parts = urlsplit(url)
+    query = parse_qs(parts.query, keep_blank_values=True)
+    said = {key: values[-1] for key, values in query.items()}
+    unknown = set(said) - FLAGS - NUMBERS - TEXTS
+    if unknown:
+        known = ", ".join(sorted(FLAGS | NUMBERS | TEXTS))
+        raise ValueError(f"{url}: there is no {', '.join(sorted(unknown))}, but {known}")
+    settings: dict[str, Any] = {key: said[key] for key in TEXTS & set(said)}
+    if "peers" in settings:
+        settings["peers"] = settings["peers"].split(",")
+    members = int(said.get("n", "2"))
+    settings |= sizes(members, int(said.get("min", members)))
+    flags = {flag for flag in FLAGS & set(said) if said[flag] not in ("0", "false")}
+    if "loopback" in flags:
+        settings["loopback"] = True
+    if "open" in flags:
+        settings["open_lan"] = parts.netloc or "default"
+    elif parts.netloc:
+        settings["namespace"] = parts.netloc
+    return settings
+
+
+def sizes(members: int, least: int) -> dict[str, int]:
+    """A world that begins with so many ranks, has no more, and may go on with at least so many."""
+    return {"members": members, "min_members": least, "max_members": members}
+
+
+def create(opts: Any, _options: Any) -> ProcessGroup:
+    """A process group of the potluck backend, for `torch.distributed`."""
+    if ranks := list(opts.global_ranks_in_group):
+        world = dist.distributed_c10d._get_default_group()
+        if not isinstance(world, ProcessGroup):
+            raise RuntimeError("potluck: its groups are parts of a world that is a potluck group")
+        return world.part(ranks, opts)
+    size, rank = opts.group_size, opts.group_rank
+    node = Node.current
+    if node is None or node.context.size != size or not is_of_potluck(opts.store):
+        node = Node.joined(opts.timeout, **settings_of_launcher(opts.store, rank, size))
+    return node.world(rank, size, opts.group_id, opts.timeout)
+
+
+def is_of_potluck(store: Any) -> bool:
+    """Whether rank and size come from a View."""
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    return isinstance(store, dist.HashStore)
+
+
+def settings_of_launcher(store: Any, rank: int, size: int) -> dict[str, Any]:
+    """The settings of processes whose ranks and store a launcher has given."""
+    # Each group of processes is a job of its own: those of a former one may still be ending.
+    if rank == 0:
+        store.set("potluck", secrets.token_hex(8))
+    job = f"run-{store.get('potluck').decode()}"
+    return settings_of(os.environ.get(URL, "potluck://")) | sizes(size, size) | {"job": job}
