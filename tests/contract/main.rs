@@ -142,7 +142,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("a root that is no rank is refused", among(&[3], reductions::no_root)),
         ("copies reach everybody", among(&[3], copies::copies)),
         ("whoever calls something else, all hear who called what", story(mismatches::every_kind)),
-        ("three hundred steps that met plain calls", story(mismatches::steps_beside_calls)),
+        ("six hundred steps that met plain calls", story(mismatches::steps_beside_calls)),
         ("shapes in different order are a mismatch", story(mismatches::shapes_in_different_order)),
         ("parts that do not fit are refused", among(&[3], parts::parts_that_do_not_fit)),
         ("all kinds at once", among(&[4], parts::all_kinds_at_once)),
