@@ -11,7 +11,7 @@ import pytest
 PATIENCE = 1200
 
 WITHOUT = {
-    # gloo's own call, and its sentences. Every error of potluck names the rank that is missing.
+    # A call that gloo alone has.
     "test_monitored_barrier_gloo",
     "test_monitored_barrier_gloo_rank_0_timeout",
     "test_monitored_barrier_gloo_subgroup",

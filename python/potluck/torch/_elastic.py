@@ -27,7 +27,8 @@ class ElasticDDP(nn.Module):
     others make the step with their gradients; one that comes gets model and optimizer from those
     that are there. This needs no process group of PyTorch.
 
-    The parameters are float32 in main memory. A block has one backward pass.
+    The parameters are float32 in main memory. Buffers, such as the statistics of `BatchNorm`, are
+    each member's own. A block has one backward pass.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class ElasticDDP(nn.Module):
         """The block computes gradients, and its end makes a step of the optimizer.
 
         weight: of this member's gradients in the mean, for example its number of samples. Raises an
-        Error of potluck that does not allow to go on; model and optimizer are as before the block.
+        Error of potluck that does not allow to go on; the step is then not made.
         """
         self._optimizer.zero_grad(set_to_none=True)
         self._begin(weight)
