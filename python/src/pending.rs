@@ -151,6 +151,8 @@ impl Running {
             let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *leases)
         };
+        // The thread that tells of the end may not have come to it, and holds the claims so long.
+        leases.iter().for_each(|lease| lease.claim().free());
         drop(leases);
     }
 }

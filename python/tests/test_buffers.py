@@ -1,11 +1,14 @@
 """What is a buffer, and what is refused."""
 
+import os
 import struct
+import sys
 
 import numpy as np
 import potluck
 import pytest
 from exporter import BFLOAT16, FLOAT32, Exporter
+from member import joined, joins_itself, say
 
 
 def bf16(numbers):
@@ -126,3 +129,22 @@ def twice(cluster, ctx):
 
 def test_memory_is_of_one_call_at_a_time(group):
     assert group.run(twice) == [4.0, 4.0]
+
+
+@joins_itself
+def one_after_another():
+    # On one processor the thread that waits for an end may run before the one that tells it goes on.
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    array = np.ones(1)
+    with joined(members=2, min_members=2) as cluster:
+        ctx = cluster.context(60)
+        for _ in range(6000):
+            pending = ctx.all_reduce(array, "max", async_op=True)
+            pending.wait()
+        say({"returned": float(array[0])})
+        sys.stdin.read()
+
+
+def test_memory_is_free_when_the_call_has_ended(group):
+    assert group.results(group.start(one_after_another, 2)) == [1.0, 1.0]
