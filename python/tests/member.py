@@ -1,6 +1,7 @@
 """A process of a test: joins, waits for its group, runs one function of a test module.
 
-Its results are lines of JSON on stdout. The last one is what the function returns.
+Its results are lines of JSON on stdout. The last one is what the function returns. The process
+stays in its group until its stdin is closed, so none leaves while another one calls.
 """
 
 import importlib
@@ -19,7 +20,11 @@ def say(what: Any) -> None:
 
 
 def joined(**settings: Any) -> potluck.Cluster:
-    settings = {"open_lan": os.environ["TEST_GROUP"], "loopback": True, "stateless": True} | settings
+    settings = {
+        "open_lan": os.environ["TEST_GROUP"],
+        "loopback": True,
+        "stateless": True,
+    } | settings
     return potluck.join(**settings)
 
 
@@ -34,6 +39,7 @@ def main() -> None:
         return
     with joined(**json.loads(settings)) as cluster:
         say({"returned": run(cluster, cluster.context(timeout=60))})
+        sys.stdin.read()
 
 
 def joins_itself(function: Any) -> Any:

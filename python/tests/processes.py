@@ -41,12 +41,17 @@ class Member:
         assert line, f"{self.process.args[-2]} has ended: {self.ended()} {''.join(self.errors)}"
         return json.loads(line)
 
-    def returned(self) -> Any:
-        """What its function returns."""
+    def result(self) -> Any:
+        """What its function returns. The process is still in its group."""
         while "returned" not in (heard := self.heard()):
             pass
-        assert self.ended() == 0, "".join(self.errors)
         return heard["returned"]
+
+    def returned(self) -> Any:
+        """What its function returns, when the process has ended well."""
+        result = self.result()
+        assert self.ended() == 0, "".join(self.errors)
+        return result
 
     def ended(self) -> int:
         """The exit code, when it has ended."""
@@ -83,9 +88,15 @@ class Group:
         return started
 
     def run(self, function: Callable[..., Any], count: int = 2, **settings: Any) -> list[Any]:
-        """What the function returns in a group of so many."""
+        """What the function returns in a group of so many, when all have returned."""
         settings = {"members": count, "min_members": min(count, 2)} | settings
-        return [member.returned() for member in self.start(function, count, **settings)]
+        return self.results(self.start(function, count, **settings))
+
+    def results(self, members: list[Member]) -> list[Any]:
+        """What their functions return. None of them leaves the group before all have returned."""
+        results = [member.result() for member in members]
+        assert all(member.ended() == 0 for member in members), [m.errors for m in members]
+        return results
 
     def close(self) -> None:
         for member in self.members:

@@ -49,6 +49,7 @@ def told(cluster, ctx):
         say({"rank": 1})
         sys.stdin.read()
         ctx.all_reduce(array)
+        ctx.barrier()
         return True
     done, seen = threading.Event(), []
 
@@ -73,6 +74,7 @@ def told(cluster, ctx):
     here = []
     ended.add_done_callback(here.append)
     assert here == [ended] and str(ended) == "<potluck.Pending: done>"
+    ctx.barrier()
     return True
 
 
