@@ -13,9 +13,7 @@ mod link_user;
 
 pub use carried::Carried;
 pub use current_link::{CurrentLink, Generation};
-#[cfg(test)]
-pub use early_data::EARLY_OPS_MAX;
-pub use early_data::EarlyData;
+pub use early_data::{EARLY_OPS_MAX, EarlyData};
 #[cfg(any(feature = "gloo", test))]
 pub use link_user::LinkEnd;
 pub use link_user::{LinkParty, LinkUser, attach};

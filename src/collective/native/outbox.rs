@@ -4,7 +4,7 @@
 //! a result. A schedule sends every chunk a fixed number of times, and the ledger bounds the number
 //! of operations. When an operation ends, its frames are removed.
 
-use super::super::links::{CurrentLink, Generation};
+use super::super::links::{CurrentLink, EARLY_OPS_MAX, Generation};
 use super::active_op::ActiveOp;
 use super::op_progress::OutgoingFrame;
 use crate::link::Shutdown;
@@ -24,10 +24,11 @@ pub const EAGER_OP_FRAMES: usize = 64;
 /// Most early bytes that a receiver keeps for one peer. An honest sender never has more than
 /// [`EAGER_PEER_BYTES`] outstanding by its own count. The rest covers operations that are decided
 /// at the sender but not yet at the receiver.
-pub const EARLY_BYTES_MAX: usize = OPS_IN_FLIGHT_MAX * EAGER_OP_BYTES;
+pub const EARLY_BYTES_MAX: usize = EAGER_PEER_BYTES + EARLY_OPS_MAX * EAGER_OP_BYTES;
 /// Most early frames kept for one peer: on average four for each call of the largest number of
-/// steps in flight.
-pub const EARLY_FRAMES_MAX: usize = 4 * OPS_IN_FLIGHT_MAX * PARTS_MAX;
+/// steps in flight, and those of operations that are decided at the sender.
+pub const EARLY_FRAMES_MAX: usize =
+    4 * OPS_IN_FLIGHT_MAX * PARTS_MAX + EARLY_OPS_MAX * EAGER_OP_FRAMES;
 
 /// A queued frame and its operation.
 pub struct Frame {

@@ -264,7 +264,7 @@ mod tests {
         assert!(kept(&mut table, 1, op(5), 1 << 20), "what is over is dropped, not kept");
     }
 
-    /// A step counts once against the bound of operations per peer, with up to 64 calls.
+    /// A step counts once against the bound of operations per peer; here it has eight calls.
     #[test]
     fn a_step_counts_as_one_however_many_calls_it_has() {
         let mut table = Table::default();
