@@ -242,9 +242,13 @@ mod tests {
                 })
             });
             (0..=HELPERS_MAX).for_each(|_| begins.recv_timeout(PATIENCE).expect("it begins"));
-            assert_eq!(rails.run(4, |_| Ok(())), Ok(()));
-            assert!(rails.lock().waiting.is_empty());
+            let (end, ends) = channel();
+            let rails = &rails;
+            scope.spawn(move || end.send((rails.run(4, |_| Ok(())), rails.lock().waiting.len())));
+            let ended = ends.recv_timeout(PATIENCE);
+            // Before any assertion: the scope ends with both calls.
             drop(release);
+            assert_eq!(ended, Ok((Ok(()), 0)), "the call waits for the helpers of another one");
             assert_eq!(waiting.join().expect("no panic"), Ok(()));
         });
         rails.close();
