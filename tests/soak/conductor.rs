@@ -97,8 +97,8 @@ struct Struck {
     /// The jobs that it strikes.
     jobs: Vec<usize>,
     until: Instant,
-    /// Ends it, if it does not end by itself.
-    cure: Command,
+    /// What ends it, if it does not end by itself.
+    cure: Vec<Command>,
 }
 
 struct Soak {
@@ -343,10 +343,12 @@ impl Soak {
         self.jobs.iter().for_each(|job| job.log.tell(event.clone()));
     }
 
-    /// Runs a command of the lab, if there is one.
-    fn tell_lab(&self, command: &Command) -> Result<()> {
-        let words: Vec<&str> = command.iter().map(String::as_str).collect();
-        if words.is_empty() { Ok(()) } else { self.lab.tell(&words).map(drop) }
+    /// Runs commands of the lab.
+    fn tell_lab(&self, commands: &[Command]) -> Result<()> {
+        commands.iter().try_for_each(|command| {
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            self.lab.tell(&words).map(drop)
+        })
     }
 
     fn start_again(&mut self, at: usize) -> Result<()> {
@@ -394,7 +396,7 @@ impl Soak {
         let jobs = self.tell_struck(fault, victim);
         let machine = &mut self.machines[victim];
         let (node, life) = (machine.name.clone(), machine.life);
-        let mut cure = Command::new();
+        let mut cure = Vec::new();
         match fault {
             Fault::Kill => {
                 let child = machine.child.as_mut().context("it runs")?;

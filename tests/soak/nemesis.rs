@@ -23,6 +23,9 @@ pub enum Fault {
     FlowKilled,
     /// The packets of one TCP connection are dropped.
     FlowSwallowed,
+    /// The packets of one TCP connection are dropped for a moment, and then it is reset: what was
+    /// sent meanwhile is lost.
+    FlowLost,
     /// Large packets are dropped.
     LargePackets,
     /// The disk with the node's state is full.
@@ -30,7 +33,7 @@ pub enum Fault {
 }
 
 /// Each as often as it stands here.
-const FAULTS: [Fault; 15] = [
+const FAULTS: [Fault; 18] = [
     Fault::Kill,
     Fault::Kill,
     Fault::Leave,
@@ -44,6 +47,9 @@ const FAULTS: [Fault; 15] = [
     Fault::FlowKilled,
     Fault::FlowKilled,
     Fault::FlowSwallowed,
+    Fault::FlowLost,
+    Fault::FlowLost,
+    Fault::FlowLost,
     Fault::LargePackets,
     Fault::DiskFull,
 ];
@@ -63,6 +69,7 @@ impl Fault {
             Fault::OneWay => "one-way",
             Fault::FlowKilled => "flow-killed",
             Fault::FlowSwallowed => "flow-swallowed",
+            Fault::FlowLost => "flow-lost",
             Fault::LargePackets => "large-packets",
             Fault::DiskFull => "disk-full",
         }
@@ -81,6 +88,7 @@ impl Fault {
             Fault::OneWay | Fault::LargePackets => (100, 4000),
             Fault::FlowKilled => (0, 1),
             Fault::FlowSwallowed => (300, 8000),
+            Fault::FlowLost => (50, 800),
             Fault::DiskFull => (300, 9000),
         };
         Duration::from_millis((least_ms + chance.below(most_ms - least_ms)) as u64)
@@ -90,16 +98,15 @@ impl Fault {
 /// A command of the lab, in words.
 pub type Command = Vec<String>;
 
-/// The command of the lab that strikes one machine with a fault of the network or of its disk, and
-/// the one that ends the fault. Both are empty if there is nothing that the fault could hit, the
-/// second one also if nothing lasts.
+/// The commands of the lab that strike one machine with a fault of the network or of its disk, and
+/// those that end the fault. There are none if there is nothing that the fault could hit.
 pub fn strike(
     fault: Fault,
     lab: &Lab,
     (machine, other): (&str, &str),
     chance: &mut Chance,
-) -> Result<(Command, Command)> {
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+) -> Result<(Vec<Command>, Vec<Command>)> {
+    let words = |words: &[&str]| vec![words.iter().map(|word| (*word).to_owned()).collect()];
     Ok(match fault {
         Fault::Cut => (words(&["cut", machine]), words(&["join", machine])),
         Fault::Pair => (words(&["cut", machine, other]), words(&["join", machine, other])),
@@ -107,18 +114,21 @@ pub fn strike(
             let handling = ["up", "down"][chance.below(2)];
             (words(&["loss", machine, "100", handling]), words(&["loss", machine, "0"]))
         }
-        Fault::FlowKilled | Fault::FlowSwallowed => {
+        Fault::FlowKilled | Fault::FlowSwallowed | Fault::FlowLost => {
             let flows = Flow::all_of(lab, machine)?;
             if flows.is_empty() {
                 return Ok((Vec::new(), Vec::new()));
             }
             let Flow { port, other, .. } = flows[chance.below(flows.len())];
             let (port, other) = (port.to_string(), other.to_string());
-            if fault == Fault::FlowKilled {
-                (words(&["sever", machine, &port, &other]), Vec::new())
-            } else {
-                let swallow = words(&["swallow", machine, &port, &other, "both"]);
-                (swallow, words(&["swallow", machine, "0", "0"]))
+            let sever = words(&["sever", machine, &port, &other]);
+            let swallow = words(&["swallow", machine, &port, &other, "both"]);
+            let pass = words(&["swallow", machine, "0", "0"]);
+            match fault {
+                Fault::FlowKilled => (sever, Vec::new()),
+                Fault::FlowSwallowed => (swallow, pass),
+                // In this order, so that nothing is sent again.
+                _ => (swallow, [sever, pass].concat()),
             }
         }
         Fault::LargePackets => {
