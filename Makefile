@@ -9,7 +9,7 @@ help: ## this list
 first-minutes: ## from nothing to a verified sum on two machines of the lab, two commands each (ARGS=code, or key)
 	@scripts/first-minutes.sh $(ARGS)
 
-clients: ## potluck run with PyTorch, MLX, JAX and Open MPI on three machines of the lab, installed once (ARGS="mlx mpi": these; orders: start orders)
+clients: ## PyTorch, MLX, JAX and Open MPI on three machines of the lab, installed once (ARGS="mlx mpi": these; orders: start orders)
 	@scripts/clients.sh $(ARGS)
 
 demo: ## build, then several peers on this machine find each other and sum (ARGS=--json)

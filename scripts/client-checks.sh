@@ -1,5 +1,6 @@
-# What is checked of a client of `potluck run`. Its programs print "rank R of N: runs", go on until
-# there is the file that they were told, and print "rank R of N: right". Sourced by clients.sh.
+# What is checked of a client of `potluck run`, and of one that has potluck in it. Its programs print
+# "rank R of N: runs", go on until there is the file that they were told, and print "rank R of N:
+# right". Sourced by clients.sh.
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # three-machines.sh sets the others
 
@@ -48,11 +49,11 @@ skipping() {
     echo "skipped: $1: $2"
 }
 
-# start MACHINE ARGUMENT...: `potluck run` there.
+# start MACHINE COMMAND...: starts it there.
 start() {
     local machine=$1
     shift
-    on "$machine" potluck run "$@" >>"$folder/$machine.out" 2>>"$folder/$machine.err" &
+    on "$machine" "$@" >>"$folder/$machine.out" 2>>"$folder/$machine.err" &
     run[$machine]=$!
 }
 
@@ -74,15 +75,15 @@ have_printed() {
     done
 }
 
-# all_end CODE MACHINE...: waits until `potluck run` ends on these machines, with this code.
+# all_end CODE MACHINE...: waits until the command ends on these machines, with this code.
 all_end() {
     local code=$1 machine status
     shift
     for machine in "$@"; do
-        within "$patience" has_ended "${run[$machine]}" || because "potluck run does not end on $machine" || return
+        within "$patience" has_ended "${run[$machine]}" || because "the command does not end on $machine" || return
         wait "${run[$machine]}"
         status=$?
-        [ "$status" -eq "$code" ] || because "potluck run ends on $machine with code $status, not $code" || return
+        [ "$status" -eq "$code" ] || because "the command ends on $machine with code $status, not $code" || return
     done
 }
 
@@ -98,38 +99,54 @@ in_the_guide() { grep -qF "\`$1\`" docs/guide.md || because "docs/guide.md does 
 # all_right COMMAND...: three machines, and every rank is right.
 all_right() {
     in_the_guide "potluck run --members 3 -- $*" || return
-    start_all --members 3 -- "$@"
+    start_all potluck run --members 3 -- "$@"
+    all_end 0 "${machines[@]}" && all_print "of 3: right" && nothing_is_left "${machines[@]}"
+}
+
+# without_run COMMAND...: three machines, which find each other without `potluck run`.
+without_run() {
+    start_all "$@"
     all_end 0 "${machines[@]}" && all_print "of 3: right" && nothing_is_left "${machines[@]}"
 }
 
 # a_loss COMMAND...: a machine loses its power. The others say which one, and end.
-a_loss() {
-    local since machine
-    start_all --members 3 -- "$@" stop
+a_loss() { ends_others 4 potluck run --members 3 -- "$@" stop; }
+
+# ends_others CODE COMMAND...: a machine loses its power. On the others the command says which one,
+# and ends with this code.
+ends_others() {
+    local since machine code=$1
+    shift
+    start_all "$@"
     all_print "of 3: runs" || return
     since=$SECONDS
     lab/lab cut n2 >/dev/null && end_processes n2
-    all_end 4 n1 n3 || return
+    all_end "$code" n1 n3 || return
     note="the others end within $((SECONDS - since + 1)) s"
     for machine in n1 n3; do
-        grep -q '"n2" was lost' "$folder/$machine.err" || because "$machine does not say that n2 was lost" || return
+        # The other one may have ended before.
+        grep -qE '"n2".* was lost|and 1 others were lost' "$folder/$machine.err" || because "$machine does not say that n2 was lost" || return
     done
     nothing_is_left n1 n3
 }
 
 # a_return COMMAND...: all processes of the machine of rank 0 are killed. The others go on as two, and
 # as three when it has returned.
-a_return() {
+a_return() { go_on potluck run --members 3 --elastic 2 -- "$@" stop; }
+
+# go_on COMMAND...: the same of any command that ends when there is the file "stop".
+go_on() {
     local since first
-    start_all --members 3 --elastic 2 -- "$@" stop
+    start_all "$@"
     all_print "of 3: runs" || return
-    first=$(grep -l ': rank 0 of 3 here' "$folder"/n?.err | sed 's/.*\(n[0-9]\)\.err$/\1/')
+    first=$(grep -lE '^(\[[0-9]+\] )?rank 0 of 3: runs' "$folder"/n?.out | sed 's/.*\(n[0-9]\)\.out$/\1/')
+    [[ $first == n? ]] || because "not one machine has rank 0: $first" || return
     since=$SECONDS
     end_processes "$first"
     all_print "of 2: runs" || return
     note="two go on within $((SECONDS - since + 1)) s"
     returns "$first" || because "$first does not return" || return
-    start "$first" --members 3 --elastic 2 -- "$@" stop
+    start "$first" "$@"
     all_print "of 3: runs" 2 || return
     touch "$folder/n3/stop"
     all_end 0 "${machines[@]}" && all_print "of 3: right" && nothing_is_left "${machines[@]}"
@@ -139,7 +156,7 @@ a_return() {
 host_file() {
     local machine
     in_the_guide "potluck hosts --format mpi >hosts" && in_the_guide "$*" || return
-    start_all --members 3 -- sh -c 'until test -e stop; do sleep 0.1; done'
+    start_all potluck run --members 3 -- sh -c 'until test -e stop; do sleep 0.1; done'
     within $((patience / 10)) on n2 potluck hosts --format mpi >/dev/null 2>&1 || because "potluck hosts finds no group" || return
     on n2 sh -c 'potluck hosts --format mpi >hosts' && on n2 timeout "$patience" "$@" >"$folder/n2.out" 2>"$folder/n2.err" ||
         because "it fails" || return

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# make clients: `potluck run` and `potluck hosts` with PyTorch, MLX, JAX and Open MPI as they are, on
-# three machines of the lab (needs root). The clients are installed once, below target/clients:
-# torch takes 6 GB there. ARGS="mlx mpi" chooses; orders is a test of random start orders. POTLUCK
-# names the program; without it, it is built.
+# make clients: `potluck run` and `potluck hosts` with PyTorch, MLX, JAX and Open MPI as they are, and
+# potluck within torchrun and MLX, on three machines of the lab (needs root). The clients are
+# installed once, below target/clients: torch takes 6 GB there. ARGS="mlx mpi" chooses; orders is a
+# test of random start orders. POTLUCK names the program; without it, it is built.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
@@ -11,9 +11,10 @@ cd "$(dirname "$0")/.." || exit
 . scripts/suites.sh
 . scripts/three-machines.sh
 . scripts/client-checks.sh
+. scripts/python-tools.sh
 exec </dev/null
 
-[ $# -gt 0 ] || set -- orders mpi mlx jax torch
+[ $# -gt 0 ] || set -- orders mpi mlx jax torch torchrun
 need_rust
 need_c_compiler
 want_programs python3:python3 ip:iproute2 ssh:openssh-client ssh-keygen:openssh-client dropbear:dropbear-bin
@@ -67,7 +68,7 @@ want() {
     case $1 in
         orders) is[orders]="potluck run" ;;
         mpi) want_mpi || lack[mpi]="no Open MPI (Debian, Ubuntu: apt-get install openmpi-bin libopenmpi-dev)" ;;
-        mlx) want_module mlx 'mlx[cpu]' && is[mlx]="MLX $(version mlx)" ;;
+        mlx) want_module mlx 'mlx[cpu]' && cargo build --locked --quiet -p potluck-mpi >&2 && is[mlx]="MLX $(version mlx)" ;;
         jax) want_module jax jax && is[jax]="JAX $(version jax)" ;;
         torch)
             if has_module torch || has_space 12; then
@@ -76,8 +77,16 @@ want() {
                 lack[torch]="less than 12 GB are free for it"
             fi
             ;;
+        torchrun)
+            [ -n "${is[torch]:-}" ] || want torch
+            if [ -z "${is[torch]:-}" ]; then
+                lack[torchrun]=${lack[torch]:-}
+            elif want_backend; then
+                is[torchrun]="torchrun of ${is[torch]}"
+            fi
+            ;;
         *)
-            say "orders, mpi, mlx, jax or torch, not $1"
+            say "orders, mpi, mlx, jax, torch or torchrun, not $1"
             exit 2
             ;;
     esac
@@ -90,6 +99,14 @@ want_mpi() {
     is[mpi]=$(mpirun --version | sed -n '1s/.*(Open MPI) /Open MPI /p')
 }
 
+# want_backend: the Python package, with its backend of PyTorch.
+want_backend() {
+    local wheel
+    want_tools 'maturin>=1.16,<2' numpy
+    wheel=$(wheel_of "$made/wheel" --profile dev) || return
+    "$venv/bin/python3" -m pip install --quiet --no-index --no-deps --force-reinstall --disable-pip-version-check "$wheel" >&2
+}
+
 # checks CLIENT
 checks() {
     local name=${is[$1]}
@@ -99,7 +116,12 @@ checks() {
             judge "$name: three machines, by a host file" host_file mpirun --hostfile hosts --mca btl_tcp_if_include 10.77.0.0/24 ./ring
             three_checks "$name" ./mpi.sh
             ;;
-        mlx) three_checks "$name" python3 mlx_sum.py ;;
+        mlx)
+            three_checks "$name" python3 mlx_sum.py
+            over_mpi=(env "MLX_MPI_LIBNAME=$(target_dir)/debug/libpotluck_mpi.so" POTLUCK_MEMBERS=3 python3 mlx_sum.py)
+            judge "$name over libpotluck_mpi: three machines" without_run "${over_mpi[@]}"
+            judge "$name over libpotluck_mpi: a machine without power ends the others" ends_others 75 "${over_mpi[@]}" stop
+            ;;
         jax)
             # Its sums on processors go to the address of the host name.
             for machine in "${machines[@]}"; do name_is "${addresses[$machine]}" "$machine"; done
@@ -107,6 +129,11 @@ checks() {
             for machine in "${machines[@]}"; do name_is 127.0.1.1 "$machine"; done
             ;;
         torch) three_checks "$name" python3 ddp.py ;;
+        torchrun)
+            judge "$name: three machines" without_run torchrun --rdzv-backend=potluck --nnodes=3 ddp.py
+            judge "$name: elastic, the machine of rank 0 is killed and returns" go_on torchrun --rdzv-backend=potluck \
+                --rdzv-conf=last_call=1 --nnodes=2:3 --max-restarts=5 ddp.py stop
+            ;;
     esac
 }
 

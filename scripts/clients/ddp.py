@@ -1,5 +1,5 @@
-"""PyTorch's DistributedDataParallel over gloo. With the name of a file it goes on until there is
-such a file on one of the machines."""
+"""PyTorch's DistributedDataParallel over gloo, or over potluck where torchrun's agents have met by
+it. With the name of a file it goes on until there is such a file on one of the machines."""
 
 import os
 import sys
@@ -9,7 +9,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-dist.init_process_group("gloo")
+backend = "gloo"
+if "POTLUCK_TORCH_URL" in os.environ:
+    import potluck.torch  # noqa: F401 - it registers the backend
+
+    backend = "potluck"
+dist.init_process_group(backend)
 rank, world = dist.get_rank(), dist.get_world_size()
 
 

@@ -1,5 +1,5 @@
-"""MLX's ring. With the name of a file it goes on until there is such a file on one of the
-machines."""
+"""MLX's ring, or MLX over the MPI that it is told of. With the name of a file it goes on until
+there is such a file on one of the machines."""
 
 import os
 import sys
@@ -7,7 +7,8 @@ import time
 
 import mlx.core as mx
 
-group = mx.distributed.init(backend="ring", strict=True)
+backend = "mpi" if "MLX_MPI_LIBNAME" in os.environ else "ring"
+group = mx.distributed.init(backend=backend, strict=True)
 rank, world = group.rank(), group.size()
 
 # Short and long sums take other paths in MLX.
