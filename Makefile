@@ -1,7 +1,7 @@
 # On a fresh machine two commands suffice: `make demo` and `make test`.
 # Recipes print nothing themselves, so `make demo ARGS=--json` prints one JSON document.
 
-.PHONY: help first-minutes clients demo test check fix asan gloo-generations fuzz sim security bench bench-topology train lab-clean faults soak reliability model threads test-python test-torch
+.PHONY: help first-minutes clients demo test check fix asan gloo-generations fuzz sim security bench bench-topology train lab-clean faults soak reliability model threads test-python test-torch bench-torch
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -62,6 +62,9 @@ bench: ## times in the lab, written to docs/benchmarks.md (ARGS=--quick for a lo
 
 train: ## four processes train on handwritten digits with every codec, written to docs/training.md (ARGS=--quick for a look)
 	@scripts/train.sh $(ARGS)
+
+bench-torch: ## the PyTorch backend beside gloo in the lab, with PyTorch from PyPI (ARGS="mixed4": one profile)
+	@scripts/bench-torch.sh $(ARGS)
 
 bench-topology: ## unequal machines in the lab, beside Gloo's ring (ARGS=--quick for a look)
 	@scripts/bench.sh topology $(ARGS)

@@ -33,6 +33,20 @@ want_tools() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >&2 || exit
 }
 
+# want_torch: PyTorch, if there is room for it.
+want_torch() {
+    local free
+    if ! "$venv/bin/python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' 2>/dev/null; then
+        free=$(df --output=avail -k "$made" | tail -n 1)
+        if [ "$free" -lt 12000000 ]; then
+            say "PyTorch needs 12 GB for its installation, and $((free / 1000000)) GB are free."
+            exit 2
+        fi
+        say "Installing PyTorch with pip (once)"
+    fi
+    want_tools 'torch>=2.6'
+}
+
 # wheel_of FOLDER OPTION...: builds the wheel there, and prints its path.
 wheel_of() {
     local folder=$1

@@ -14,15 +14,8 @@ need_c_compiler
 made="$(target_dir)/torch" venv="$(target_dir)/clients/venv"
 mkdir -p "$made"
 
-if ! "$venv/bin/python3" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' 2>/dev/null; then
-    free=$(df --output=avail -k "$made" | tail -n 1)
-    if [ "$free" -lt 12000000 ]; then
-        say "PyTorch needs 12 GB for its installation, and $((free / 1000000)) GB are free."
-        exit 2
-    fi
-    say "Installing PyTorch with pip (once)"
-fi
-want_tools 'maturin>=1.16,<2' 'torch>=2.6' numpy pytest mypy scikit-learn expecttest lightning transformers accelerate
+want_torch
+want_tools 'maturin>=1.16,<2' numpy pytest mypy scikit-learn expecttest lightning transformers accelerate
 heading build "the package, without optimization"
 wheel=$(wheel_of "$made/dev" --profile dev) || exit
 "$venv/bin/python3" -m pip install --quiet --no-index --no-deps --force-reinstall --disable-pip-version-check "$wheel" || exit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import zlib
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,11 +18,6 @@ from ._tensors import Tensor, in_bytes, in_numbers, is_same, on_host, operator
 
 if TYPE_CHECKING:
     from ._node import Node
-
-
-def number(name: str) -> int:
-    """The tag of the lane of this name, the same on all ranks."""
-    return zlib.crc32(name.encode())
 
 
 def seconds(timeout: timedelta, usual: timedelta) -> float | None:
@@ -58,7 +52,8 @@ class ProcessGroup(dist.ProcessGroup):
     def part(self, ranks: Sequence[int], opts: Any) -> ProcessGroup:
         """A group of some ranks of this one."""
         members = [self._order[rank] for rank in ranks]
-        context = self._context.group(members, number(f"{self._world} {opts.group_id}"))
+        tag = self._node.names.number(f"{self._world} {opts.group_id}")
+        context = self._context.group(members, tag)
         order = [sorted(members).index(member) for member in members]
         return ProcessGroup(
             context, order, opts.group_rank, opts.group_id, opts.timeout, self._world, self._node
@@ -357,7 +352,6 @@ class ProcessGroup(dist.ProcessGroup):
         """Messages of PyTorch choose by their tags, so each tag has a lane."""
         with self._lock:
             if tag not in self._lanes:
-                self._lanes[tag] = self._context.lane(
-                    number(f"{self._world} {self._name} tag {tag}")
-                )
+                name = f"{self._world} {self._name} tag {tag}"
+                self._lanes[tag] = self._context.lane(self._node.names.number(name))
             return self._lanes[tag]

@@ -16,7 +16,8 @@ import torch.distributed as dist
 import potluck
 
 from ._calls import failed
-from ._group import ProcessGroup, number
+from ._group import ProcessGroup
+from ._names import Names
 from ._room import Room
 
 FLAGS = {"loopback", "open"}
@@ -40,7 +41,7 @@ class Node:
     current: Node | None = None
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.settings, self.rooms = settings, Rooms()
+        self.settings, self.rooms, self.names = settings, Rooms(), Names()
         self._inits: Counter[str] = Counter()
         try:
             self.cluster = potluck.join(stateless=True, **settings)
@@ -76,7 +77,7 @@ class Node:
         # The same on all ranks, and used once.
         world = f"{view} {self._inits[view]}"
         order = self._order(rank, size)
-        everybody = self.context.group(list(range(size)), number(world))
+        everybody = self.context.group(list(range(size)), self.names.number(world))
         return ProcessGroup(everybody, order, rank, name, timeout, world, self)
 
     def _order(self, rank: int, size: int) -> list[int]:
@@ -87,7 +88,7 @@ class Node:
             )
         told = torch.zeros((size, 1), dtype=torch.int64)
         try:
-            lane = self.context.lane(number("ranks of torch"))
+            lane = self.context.lane(self.names.number("ranks of torch"))
             lane.all_gather(torch.tensor([rank]), out=told)
         except potluck.Error as error:
             raise failed(error) from None

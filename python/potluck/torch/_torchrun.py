@@ -28,7 +28,7 @@ from torch.distributed.elastic.rendezvous.api import (
 
 import potluck
 
-from ._group import number
+from ._names import number
 from ._node import FLAGS, TEXTS, URL, settings_of
 
 LAST_CALL = 5.0
