@@ -201,6 +201,16 @@ static void use(struct open_call *open) {
     }
 }
 
+/* What both nodes know of their group. */
+static void print_states(void) {
+    for (int i = 0; i < NODES; i++) {
+        char *json = NULL;
+        if (potluck_status_json(nodes[i].cluster, &json, NULL) == POTLUCK_OK)
+            fprintf(stderr, "%s\n", json);
+        potluck_string_free(json);
+    }
+}
+
 /* A sum of both nodes must succeed, whatever was called before it. */
 static void sum(void) {
     double data[NODES][3] = {{1, 2, 3}, {10, 20, 30}};
@@ -209,8 +219,10 @@ static void sum(void) {
         sums[i] = potluck_all_reduce(nodes[i].context, data[i], 3, POTLUCK_F64, POTLUCK_SUM, NULL);
     for (int i = 0; i < NODES; i++) {
         potluck_error *error = NULL;
-        if (potluck_call_wait(sums[i], 30000, &error) != POTLUCK_OK)
+        if (potluck_call_wait(sums[i], 30000, &error) != POTLUCK_OK) {
+            print_states();
             wrong(potluck_error_message(error));
+        }
         if (data[i][0] != 11 || data[i][1] != 22 || data[i][2] != 33)
             wrong("a wrong sum");
     }
