@@ -130,12 +130,13 @@ pub async fn every_kind(on: On) -> Result<()> {
 }
 
 /// Steps that met a plain call, more than the number of operations for which a peer may have data
-/// here: the data of either are dropped with it, and are never a reason to end a link.
+/// here: the data of either are dropped with it, and are never a reason to end a link. They are
+/// short, so that the room which a sender has for early data suffices for all of them.
 pub async fn steps_beside_calls(on: On) -> Result<()> {
     let nodes = group(on, "steps-beside-calls", 3).await?;
     let told = everywhere(nodes, |_cluster, mut context| async move {
         let rank = context.rank().index();
-        let ask = Ask::sum(if rank == 0 { What::Step } else { What::AllReduce }, 3000);
+        let ask = Ask::sum(if rank == 0 { What::Step } else { What::AllReduce }, 300);
         let mut beside = context.lane(1);
         for number in 0..600 {
             let mut buffers: Buffers<f32> = ask.buffers(1, rank, context.size());
