@@ -105,8 +105,8 @@ pub enum CallRefusal {
     Frozen,
     /// The members do not share one history yet.
     NeedsSync,
-    /// Of the operations that this member has called, 64 are undecided, 256 are listed, or the call
-    /// is not one of all members and 32 of these are undecided.
+    /// Of the operations that this member has called, 64 are undecided, or 256 are listed; or the
+    /// call is one of some members, and 32 such calls are undecided.
     TooManyInFlight,
 }
 
@@ -254,7 +254,7 @@ impl Ledger {
     }
 
     /// Whether the next message that this member would receive in this lane of messages is sent
-    /// with this tag, or was given up: the latter without a tag if that was never told.
+    /// with this tag, or was given up. Of a message that was given up the tag may be unknown.
     pub fn next_has_tag(&self, lane: Lane, tag: u32) -> bool {
         let next = OpId { lane, number: self.next_in(lane) };
         let Some((entry, (from, _))) = self.entries.get(&next).zip(lane.ends()) else {

@@ -55,7 +55,7 @@ impl Feedback {
 
     /// The residual after `codec` has encoded this contribution, in the memory of `spare`, which
     /// has [room](Feedback::with_room_for) for it. It is 0 for an element whose residual would be
-    /// infinite or NaN: such an element shows in this result, and must not spoil later ones.
+    /// infinite or NaN: such an element is seen in this result, and later results are without it.
     pub fn after(codec: &dyn Codec, contribution: &[f32], spare: Feedback) -> Feedback {
         let mut residual = spare.residual;
         residual.resize(contribution.len(), 0.0);

@@ -5,8 +5,9 @@
 //! Gloo decides which message is sent when; everything else calls back into Rust. Its transport
 //! interface leads to [`p2p`], its store to the View's
 //! [`Board`](crate::collective::Board), its reduce function to the
-//! [`fold`](crate::collective::fold()) that all engines share. Results are bit for bit those of
-//! [`reference_sum`](crate::reference_sum) in Gloo's order of folding.
+//! [`fold`](crate::collective::fold()) that all engines share. Where parts are exchanged, as in a
+//! small all-reduce and in a reduce-scatter, they are added in Rust by the same code. Results are
+//! bit for bit those of [`reference_sum`](crate::plan::reference_sum) in Gloo's order of folding.
 //!
 //! # Order
 //! Messages name their operation, so operations neither mix nor wait for each other. An operation

@@ -3,9 +3,9 @@
 //! A member that hears an `Abort`, or that a deadline has passed, answers with its own vote, and it
 //! handles the messages of a control link in order. Its answer to a ping that was sent after the
 //! question therefore comes behind its vote. A member that has answered such a ping and has not
-//! voted withholds its vote, however slow the network is. One that answers no pings either, and has
-//! said in its heartbeats without a gap that it hears this node, is given [`NO_PONG`] in place of
-//! [`GRACE`].
+//! voted withholds its vote, however slow the network is. A member that neither votes nor answers
+//! pings, and has said in its heartbeats without a gap that it hears this node, is given
+//! [`NO_PONG`] in place of [`GRACE`].
 
 use crate::protocol::OpId;
 use std::collections::BTreeMap;

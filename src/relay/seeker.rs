@@ -105,8 +105,8 @@ impl Seeker {
         true
     }
 
-    /// The tries to start now: the member and the nodes of the circuit. `way` returns the
-    /// nodes for a member and the neighbours that must not be the first.
+    /// The tries to start now: the member and the nodes of the circuit. `find` returns the nodes
+    /// of a circuit to a member whose first hop is none of the given neighbours.
     pub fn due(
         &mut self,
         now: u64,
@@ -139,7 +139,8 @@ impl Seeker {
         tries
     }
 
-    /// The try in flight to `id` has failed. Returns whether `way` still has an untried neighbour.
+    /// The try in flight to `id` has failed. Returns whether `find` has a circuit left that
+    /// begins with another neighbour.
     pub fn failed(
         &mut self,
         now: u64,

@@ -8,8 +8,9 @@
 //! members decide: a frame between two stations uses the medium twice. So per bit such a path takes
 //! as long as the paths of both ends to a wired hub take together.
 //!
-//! A burst can show too little but never too much. So one full-duplex exchange is enough to clear a
-//! pair, but a half-duplex verdict takes several exchanges.
+//! A burst can show a lower rate than the path has, and never a higher one. So one full-duplex
+//! exchange proves that a pair has separate media, but several exchanges are needed to conclude
+//! that it shares one.
 
 use super::pair::Pair;
 use crate::protocol::{Rank, ranks};
@@ -93,7 +94,7 @@ impl Media {
     ///   no faster than over the hub                the hub is wired      partners with half duplex
     /// none is; the two fastest partners exchange:
     ///   half duplex                                the hub is a station  the same, and the hub
-    ///   full duplex                                only the hub is half  the hub alone
+    ///   full duplex                                the hub is a station  the hub alone
     ///   unknown                                    undecided             none
     /// ```
     pub(super) fn stations(&self, alone: Alone<'_>) -> Vec<(Pair, u32)> {
@@ -242,9 +243,9 @@ impl Alone<'_> {
         a != hub && b != hub && longer(a, b) == Some(true) && longer(b, a) == Some(true)
     }
 
-    /// Whether two stations have separate media: then the path between them carries what the slower
-    /// one does. If their rates differ much, this cannot be decided, and they count as sharing one:
-    /// a home usually has a single access point.
+    /// Whether two stations have separate media: then the path between them has the rate of the
+    /// slower one. If their rates differ much, this cannot be decided, and they count as sharing
+    /// one: a home usually has a single access point.
     fn are_apart(&self, a: Rank, b: Rank, hub: Rank) -> bool {
         let tells = |from: Rank, to: Rank| {
             let (direct, there, on) = (self.us(from, to)?, self.us(from, hub)?, self.us(hub, to)?);

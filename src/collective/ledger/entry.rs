@@ -116,8 +116,8 @@ impl Entry {
     }
 
     /// The cause for which this member must vote `Abort`: another one has, and a member that has
-    /// called it has said so to this member. The answers of others are no reason: a member that
-    /// tells different members of different operations would have all of them answered by all.
+    /// called it has said so to this member. That others have answered is no reason: a member that
+    /// invents an operation for each other member would have every one answered by all.
     pub(super) fn cause_to_answer(&self) -> Option<AbortCause> {
         let mut votes = self.votes.iter().flatten();
         let cause =

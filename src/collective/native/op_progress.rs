@@ -272,8 +272,8 @@ impl OpProgress {
     /// - Case 1: the chunk is copied to its place in the result. This holds for a pure copy, and
     ///   for a borrowed contribution without codec that meets others on a path, at a rank that
     ///   keeps the flow.
-    /// - Case 2: any other chunk on a path becomes a block. The codec rounds it, except where it
-    ///   goes on to a parent alone: then it is encoded when it is sent.
+    /// - Case 2: any other chunk on a path becomes a block. The codec rounds it, unless it is only
+    ///   sent to a parent, where it is encoded on the way out.
     /// - Case 3: in an exchange the chunk is sent to all other ranks, and folded here too.
     ///
     /// # Errors

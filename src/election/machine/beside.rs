@@ -31,7 +31,7 @@ impl Election {
     }
 
     /// Whether a running View keeps this node out, so that this node must leave its own View. If
-    /// two Views keep out members of each other, the older one ends.
+    /// each of two Views keeps a member of the other one out, the older View ends.
     pub(super) fn must_yield(&self, now: u64) -> bool {
         !self.keeping_out(now).is_empty()
     }
@@ -65,14 +65,14 @@ impl Election {
             && self.agreement.installed().is_some_and(|view| !all_there(view))
     }
 
-    /// The running Views that this node has to join before it makes one with others. One that has a
-    /// View has to join those, too, that keep it out.
+    /// The running Views that this node has to join before it makes one with others. A node that
+    /// has a View has to join those that keep it out, too.
     pub(super) fn running_elsewhere(&self, now: u64) -> BTreeSet<ViewId> {
         let running = to_join(self.agreement.has_begun(), &self.reports(now));
         running.into_iter().chain(self.keeping_out(now)).collect()
     }
 
-    /// The reports of Views that have begun. Beside another one no history is lost.
+    /// The reports of Views that have begun. A View that has not begun has no history to lose.
     fn reports(&self, now: u64) -> Vec<Report> {
         let mine = self.agreement.installed();
         let report = |(from, view, p): (MemberId, ViewId, &Peer)| Report {
@@ -91,8 +91,8 @@ impl Election {
         view.contains(id) && self.has_gone_on(view, id)
     }
 
-    /// The running Views that keep this node out, except those that this node's newer View keeps
-    /// out itself. One member alone does not end a View.
+    /// The running Views that keep this node out. Not among them is a View of which this node keeps
+    /// a member out, if this node's View is the newer one. One member alone does not end a View.
     fn keeping_out(&self, now: u64) -> BTreeSet<ViewId> {
         let Some(mine) = self.agreement.installed_id() else { return BTreeSet::new() };
         let reports = self.reports(now);

@@ -1,5 +1,5 @@
-//! The places of a View: the nodes that the next one has, where the sizes that nodes ask for do not
-//! allow all that reach each other, and what a node knows that is left out.
+//! The places of a View: which nodes the next View has, if the sizes that they ask for do not admit
+//! all nodes that reach each other; and what a node knows that gets no place.
 
 use super::super::left_out::LeftOut;
 use super::super::selection::{Candidate, fit, select};
