@@ -1,6 +1,7 @@
-"""A rank of PyTorch that times the same calls over potluck and over gloo, by turns.
+"""A rank of PyTorch that times calls over one backend: `torch_rank.py potluck`, or gloo.
 
-Rank 0 prints a line of JSON: the medians in seconds, by what was timed and by backend.
+Rank 0 prints a line of JSON: the medians in seconds, by what was timed. The backends do not share a
+process: potluck would measure links that the other one is using.
 """
 
 import json
@@ -8,7 +9,6 @@ import statistics
 import sys
 import time
 
-import potluck.torch  # noqa: F401 - it registers the backend
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -19,15 +19,17 @@ STEPS = 7
 WARM = 15.0
 
 
-def warm(group):
-    """Calls for some seconds, so that links are measured and buffers there."""
+def warm():
+    """Calls for some seconds with pauses, in which a program computes, so that links are measured
+    and buffers there."""
     tensor, began = torch.ones(MIB), time.monotonic()
     late = torch.zeros(1)
     while not late.item():
-        dist.all_reduce(tensor.fill_(1.0), group=group)
+        dist.all_reduce(tensor.fill_(1.0))
         assert tensor[-1].item() == dist.get_world_size()
         late.fill_(float(time.monotonic() - began > WARM))
-        dist.all_reduce(late, dist.ReduceOp.MAX, group=group)
+        dist.all_reduce(late, dist.ReduceOp.MAX)
+        time.sleep(0.05)
 
 
 def model():
@@ -36,9 +38,9 @@ def model():
     return nn.Sequential(*layers, nn.Linear(1024, 10))
 
 
-def steps_of(group):
+def step_of_training():
     """What makes a step of training, with 1.3 million parameters."""
-    module = nn.parallel.DistributedDataParallel(model(), process_group=group)
+    module = nn.parallel.DistributedDataParallel(model())
     optimizer = torch.optim.SGD(module.parameters(), 0.01)
     inputs, labels = torch.randn(32, 256), torch.randint(10, (32,))
 
@@ -50,42 +52,35 @@ def steps_of(group):
     return step
 
 
-def timed(calls, rounds, meet):
-    """The medians of calls by turns. A call takes as long as on the slowest rank."""
-    times = {name: [] for name in calls}
+def timed(call, rounds):
+    """The median of a call, which takes as long as on the slowest rank."""
+    times = []
     for _ in range(rounds + 1):
-        for name, call in calls.items():
-            dist.barrier(meet)
-            began = time.monotonic()
-            call()
-            took = torch.tensor([time.monotonic() - began], dtype=torch.float64)
-            dist.all_reduce(took, dist.ReduceOp.MAX, group=meet)
-            times[name].append(took.item())
-    # The first one of each is for getting ready.
-    return {name: statistics.median(of[1:]) for name, of in times.items()}
+        dist.barrier()
+        began = time.monotonic()
+        call()
+        took = torch.tensor([time.monotonic() - began], dtype=torch.float64)
+        dist.all_reduce(took, dist.ReduceOp.MAX)
+        times.append(took.item())
+    # The first one is for getting ready.
+    return statistics.median(times[1:])
 
 
 def main():
+    [backend] = sys.argv[1:]
     torch.set_num_threads(1)
-    dist.init_process_group("potluck")
-    gloo = dist.new_group(backend="gloo")
-    groups = {"potluck": dist.group.WORLD, "gloo": gloo}
-    for group in groups.values():
-        warm(group)
+    if backend == "potluck":
+        import potluck.torch  # noqa: F401 - it registers the backend
+    dist.init_process_group(backend)
+    warm()
     found = {}
     for name, (length, rounds) in SIZES.items():
         tensor = torch.zeros(length)
-        calls = {
-            of: lambda group=group: dist.all_reduce(tensor, group=group)
-            for of, group in groups.items()
-        }
-        found[name] = timed(calls, rounds, gloo)
-    found["a step of DDP"] = timed(
-        {of: steps_of(group) for of, group in groups.items()}, STEPS, gloo
-    )
+        found[name] = timed(lambda tensor=tensor: dist.all_reduce(tensor), rounds)
+    found["a step of DDP"] = timed(step_of_training(), STEPS)
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
-    dist.barrier(gloo)
+    dist.barrier()
     dist.destroy_process_group()
     return 0
 
