@@ -273,7 +273,7 @@ impl OpProgress {
     ///   for a borrowed contribution without codec that meets others on a path, at a rank that
     ///   keeps the flow.
     /// - Case 2: any other chunk on a path becomes a block. The codec rounds it, unless it is only
-    ///   sent to a parent, where it is encoded on the way out.
+    ///   sent to a parent: then it is encoded when it is sent.
     /// - Case 3: in an exchange the chunk is sent to all other ranks, and folded here too.
     ///
     /// # Errors

@@ -234,7 +234,7 @@ mod tests {
     use crate::collective::links::EARLY_OPS_MAX;
     use crate::link::Phase;
     use crate::memory::Pool;
-    use crate::protocol::{Lane, PARTS_MAX};
+    use crate::protocol::{Lane, OPS_LISTED_MAX, PARTS_MAX};
 
     fn op(number: u64) -> OpId {
         OpId { lane: Lane(7), number }
@@ -282,6 +282,14 @@ mod tests {
         let mut table = Table::default();
         let frames = (0..).take_while(|n| kept_full_call(&mut table, *n)).count();
         assert_eq!(frames * EAGER_OP_BYTES, EARLY_BYTES_MAX);
+    }
+
+    /// These may all be decided at the peer, whose own count of early data then has none of them.
+    #[test]
+    fn there_is_room_for_all_operations_that_a_peer_may_list() {
+        let mut table = Table::default();
+        let mut listed = 0..OPS_LISTED_MAX as u64;
+        assert!(listed.all(|number| kept(&mut table, 1, op(number), EAGER_OP_BYTES)));
     }
 
     /// Routes a frame of maximum size for call `n`; 64 calls form a step.
