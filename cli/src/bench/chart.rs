@@ -79,10 +79,12 @@ fn panel(body: &mut String, y: f64, title: &str, rows: &[Row], shown: fn(u64) ->
     y + LINE
 }
 
-/// The length of a bar: the least value has a tenth of the longest.
+/// The length of a bar, logarithmic: a tenth of the longest stands for the least value, or for a
+/// thousandth of the largest one. Without that limit, rates that differ by a hundredth would look
+/// as if they differed tenfold.
 fn width(value: u64, (least, most): (u64, u64)) -> f64 {
-    let span = (most as f64 / least as f64).ln();
-    let part = if span > 0.0 { (value.max(1) as f64 / least as f64).ln() / span } else { 1.0 };
+    let from = (least as f64).min(most as f64 / 1000.0);
+    let part = (value.max(1) as f64 / from).ln() / (most as f64 / from).ln();
     LONGEST * (0.1 + 0.9 * part)
 }
 
@@ -144,9 +146,13 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_the_logarithm() {
-        assert_eq!(width(100, (100, 10_000)), 0.1 * LONGEST);
-        assert_eq!(width(1000, (100, 10_000)), 0.55 * LONGEST);
-        assert_eq!(width(10_000, (100, 10_000)), LONGEST);
-        assert_eq!(width(7, (7, 7)), LONGEST);
+        let is = |value, range, part| (width(value, range) / LONGEST - part).abs() < 1e-9;
+        assert!(is(1, (1, 10_000), 0.1) && is(100, (1, 10_000), 0.55));
+        assert!(is(10_000, (1, 10_000), 1.0) && is(7, (7, 7), 1.0));
+    }
+
+    #[test]
+    fn values_that_are_nearly_equal_look_so() {
+        assert!(width(915, (915, 940)) > 0.99 * LONGEST);
     }
 }
