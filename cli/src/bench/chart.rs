@@ -146,7 +146,9 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_the_logarithm() {
-        let is = |value, range, part| (width(value, range) / LONGEST - part).abs() < 1e-9;
+        let is = |value: u64, range: (u64, u64), part: f64| {
+            (width(value, range) / LONGEST - part).abs() < 1e-9
+        };
         assert!(is(1, (1, 10_000), 0.1) && is(100, (1, 10_000), 0.55));
         assert!(is(10_000, (1, 10_000), 1.0) && is(7, (7, 7), 1.0));
     }
