@@ -1,7 +1,10 @@
 //! The plan for members whose links are measured and heterogeneous.
 //!
-//! The candidates are the exchange of whole buffers, a ring, a star around each rank, and the best
-//! packing of trees. Each size class gets the candidate with the shortest predicted duration.
+//! The candidates are the exchange of whole buffers, rings, a star around each rank, the best
+//! single tree, and the best packing of trees. Each size class gets the candidate with the shortest predicted duration.
+//!
+//! One ring has the smallest sum of round-trip times. If the network has segments, another one
+//! crosses each of them once in each direction, which is as little as a ring can.
 
 use super::codec_choice::with_codecs;
 use super::forecast::forecast_us;
@@ -10,8 +13,11 @@ use super::network::Network;
 use super::packing::Packing;
 use super::planner::{gloo_plan, plan};
 use super::rings::Rings;
+use super::segment::Segment;
+use super::single_tree::single_tree;
 use crate::identity::MemberId;
-use crate::protocol::{Algorithm, Plan, PlanClass, Rank, Tree, TreeShare, ranks};
+use crate::protocol::{Algorithm, Plan, PlanClass, Rank, RankSet, Tree, TreeShare, ranks};
+use std::cmp::Reverse;
 
 /// A plan for heterogeneous links, and its predicted duration.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +40,8 @@ impl Heterogeneous {
         }
         let network = Network::of(members, links).filter(|network| !network.is_even())?;
         let packing = Packing::of(&network)?;
-        let candidates = Candidates::of(&network, Rings::new(members, links).best(), &packing);
+        let rings = [Rings::new(members, links).best(), by_sides(members, links, &network)];
+        let candidates = Candidates::of(&network, rings.into_iter().flatten(), &packing);
         let classes = candidates.classes()?;
         let large = classes.last()?;
         let us = candidates.us(&large.algorithm, LARGE_BYTES, large)?;
@@ -99,21 +106,28 @@ pub fn forecasts_us<const N: usize>(
     bytes.into_iter().filter_map(|bytes| Some((bytes, us(bytes)?))).collect()
 }
 
-/// The candidate schedules. Of equally fast ones the first is taken: ring, trees, stars, exchange.
+/// The candidate schedules. Of equally fast ones the first is taken: rings, a single tree, trees,
+/// stars, exchange.
 struct Candidates<'a> {
     network: &'a Network,
-    ring: Option<Algorithm>,
+    rings: Vec<Algorithm>,
+    tree: Option<Algorithm>,
     trees: Algorithm,
     hubs: Vec<Algorithm>,
     exchange: Option<Algorithm>,
 }
 
 impl<'a> Candidates<'a> {
-    fn of(network: &'a Network, ring: Option<Vec<Rank>>, packing: &Packing) -> Candidates<'a> {
+    fn of(
+        network: &'a Network,
+        orders: impl Iterator<Item = Vec<Rank>>,
+        packing: &Packing,
+    ) -> Candidates<'a> {
         let hub = |rank| Algorithm::tree(Tree::star(rank, network.size));
         Candidates {
             network,
-            ring: ring.map(|order| Algorithm::Ring { order }),
+            rings: orders.map(|order| Algorithm::Ring { order }).collect(),
+            tree: single_tree(network).map(Algorithm::tree),
             trees: Algorithm::Trees { trees: packing.trees.clone() },
             hubs: ranks(network.size).map(hub).collect(),
             exchange: network.is_mesh().then_some(Algorithm::OneShot),
@@ -133,7 +147,8 @@ impl<'a> Candidates<'a> {
             self.exchange.iter().map(|algorithm| class(TINY_BYTES_MAX, SIZES[0].2, algorithm));
         let mut classes: Vec<PlanClass> = tiny.collect();
         for (bytes_max, typical_bytes, chunk_kib) in SIZES {
-            let all = self.ring.iter().chain([&self.trees]).chain(&self.hubs).chain(&self.exchange);
+            let trees = self.tree.iter().chain([&self.trees]).chain(&self.hubs);
+            let all = self.rings.iter().chain(trees).chain(&self.exchange);
             let timed = all.filter_map(|algorithm| {
                 let us = forecast_us(self.network, algorithm, typical_bytes, chunk_kib * 1024)?;
                 Some((us, algorithm))
@@ -147,19 +162,23 @@ impl<'a> Candidates<'a> {
         Some(classes)
     }
 
-    fn reason(&self, large: &PlanClass, us: f64, bound_kbps: f64) -> String {
+    fn reason(&self, large: &PlanClass, chosen_us: f64, bound_kbps: f64) -> String {
         let chosen = match &large.algorithm {
             Algorithm::Trees { trees } => over(trees, self.network.size),
             Algorithm::Ring { .. } => "round a ring".to_owned(),
             _ => "whole to everybody".to_owned(),
         };
-        let others =
-            [("round a ring", self.ring.as_ref()), ("whole to everybody", self.exchange.as_ref())];
-        let against =
-            others.iter().filter(|(name, _)| *name != chosen).filter_map(|(name, algorithm)| {
-                let us = self.us((*algorithm)?, LARGE_BYTES, large)?;
-                Some(format!("{} {name}", time(us)))
-            });
+        let us = |algorithm: &Algorithm| self.us(algorithm, LARGE_BYTES, large);
+        let faster = |a: &&Algorithm, b: &&Algorithm| {
+            let [a, b] = [a, b].map(|ring| us(ring).unwrap_or(f64::INFINITY));
+            a.total_cmp(&b)
+        };
+        let ring = self.rings.iter().min_by(faster);
+        let others = [("round a ring", ring), ("whole to everybody", self.exchange.as_ref())];
+        let against = others
+            .iter()
+            .filter(|(name, _)| *name != chosen)
+            .filter_map(|(name, algorithm)| Some(format!("{} {name}", time(us((*algorithm)?)?))));
         let against: Vec<String> = against.collect();
         let against = if against.is_empty() {
             String::new()
@@ -170,9 +189,32 @@ impl<'a> Candidates<'a> {
         let size = self.network.size;
         format!(
             "{size} members whose links differ: 64 MiB {chosen} take about {}{against}; trees could not take less than {bound}",
-            time(us)
+            time(chosen_us)
         )
     }
+}
+
+/// A ring that crosses each segment once in each direction; `None` if there is no segment, or if
+/// two neighbours have no direct link.
+///
+/// Switches form a tree, so of two sides that do not contain rank 0, one contains the other, or they
+/// have no common member. In such a family of sets, this order keeps the members of each together:
+/// by the largest set that a member is in, then by the next one, and so on.
+fn by_sides(members: &[MemberId], links: &LinkMap, network: &Network) -> Option<Vec<Rank>> {
+    let far = |segment: &Segment| {
+        let [first, second] = &segment.sides;
+        let side = if second.contains(members.first()?) { first } else { second };
+        Some(ranks(members.len()).filter(|rank| side.contains(&members[rank.index()])).collect())
+    };
+    let mut sides: Vec<RankSet> = links.segments().iter().filter_map(far).collect();
+    sides.retain(|side| !side.is_empty());
+    sides.sort_by_key(|side| (Reverse(side.len()), *side));
+    let mut order: Vec<Rank> = ranks(members.len()).collect();
+    order.sort_by_key(|rank| sides.iter().map(|side| side.contains(*rank)).collect::<Vec<bool>>());
+    let mut next = order.iter().cycle().skip(1);
+    let mut hops = order.iter().zip(&mut next);
+    let is_ring = hops.all(|(from, to)| network.direct(*from, *to).is_some());
+    (is_ring && !sides.is_empty()).then_some(order)
 }
 
 fn class(bytes_max: u64, chunk_kib: u32, algorithm: &Algorithm) -> PlanClass {

@@ -3,6 +3,7 @@
 
 use super::link_map::{LinkMap, Path};
 use super::port::Port;
+use super::segment::Segment;
 use crate::identity::MemberId;
 use crate::os::InterfaceKind;
 use crate::protocol::member_id;
@@ -21,6 +22,16 @@ pub(super) enum Lan {
 pub(super) struct Home {
     pub(super) machines: Vec<Lan>,
     pub(super) cables: Vec<(u8, u8, u32)>,
+    /// Cables of the network itself.
+    pub(super) trunks: Vec<Trunk>,
+}
+
+/// A part of the network that leads to these machines and no others.
+#[derive(Clone, Debug)]
+pub(super) struct Trunk {
+    pub(super) behind: Vec<u8>,
+    pub(super) mbps: u32,
+    pub(super) is_half: bool,
 }
 
 /// A direction between two machines: its latency, and the resources that it occupies with the
@@ -32,7 +43,13 @@ pub(super) struct HomePath {
 
 impl Home {
     pub(super) fn new(machines: &[Lan], cables: &[(u8, u8, u32)]) -> Home {
-        Home { machines: machines.to_vec(), cables: cables.to_vec() }
+        Home { machines: machines.to_vec(), cables: cables.to_vec(), trunks: Vec::new() }
+    }
+
+    /// The same home with this trunk.
+    pub(super) fn with_trunk(mut self, behind: &[u8], mbps: u32, is_half: bool) -> Home {
+        self.trunks.push(Trunk { behind: behind.to_vec(), mbps, is_half });
+        self
     }
 
     pub(super) fn size(&self) -> usize {
@@ -57,13 +74,27 @@ impl Home {
             let (from, to, path) = paths.swap_remove(turns(paths.len()));
             links.observe(member_id(from + 1), member_id(to + 1), path);
         }
+        self.segments().into_iter().for_each(|segment| links.cross(segment));
         links
     }
 
-    /// The number of resources: two for each machine's port, two for each cable, one for the air,
-    /// and two for the directions of the access point's cable.
+    /// The trunks as a survey finds them.
+    pub(super) fn segments(&self) -> Vec<Segment> {
+        let segment = |trunk: &Trunk| {
+            let behind = |rank: &u8| trunk.behind.contains(rank);
+            let (near, far): (Vec<u8>, Vec<u8>) = (0..self.size() as u8).partition(|r| !behind(r));
+            let sides =
+                [near, far].map(|side| side.into_iter().map(|rank| member_id(rank + 1)).collect());
+            let kbps = NonZeroU32::new(trunk.mbps * 1000).expect("not zero");
+            Segment { sides, kbps: [kbps; 2], is_half: trunk.is_half }
+        };
+        self.trunks.iter().map(segment).collect()
+    }
+
+    /// The number of resources: two for each machine's port, each cable and each trunk, one for the
+    /// air, and two for the directions of the access point's cable.
     pub(super) fn resources(&self) -> usize {
-        2 * self.size() + 2 * self.cables.len() + 3
+        2 * (self.size() + self.cables.len() + self.trunks.len()) + 3
     }
 
     pub(super) fn path(&self, from: u8, to: u8) -> Option<HomePath> {
@@ -88,6 +119,16 @@ impl Home {
                 Lan::Radio(mbps) => (air, second(mbps)),
                 Lan::No => return None,
             });
+        }
+        for (place, trunk) in self.trunks.iter().enumerate() {
+            let [from_behind, to_behind] = [from, to].map(|rank| trunk.behind.contains(&rank));
+            if from_behind != to_behind {
+                let direction = usize::from(from_behind && !trunk.is_half);
+                busy.push((
+                    cables + 2 * (self.cables.len() + place) + direction,
+                    second(trunk.mbps),
+                ));
+            }
         }
         let radio = |lan: Lan| matches!(lan, Lan::Radio(_));
         Some(HomePath {

@@ -8,6 +8,7 @@
 pub(crate) use testing::{links_of, path};
 
 use super::port::Port;
+use super::segment::Segment;
 use crate::identity::MemberId;
 use crate::os::InterfaceKind;
 use crate::protocol::{CodingSpeed, MEMBERS_MAX};
@@ -30,6 +31,8 @@ pub struct LinkMap {
     /// Measurements of links. They survive while a link is re-established and its edge is missing.
     paths: BTreeMap<(MemberId, MemberId), Path>,
     coding: BTreeMap<MemberId, CodingSpeed>,
+    /// Parts of the network that several paths share.
+    segments: Vec<Segment>,
 }
 
 /// The measured properties of a proven path. Both directions of a pair use the same link, so each
@@ -122,9 +125,31 @@ impl LinkMap {
         leaving.for_each(|(_, path)| path.port.cell = Some(cell));
     }
 
-    /// Forgets the rates of the paths between these members, and the shared media that were
-    /// detected by measuring. A Wi-Fi port stays in cell 0.
+    /// Records a segment. It replaces a known one between the same sides.
+    pub fn cross(&mut self, segment: Segment) {
+        let [first, second] = &segment.sides;
+        let is_other = |known: &Segment| {
+            known.sides != segment.sides && known.sides != [second.clone(), first.clone()]
+        };
+        self.segments.retain(is_other);
+        self.segments.push(segment);
+        // A member that lies must not fill the memory.
+        let most = SEGMENTS_MAX.min(self.segments.len());
+        self.segments.drain(..self.segments.len() - most);
+    }
+
+    /// The known segments.
+    pub(super) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Forgets the rates of the paths between these members, and the shared media and segments that
+    /// were detected by measuring. A Wi-Fi port stays in cell 0.
     pub fn forget_rates(&mut self, members: &[MemberId]) {
+        let has_any = |segment: &Segment| {
+            segment.sides.iter().all(|side| members.iter().any(|member| side.contains(member)))
+        };
+        self.segments.retain(|segment| !has_any(segment));
         for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (*from, *to)))
         {
             if let Some(path) = self.paths.get_mut(&(from, to)) {
@@ -226,6 +251,10 @@ impl LinkMap {
         self.graph.remove_node(member);
         self.paths.retain(|(from, to), _| *from != member && *to != member);
         self.coding.remove(&member);
+        for side in self.segments.iter_mut().flat_map(|segment| &mut segment.sides) {
+            side.remove(&member);
+        }
+        self.segments.retain(|segment| segment.sides.iter().all(|side| !side.is_empty()));
     }
 
     /// The known properties of the path from one member to another; `None` while the edge is
@@ -388,6 +417,8 @@ const RTT_UNKNOWN_US: u32 = 1000;
 /// Twice the size of a View: enough to find the best View, few enough for an exhaustive search.
 const CANDIDATES_MAX: usize = 31;
 const OTHERS_MAX: u32 = MEMBERS_MAX as u32 - 1;
+/// A View of [`MEMBERS_MAX`] members on switches of two has this many segments.
+const SEGMENTS_MAX: usize = MEMBERS_MAX;
 
 #[cfg(test)]
 pub(super) mod testing {

@@ -5,14 +5,18 @@
 //! share a single resource, the air. Traffic between two stations (radio members) uses the air
 //! twice, because it passes through the access point. The access point's own cable needs no
 //! resource: the rate of a station is measured through it, so the air saturates first. A measured
-//! rate between two stations already includes both hops. A path that carries less than the ports at
-//! its ends has a resource of its own.
+//! rate between two stations already includes both hops.
+//!
+//! A segment, which is a part of the network that many paths share, has one resource for each
+//! direction; if it is half duplex, one for both. A path that carries less than its ports and
+//! segments has a resource of its own.
 //!
 //! Rates are whole kbit/s of payload. Similar rates are made equal: two measurements of the same
 //! capacity differ, and a plan that follows this noise is slower than one that ignores it.
 
 use super::link_map::{LinkMap, Path};
 use super::port::Port;
+use super::segment::Segment;
 use crate::identity::MemberId;
 use crate::os::InterfaceKind;
 use crate::protocol::{Rank, Tree, ranks};
@@ -64,7 +68,9 @@ pub(super) enum Resource {
     Receive,
     /// The air of a radio cell.
     Air,
-    /// One direction of a path that carries less than the ports at its ends.
+    /// One direction of a segment, or both if it is half duplex.
+    Segment,
+    /// One direction of a path that carries less than its ports and segments.
     Path,
 }
 
@@ -79,16 +85,30 @@ impl Network {
         let ports = ports(&pairs);
         let of_ports = ports.values().flat_map(|port| [port.send_kbps, port.receive_kbps]);
         let of_paths = pairs.iter().flat_map(|pair| [pair.there.rate_kbps, pair.back.rate_kbps]);
-        let rates = alike(of_ports.chain(of_paths).flatten().map(NonZeroU32::get).collect());
+        let segments = segments(members, links, &pairs);
+        let of_segments = segments.iter().flat_map(|segment| segment.kbps).map(Some);
+        let all = of_ports.chain(of_paths).chain(of_segments).flatten();
+        let rates = alike(all.map(NonZeroU32::get).collect());
 
         let mut resources = Vec::new();
         let outlets = outlets(&ports, &rates, &mut resources)?;
+        let crossings: Vec<Crossing> = segments
+            .iter()
+            .map(|segment| Crossing::new(segment, &rates, &mut resources))
+            .collect::<Option<_>>()?;
         let mut edges = Vec::new();
         for Pair { a, b, there, back } in pairs {
             let [at_a, at_b] =
                 [outlets.get(&(a, there.port.number))?, outlets.get(&(b, back.port.number))?];
-            let there_uses = uses(at_a.send, at_b.receive, there.rate_kbps, &rates, &mut resources);
-            let back_uses = uses(at_b.send, at_a.receive, back.rate_kbps, &rates, &mut resources);
+            let (low, high) = (members[a.index()], members[b.index()]);
+            let crossed = |from, to, path: Path| {
+                crossings.iter().filter_map(move |crossing| crossing.busy(from, to, path)).collect()
+            };
+            let mut uses = |from: Use, to: Use, crossed: Vec<Use>, path: Path| {
+                uses(from, to, crossed, path.rate_kbps, &rates, &mut resources)
+            };
+            let there_uses = uses(at_a.send, at_b.receive, crossed(low, high, there), there);
+            let back_uses = uses(at_b.send, at_a.receive, crossed(high, low, back), back);
             edges.push(Edge {
                 a,
                 b,
@@ -248,10 +268,62 @@ fn outlets(
     Some(outlets)
 }
 
+/// A segment and the resources of its two directions.
+struct Crossing<'a> {
+    segment: &'a Segment,
+    directions: [Use; 2],
+}
+
+impl<'a> Crossing<'a> {
+    fn new(
+        segment: &'a Segment,
+        rates: &BTreeMap<u32, u32>,
+        resources: &mut Vec<Resource>,
+    ) -> Option<Crossing<'a>> {
+        let there = added(resources, Resource::Segment);
+        let back = if segment.is_half { there } else { added(resources, Resource::Segment) };
+        let [there_kbps, back_kbps] = segment.kbps.map(|kbps| rates.get(&kbps.get()));
+        let directions = [
+            Use { resource: there, kbps: *there_kbps? },
+            Use { resource: back, kbps: *back_kbps? },
+        ];
+        Some(Crossing { segment, directions })
+    }
+
+    /// The resource that is busy while this path carries something; `None` if it does not use the
+    /// segment.
+    fn busy(&self, from: MemberId, to: MemberId, path: Path) -> Option<Use> {
+        let direction = self.segment.crossed_by(from, to, path.rate_kbps)?;
+        Some(self.directions[direction])
+    }
+}
+
+/// The segments that lie between these members, each with at least the rates of the paths over it:
+/// a measurement can be too low but never too high.
+fn segments(members: &[MemberId], links: &LinkMap, pairs: &[Pair]) -> Vec<Segment> {
+    let crosses = |segment: &&Segment| {
+        segment.sides.iter().all(|side| members.iter().any(|member| side.contains(member)))
+    };
+    let mut segments: Vec<Segment> = links.segments().iter().filter(crosses).cloned().collect();
+    for segment in &mut segments {
+        for Pair { a, b, there, back } in pairs {
+            let (a, b) = (members[a.index()], members[b.index()]);
+            for (from, to, path) in [(a, b, there), (b, a, back)] {
+                let crossed = segment.crossed_by(from, to, path.rate_kbps);
+                if let Some((kbps, direction)) = path.rate_kbps.zip(crossed) {
+                    segment.kbps[direction] = segment.kbps[direction].max(kbps);
+                }
+            }
+        }
+    }
+    segments
+}
+
 /// The resources that are busy while one port sends to another along a path.
 fn uses(
     from: Use,
     to: Use,
+    crossed: Vec<Use>,
     path_kbps: Option<NonZeroU32>,
     rates: &BTreeMap<u32, u32>,
     resources: &mut Vec<Resource>,
@@ -262,7 +334,8 @@ fn uses(
         return vec![Use { resource: from.resource, kbps: *kbps }];
     }
     let mut uses = vec![from, to];
-    let slower = measured.filter(|kbps| **kbps < from.kbps.min(to.kbps));
+    uses.extend(crossed);
+    let slower = measured.filter(|kbps| uses.iter().all(|busy| **kbps < busy.kbps));
     uses.extend(slower.map(|kbps| Use { resource: added(resources, Resource::Path), kbps: *kbps }));
     uses
 }

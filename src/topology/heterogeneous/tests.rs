@@ -351,3 +351,63 @@ fn who_goes_without_a_codec_costs_no_time() {
         }
     }
 }
+
+/// Homes with segments. Unless said otherwise, machines at odd ranks are behind the trunk.
+fn homes_with_segments() -> Vec<Case> {
+    let split = |name, size: u8, port: u32, trunk: u32, is_half: bool, bound_s: f64| {
+        let behind: Vec<u8> = (0..size).filter(|rank| rank % 2 == 1).collect();
+        let home = Home::new(&vec![Wired(port); usize::from(size)], &[]);
+        Case { name, home: home.with_trunk(&behind, trunk, is_half), bound_s }
+    };
+    // Each side sends at least its own sum over the trunk and receives the result.
+    let once = |mbps: f64| MBIT / mbps;
+    // The machines together send 2 (n - 1) buffers.
+    let ring = |n: f64, mbps: f64| 2.0 * (n - 1.0) / n * MBIT / mbps;
+    vec![
+        split("2+2 at 1 G, 1 G between", 4, 940, 940, false, ring(4.0, 940.0)),
+        split("4+4 at 1 G, 1 G between", 8, 940, 940, false, ring(8.0, 940.0)),
+        split("8+8 at 1 G, 1 G between", 16, 940, 940, false, ring(16.0, 940.0)),
+        split("2+2 at 2.5 G, 1 G between", 4, 2350, 940, false, once(940.0)),
+        split("4+4 at 2.5 G, 1 G between", 8, 2350, 940, false, once(940.0)),
+        split("2+2 over a power line", 4, 940, 300, true, 2.0 * once(300.0)),
+        split("4+4 over a mesh backhaul", 8, 940, 400, true, 2.0 * once(400.0)),
+        split("4 ranks on each of two hosts at 1 G", 8, 20_000, 940, false, once(940.0)),
+        split("4 ranks on each of two hosts at 10 G", 8, 20_000, 9400, false, once(9400.0)),
+        Case {
+            name: "3+1 over a power line",
+            home: Home::new(&[Wired(940); 4], &[]).with_trunk(&[3], 300, true),
+            bound_s: 2.0 * once(300.0),
+        },
+        Case {
+            name: "2+2+2+2 on four switches in a row",
+            home: Home::new(&[Wired(2350); 8], &[])
+                .with_trunk(&[0, 4], 940, false)
+                .with_trunk(&[0, 4, 1, 5], 940, false)
+                .with_trunk(&[3, 7], 470, false),
+            bound_s: once(470.0),
+        },
+    ]
+}
+
+#[test]
+fn with_segments_no_home_is_more_than_a_tenth_above_its_bound() {
+    for Case { name, home, bound_s } in homes_with_segments() {
+        let plan = plan_for(&home);
+        assert!(plan.fits(home.size()), "{name}");
+        let seconds = simulated_s(&home, &plan, COUNT);
+        let network = Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates");
+        let class = plan.class_for(COUNT * 4);
+        let forecast_us = forecast_us(&network, &class.algorithm, COUNT * 4, class.chunk_bytes)
+            .expect("direct links");
+        let unknowing = plan_for(&Home { trunks: Vec::new(), ..home.clone() });
+        let before = simulated_s(&home, &unknowing, COUNT);
+        println!(
+            "{name:38} bound {bound_s:7.3} s  plan {seconds:7.3} s  {:.3}, forecast {:.3}; without segments {before:.3} s  {}",
+            seconds / bound_s,
+            forecast_us / 1e6,
+            plan.reason
+        );
+        assert!((0.999..=1.10).contains(&(seconds / bound_s)), "{name}: {}", plan.reason);
+        assert!((0.9..=1.25).contains(&(forecast_us / 1e6 / seconds)), "{name}: {forecast_us}");
+    }
+}
