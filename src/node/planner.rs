@@ -213,11 +213,11 @@ impl Planner {
             return None;
         }
         self.looked = known;
-        let has_stations = !survey.stations().is_empty();
+        let has_shares = !survey.stations().is_empty() || !survey.segments().is_empty();
         self.better_plan(session, links).or_else(|| {
-            // If a medium turned out to be shared, the present plan's promise is wrong even if the
+            // If a medium or a segment turned out to be shared, the present plan's promise is wrong even if the
             // plan remains the best one; then the same plan with a new reason is proposed.
-            let is_wrong = known == Looked::AtThePaths && has_stations && can_be_revised(session);
+            let is_wrong = known == Looked::AtThePaths && has_shares && can_be_revised(session);
             let best = is_wrong.then(|| {
                 let (order, links) = (members(session.view()), data_links(session, links));
                 best_plan(&order, &links, has_gloo(session))

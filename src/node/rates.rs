@@ -6,7 +6,7 @@ use crate::identity::MemberId;
 use crate::os::InterfaceKind;
 use crate::protocol::{Manner, Rank, RateStep, Turn, View};
 use crate::topology::{LinkMap, Pair, Port, Probe, Survey};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ pub(super) struct Rates {
     seen_in: BTreeMap<Pair, Turn>,
     /// The peers that this node was asked to measure, in which turn, and how.
     asked: BTreeMap<Rank, (Turn, Manner)>,
-    /// All members have been told which ports share a medium.
-    stations_told: bool,
+    /// All members have been told which ports share a medium, and which segments there are.
+    shares_told: bool,
     /// Total duration of the reductions since the last spare burst.
     served: Duration,
 }
@@ -86,8 +86,8 @@ impl Rates {
         self.asked.insert(to, (turn, manner));
     }
 
-    /// Whether this node's burst to the peer runs together with one in the other direction.
-    pub(super) fn is_exchange(&self, peer: Rank) -> bool {
+    /// Whether this node's burst to the peer runs together with others.
+    pub(super) fn is_together(&self, peer: Rank) -> bool {
         self.asked.get(&peer).is_some_and(|(_, manner)| *manner == Manner::Together)
     }
 
@@ -132,6 +132,9 @@ impl Rates {
             links.path(order[from.index()], order[to.index()])?.rate_kbps.map(NonZeroU32::get)
         };
         let mut survey = Survey::new(view.size(), known).without(&view.no_direct_link);
+        if links.are_segments_known(&order) {
+            survey = survey.with_known_segments();
+        }
         for (rank, from) in view.ranks().zip(&order) {
             let shares =
                 |to: &MemberId| links.path(*from, *to).is_some_and(|path| path.port.cell.is_some());
@@ -148,7 +151,7 @@ impl Rates {
         links.forget_rates(&members(view));
         self.again.clear();
         self.survey = Some(Survey::new(view.size(), |_| None).without(&view.no_direct_link));
-        self.stations_told = false;
+        self.shares_told = false;
     }
 
     /// Whether a member reported a changed path that is not measured yet.
@@ -176,7 +179,7 @@ impl Rates {
             }
         }
         self.is_wished = true;
-        self.stations_told = false;
+        self.shares_told = false;
     }
 
     /// Calls are held: no operation interrupts bursts from now on.
@@ -191,14 +194,14 @@ impl Rates {
         self.served = self.served.saturating_add(took);
     }
 
-    /// The next path to be measured, with its turn. With `may_spare` this may be a path whose rate
-    /// is known, if [`SPARE_AFTER`] has passed.
+    /// The next paths to be measured, each with its turn. With `may_spare` this may be a path whose
+    /// rate is known, if [`SPARE_AFTER`] has passed.
     pub(super) fn next(
         &mut self,
         now: u64,
         is_quiet: bool,
         may_spare: bool,
-    ) -> Option<(Probe, Turn)> {
+    ) -> Option<(Vec<(Pair, Turn)>, Manner)> {
         let survey = self.survey.as_mut()?;
         survey.tick(now);
         let probe = if is_quiet { survey.begin(now) } else { None };
@@ -208,9 +211,12 @@ impl Rates {
             self.served = Duration::ZERO;
             Some(spare)
         })?;
-        // Both directions of a pair have the same count.
-        let (Probe::Alone(pair) | Probe::Together(pair) | Probe::Spare(pair)) = probe;
-        Some((probe, self.turn_of(pair)))
+        let (pairs, manner) = match probe {
+            Probe::Alone(pair) => (vec![pair], Manner::Alone),
+            Probe::Spare(pair) => (vec![pair], Manner::Spare),
+            Probe::Together(pairs) => (pairs, Manner::Together),
+        };
+        Some((pairs.into_iter().map(|pair| (pair, self.turn_of(pair))).collect(), manner))
     }
 
     /// The turn of the path's current measurement.
@@ -220,8 +226,8 @@ impl Rates {
 
     // Reports of members.
 
-    /// The rate of a path, measured together with the other direction. Returns whether it was
-    /// waited for.
+    /// The rate of a path, measured together with others. Returns whether it was the last one that
+    /// was waited for.
     pub(super) fn on_rate_together(&mut self, now: u64, pair: Pair, kbps: u32) -> bool {
         self.survey.as_mut().is_some_and(|survey| survey.on_rate_together(now, pair, kbps))
     }
@@ -267,33 +273,49 @@ impl Rates {
         }
         let was_awaited = survey.on_rate(now, pair, kbps) && kbps > 0;
         let has_risen = survey.has_risen();
-        self.stations_told &= !has_risen;
+        self.shares_told &= !has_risen;
         Some(News { has_risen, was_awaited })
     }
 
-    /// Which ports share a medium, once everything is measured; for all members, and only once.
-    pub(super) fn take_stations(&mut self, view: &View, links: &LinkMap) -> Vec<RateStep> {
-        let is_known = self.survey.as_ref().is_some_and(Survey::is_over);
-        if !is_known || std::mem::replace(&mut self.stations_told, true) {
-            return Vec::new();
+    /// What paths share, once everything is measured; for all members, and only once.
+    pub(super) fn take_shares(&mut self, view: &View, links: &LinkMap) -> Option<Vec<RateStep>> {
+        let survey = self.survey.as_ref().filter(|survey| survey.is_over())?;
+        if std::mem::replace(&mut self.shares_told, true) {
+            return None;
         }
-        self.stations(view, links)
+        let segments = survey.segments().into_iter().map(|segment| {
+            let ([near, far], [there_kbps, back_kbps]) = (segment.sides, segment.kbps);
+            RateStep::Segment { near, far, there_kbps, back_kbps, is_half: segment.is_half }
+        });
+        Some(stations(survey, view, links).chain(segments).collect())
     }
 
     /// The same for a member that was not there when all others were told.
-    pub(super) fn told_stations(&self, view: &View, links: &LinkMap) -> Vec<RateStep> {
-        if self.stations_told { self.stations(view, links) } else { Vec::new() }
-    }
-
-    fn stations(&self, view: &View, links: &LinkMap) -> Vec<RateStep> {
-        let order = members(view);
-        let stations = self.survey().map_or_else(Vec::new, Survey::stations);
-        let shared = stations.into_iter().filter_map(|((rank, partner), cell)| {
-            let number = links.path(order[rank.index()], order[partner.index()])?.port.number;
-            Some(RateStep::Shared { rank, number, cell })
+    pub(super) fn told_shares(&self, view: &View, links: &LinkMap) -> Vec<RateStep> {
+        let Some(survey) = self.survey().filter(|_| self.shares_told) else { return Vec::new() };
+        let segments = links.segments().iter().map(|segment| {
+            let side = |side: &BTreeSet<MemberId>| {
+                side.iter().filter_map(|member| view.rank_of(*member)).collect()
+            };
+            let ([near, far], [there, back]) = (&segment.sides, segment.kbps);
+            let (there_kbps, back_kbps) = (there.get(), back.get());
+            let (near, far, is_half) = (side(near), side(far), segment.is_half);
+            RateStep::Segment { near, far, there_kbps, back_kbps, is_half }
         });
-        shared.collect()
+        stations(survey, view, links).chain(segments).collect()
     }
+}
+
+fn stations<'a>(
+    survey: &Survey,
+    view: &View,
+    links: &'a LinkMap,
+) -> impl Iterator<Item = RateStep> + use<'a> {
+    let order = members(view);
+    survey.stations().into_iter().filter_map(move |((rank, partner), cell)| {
+        let number = links.path(order[rank.index()], order[partner.index()])?.port.number;
+        Some(RateStep::Shared { rank, number, cell })
+    })
 }
 
 fn rated(to: Rank, port: Port, kbps: u32, turn: Turn, manner: Manner) -> RateStep {

@@ -2,6 +2,7 @@
 
 use super::coding_speed::CodingSpeed;
 use super::rank::Rank;
+use super::rank_set::RankSet;
 use super::view_id::ViewDigest;
 use crate::os::InterfaceKind;
 use crate::wire::layout::layout;
@@ -34,7 +35,7 @@ pub enum Manner {
     /// A burst in one direction while nothing else is under way.
     #[default]
     Alone,
-    /// With a burst in the other direction at the same time.
+    /// At the same time as others: in the other direction, or over other paths.
     Together,
     /// As `Alone`, over a path that is known: it may have become faster.
     Spare,
@@ -98,6 +99,19 @@ pub enum RateStep {
         /// The number of the medium.
         cell: u32,
     },
+    /// From rank 0: the paths between two sides share a part of the network.
+    Segment {
+        /// The members at one end.
+        near: RankSet,
+        /// The members at the other end.
+        far: RankSet,
+        /// What it carries from the first side to the second, in kbit/s of payload.
+        there_kbps: u32,
+        /// What it carries from the second side to the first.
+        back_kbps: u32,
+        /// It is half duplex.
+        is_half: bool,
+    },
 }
 
 layout! {
@@ -109,6 +123,7 @@ layout! {
         5 => Ready,
         6 => Wish { to },
         7 => Shared { rank, number, cell },
+        8 => Segment { near, far, there_kbps, back_kbps, is_half },
     }
 }
 
@@ -159,6 +174,13 @@ mod tests {
             RateStep::Ready,
             RateStep::Wish { to: Rank(15) },
             RateStep::Shared { rank: Rank(15), number: 2, cell: 9 },
+            RateStep::Segment {
+                near: RankSet::of_bits(0x8001),
+                far: RankSet::of_bits(6),
+                there_kbps: 1,
+                back_kbps: u32::MAX,
+                is_half: true,
+            },
         ];
         for body in plain.into_iter().chain(KINDS.map(rated)) {
             assert_codec(&RateMessage { view: ViewDigest([3; 32]), body });

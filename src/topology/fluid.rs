@@ -168,32 +168,40 @@ impl<'a> Fluid<'a> {
         }
     }
 
-    /// Progressive filling: raises the rates of all sending connections equally until a resource is
-    /// saturated, fixes the connections that use it, and continues with the others.
     fn share(&mut self) {
-        let mut open: Vec<&mut Connection> =
-            self.connections.values_mut().filter(|c| !c.queue.is_empty()).collect();
-        let mut free = vec![1.0f64; self.resources];
-        let mut rate = 0.0;
-        while !open.is_empty() {
-            let mut need = vec![0.0; self.resources];
-            open.iter()
-                .flat_map(|c| &c.path.busy)
-                .for_each(|(resource, time)| need[*resource] += time);
-            let room = |resource: &usize| free[*resource] / need[*resource];
-            let more = (0..self.resources)
-                .filter(|r| need[*r] > 0.0)
-                .map(|r| room(&r))
-                .fold(f64::INFINITY, f64::min);
-            rate += more;
-            let full: Vec<bool> = (0..self.resources)
-                .map(|r| need[r] > 0.0 && room(&r) <= more * (1.0 + 1e-9))
-                .collect();
-            free.iter_mut().zip(&need).for_each(|(free, need)| *free -= need * more);
-            open.retain_mut(|connection| {
-                connection.bits_per_s = rate;
-                !connection.path.busy.iter().any(|(resource, _)| full[*resource])
-            });
-        }
+        let open = self.connections.values_mut().filter(|c| !c.queue.is_empty());
+        let mut open: Vec<&mut Connection> = open.collect();
+        let paths: Vec<&HomePath> = open.iter().map(|c| &c.path).collect();
+        let rates = max_min_bits_per_s(&paths, self.resources);
+        open.iter_mut().zip(rates).for_each(|(connection, rate)| connection.bits_per_s = rate);
     }
+}
+
+/// The rates of paths that all send. Progressive filling raises the rates of all of them equally
+/// until a resource is saturated, fixes those that use it, and continues with the others.
+pub(super) fn max_min_bits_per_s(paths: &[&HomePath], resources: usize) -> Vec<f64> {
+    let mut rates = vec![0.0; paths.len()];
+    let mut open: Vec<usize> = (0..paths.len()).collect();
+    let mut free = vec![1.0f64; resources];
+    let mut rate = 0.0;
+    while !open.is_empty() {
+        let mut need = vec![0.0; resources];
+        open.iter()
+            .flat_map(|place| &paths[*place].busy)
+            .for_each(|(resource, time)| need[*resource] += time);
+        let room = |resource: &usize| free[*resource] / need[*resource];
+        let more = (0..resources)
+            .filter(|r| need[*r] > 0.0)
+            .map(|r| room(&r))
+            .fold(f64::INFINITY, f64::min);
+        rate += more;
+        let full: Vec<bool> =
+            (0..resources).map(|r| need[r] > 0.0 && room(&r) <= more * (1.0 + 1e-9)).collect();
+        free.iter_mut().zip(&need).for_each(|(free, need)| *free -= need * more);
+        open.retain(|place| {
+            rates[*place] = rate;
+            !paths[*place].busy.iter().any(|(resource, _)| full[*resource])
+        });
+    }
+    rates
 }

@@ -33,6 +33,8 @@ pub struct LinkMap {
     coding: BTreeMap<MemberId, CodingSpeed>,
     /// Parts of the network that several paths share.
     segments: Vec<Segment>,
+    /// The members between which all segments are known.
+    searched: BTreeSet<MemberId>,
 }
 
 /// The measured properties of a proven path. Both directions of a pair use the same link, so each
@@ -138,8 +140,18 @@ impl LinkMap {
         self.segments.drain(..self.segments.len() - most);
     }
 
+    /// Records that all segments between these members are known.
+    pub fn knows_segments_between(&mut self, members: &[MemberId]) {
+        self.searched = members.iter().copied().collect();
+    }
+
+    /// Whether all segments between these members are known.
+    pub fn are_segments_known(&self, members: &[MemberId]) -> bool {
+        members.iter().all(|member| self.searched.contains(member))
+    }
+
     /// The known segments.
-    pub(super) fn segments(&self) -> &[Segment] {
+    pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
@@ -150,6 +162,7 @@ impl LinkMap {
             segment.sides.iter().all(|side| members.iter().any(|member| side.contains(member)))
         };
         self.segments.retain(|segment| !has_any(segment));
+        self.searched.retain(|member| !members.contains(member));
         for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (*from, *to)))
         {
             if let Some(path) = self.paths.get_mut(&(from, to)) {
@@ -251,6 +264,7 @@ impl LinkMap {
         self.graph.remove_node(member);
         self.paths.retain(|(from, to), _| *from != member && *to != member);
         self.coding.remove(&member);
+        self.searched.remove(&member);
         for side in self.segments.iter_mut().flat_map(|segment| &mut segment.sides) {
             side.remove(&member);
         }

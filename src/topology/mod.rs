@@ -9,6 +9,7 @@ mod arrangement;
 mod burst;
 mod codec_choice;
 mod costs;
+mod division;
 #[cfg(test)]
 mod fluid;
 mod forecast;
@@ -27,6 +28,7 @@ mod port;
 mod rings;
 mod round_trip;
 mod segment;
+mod segment_search;
 mod single_tree;
 mod survey;
 mod tries;

@@ -12,6 +12,7 @@
 //! 3. All other paths, because a fast cable may be among them; and again the doubtful ones.
 //! 4. If the members' rates differ, pairs send bursts in both directions at once, which shows the
 //!    ports that share a medium.
+//! 5. Paths without a common port are measured together, which shows the segments that they share.
 //!
 //! Operations show that a path has become slower. Nothing shows that it has become faster, or was
 //! measured at a bad moment. So [spare bursts](Survey::begin_spare) repeat known paths now and then
@@ -21,19 +22,22 @@
 #[cfg(test)]
 mod tests;
 
+use super::division::Division;
 use super::media::{Alone, Media};
 use super::pair::Pair;
+use super::segment_search::SegmentSearch;
 use super::tries::{Tries, is_less};
-use crate::protocol::{Rank, rank_pairs, ranks};
+use crate::protocol::{Rank, RankSet, rank_pairs, ranks};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The next measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// A burst in one direction.
     Alone(Pair),
-    /// Bursts in both directions at once, called an exchange.
-    Together(Pair),
+    /// Bursts over several paths at once: over the two directions between two members, which is
+    /// called an exchange, or over paths without a common sender or receiver.
+    Together(Vec<Pair>),
     /// A burst over a path that was already measured.
     Spare(Pair),
 }
@@ -49,10 +53,14 @@ pub struct Survey {
     told: u64,
     /// All pairs have a direct link.
     is_mesh: bool,
-    /// The measurement under way and its start; for an exchange, `came` holds the results so far.
+    /// The measurement under way and its start; of one over several paths, `came` holds the results
+    /// so far.
     under_way: Option<(Probe, u64)>,
-    came: [Option<u32>; 2],
+    came: BTreeMap<Pair, u32>,
     media: Media,
+    segments: SegmentSearch,
+    /// Segments are searched.
+    finds_segments: bool,
     /// Ranks whose ports are known to share a medium.
     radios: BTreeSet<Rank>,
     /// No measurement begins before this time.
@@ -79,8 +87,10 @@ impl Survey {
             told: 0,
             is_mesh: true,
             under_way: None,
-            came: [None; 2],
+            came: BTreeMap::new(),
             media: Media::default(),
+            segments: SegmentSearch::default(),
+            finds_segments: true,
             radios,
             rest_until: 0,
             in_vain: 0,
@@ -102,6 +112,13 @@ impl Survey {
         self
     }
 
+    /// The same survey if the segments between these members are known.
+    #[must_use]
+    pub fn with_known_segments(mut self) -> Survey {
+        self.finds_segments = false;
+        self
+    }
+
     /// Starts the next measurement; to be called only while no collective is under way. `None`
     /// while a measurement is under way, during a back-off, or if none is left.
     pub fn begin(&mut self, now: u64) -> Option<Probe> {
@@ -109,16 +126,16 @@ impl Survey {
             return None;
         }
         let probe = self.wanted()?;
-        match probe {
-            Probe::Alone(pair) => self.tries.entry(pair).or_default().begin(),
+        match &probe {
+            Probe::Alone(pair) => self.tries.entry(*pair).or_default().begin(),
             Probe::Spare(_) => {}
             Probe::Together(_) => {
                 let alone = Alone { size: self.size, rates: &self.rates, radios: &self.radios };
                 self.media.begin(alone);
-                self.came = [None; 2];
+                self.came.clear();
             }
         }
-        self.under_way = Some((probe, now));
+        self.under_way = Some((probe.clone(), now));
         Some(probe)
     }
 
@@ -140,7 +157,7 @@ impl Survey {
         let (pair, _) = known.min_by_key(|(pair, kbps)| (spared(pair), **kbps, **pair))?;
         let (pair, probe) = (*pair, Probe::Spare(*pair));
         *self.spared.entry(pair).or_default() += 1;
-        self.under_way = Some((probe, now));
+        self.under_way = Some((probe.clone(), now));
         Some(probe)
     }
 
@@ -217,47 +234,103 @@ impl Survey {
                 .map(|(other, _)| *other);
             slower.collect::<Vec<Pair>>().into_iter().for_each(|other| self.again(other));
             self.media.forget(pair);
+            self.search_again();
             self.has_risen = true;
         }
     }
 
-    /// Handles the result of one direction of an exchange: a rate in kbit/s, or 0. Returns whether
-    /// both directions have now reported.
+    /// Handles the result of one of several bursts that run together: a rate in kbit/s, or 0.
+    /// Returns whether all of them have now reported.
     pub fn on_rate_together(&mut self, now: u64, pair: Pair, kbps: u32) -> bool {
-        let Some((Probe::Together((a, b)), _)) = self.under_way else { return false };
-        match pair {
-            _ if pair == (a, b) => self.came[0] = Some(kbps),
-            _ if pair == (b, a) => self.came[1] = Some(kbps),
-            _ => return false,
+        let Some((Probe::Together(pairs), _)) = &self.under_way else { return false };
+        if !pairs.contains(&pair) {
+            return false;
         }
-        let [Some(there), Some(back)] = self.came else { return false };
-        self.end_together(now, (a, b), there, back);
-        true
+        self.came.insert(pair, kbps);
+        let are_all = self.came.len() == pairs.len();
+        if are_all {
+            self.end_together(now);
+        }
+        are_all
     }
 
-    fn end_together(&mut self, now: u64, pair: Pair, there: u32, back: u32) {
-        self.under_way = None;
-        if there == 0 || back == 0 {
+    /// Ends the bursts that run together. Those that have not reported gave no rate.
+    fn end_together(&mut self, now: u64) {
+        let Some((Probe::Together(pairs), _)) = self.under_way.take() else { return };
+        let mut came = std::mem::take(&mut self.came);
+        pairs.iter().for_each(|pair| {
+            came.entry(*pair).or_insert(0);
+        });
+        if came.values().any(|kbps| *kbps == 0) {
             self.rest(now);
         } else {
             self.in_vain = 0;
         }
-        self.media.on_exchange(pair, there, back);
+        match pairs[..] {
+            [(a, b), (c, d)] if (a, b) == (d, c) => {
+                let [there, back] = [(a, b), (b, a)].map(|pair| came.get(&pair).copied());
+                self.media.on_exchange((a, b), there.unwrap_or(0), back.unwrap_or(0));
+            }
+            _ => {
+                let alone = Alone { size: self.size, rates: &self.rates, radios: &self.radios };
+                self.segments.on_joint(alone, &came);
+            }
+        }
         // A burst can show too little but never too much.
-        for (way, kbps) in [(pair, there), ((pair.1, pair.0), back)] {
-            self.rates.entry(way).and_modify(|best| *best = kbps.max(*best));
+        for (pair, kbps) in came {
+            self.rates.entry(pair).and_modify(|best| *best = kbps.max(*best));
         }
     }
 
     /// The ports that share a medium, each with the number of its medium. A port is given as a
     /// path: it is the one through which the first rank sends to the second. Empty until the survey
     /// has finished all exchanges.
+    ///
+    /// A port behind a half-duplex segment is none of these, though its exchanges are half duplex.
     pub fn stations(&self) -> Vec<(Pair, u32)> {
-        if rank_pairs(self.size).all(|pair| self.is_done(pair)) && self.shared().is_none() {
-            self.media.stations(self.alone())
-        } else {
-            Vec::new()
+        if !rank_pairs(self.size).all(|pair| self.is_done(pair)) || self.shared().is_some() {
+            return Vec::new();
         }
+        let mut stations = self.media.stations(self.alone());
+        let segments = self.segments();
+        stations.retain(|((rank, partner), _)| {
+            !segments.iter().any(|segment| segment.is_half && segment.is_crossed(*rank, *partner))
+        });
+        stations
+    }
+
+    /// The segments that were found. Empty until the search is over.
+    ///
+    /// The air looks like a half-duplex segment that leads to the stations. But behind a segment
+    /// there are faster paths, and between stations there are none.
+    pub fn segments(&self) -> Vec<Division> {
+        if !self.is_over() {
+            return Vec::new();
+        }
+        let stations = self.media.stations(self.alone());
+        let stations: RankSet = stations.into_iter().map(|((rank, _), _)| rank).collect();
+        let mut found = self.segments.found(self.alone());
+        found.retain(|division| !division.is_half || !self.is_air(division, stations));
+        found
+    }
+
+    /// Whether one side consists of stations without a path that is faster than the segment.
+    fn is_air(&self, division: &Division, stations: RankSet) -> bool {
+        let most = division.kbps[0].max(division.kbps[1]);
+        let is_faster = |a: Rank, b: Rank| {
+            self.rates.get(&(a, b)).is_some_and(|kbps| u64::from(*kbps) * 4 > u64::from(most) * 5)
+        };
+        let is_air = |side: &RankSet| {
+            let inside = |a| side.iter().any(|b| a != b && is_faster(a, b));
+            side.iter().all(|rank| stations.contains(rank)) && !side.iter().any(inside)
+        };
+        division.sides.iter().any(is_air)
+    }
+
+    /// What was found of segments may be wrong: a path has changed.
+    fn search_again(&mut self) {
+        self.segments = SegmentSearch::default();
+        self.finds_segments = true;
     }
 
     fn alone(&self) -> Alone<'_> {
@@ -270,6 +343,7 @@ impl Survey {
         self.rates.remove(&pair);
         self.tries.remove(&pair);
         self.media.forget(pair);
+        self.search_again();
     }
 
     /// Gives up a path that cannot be measured.
@@ -281,7 +355,10 @@ impl Survey {
     /// Ends a measurement that was not answered in time.
     pub fn tick(&mut self, now: u64) {
         match self.under_way.take_if(|(_, since)| now >= *since + PATIENCE_MS) {
-            Some((Probe::Together(pair), _)) => self.end_together(now, pair, 0, 0),
+            Some((together @ Probe::Together(_), since)) => {
+                self.under_way = Some((together, since));
+                self.end_together(now);
+            }
             Some((Probe::Alone(_), _)) => self.rest(now),
             Some((Probe::Spare(pair), _)) => {
                 self.late_spare = Some(pair);
@@ -313,7 +390,7 @@ impl Survey {
 
     /// Whether nothing but spare bursts is left to be measured.
     pub fn is_over(&self) -> bool {
-        self.under_way.is_none_or(|(probe, _)| matches!(probe, Probe::Spare(_)))
+        self.under_way.as_ref().is_none_or(|(probe, _)| matches!(probe, Probe::Spare(_)))
             && self.wanted().is_none()
     }
 
@@ -327,6 +404,13 @@ impl Survey {
             .or_else(|| rank_pairs(self.size).find(open))
             .map(Probe::Alone)
             .or_else(|| self.shared_or_unsure())
+            .or_else(|| self.joint())
+    }
+
+    /// The next paths to be measured together.
+    fn joint(&self) -> Option<Probe> {
+        let paths = if self.finds_segments { self.segments.wanted(self.alone()) } else { None };
+        paths.map(Probe::Together)
     }
 
     /// The next exchange, or a single burst that must come before it. If the rate of a single burst
@@ -334,7 +418,7 @@ impl Survey {
     fn shared_or_unsure(&self) -> Option<Probe> {
         let (a, b) = self.shared()?;
         let unsure = [(a, b), (b, a)].into_iter().find(|pair| !self.tries(*pair).are_some());
-        Some(unsure.map_or(Probe::Together((a, b)), Probe::Alone))
+        Some(unsure.map_or_else(|| Probe::Together(vec![(a, b), (b, a)]), Probe::Alone))
     }
 
     /// The next pair whose exchange helps to find shared media. Among two members it would change

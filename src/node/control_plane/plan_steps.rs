@@ -2,9 +2,8 @@
 
 use super::ControlPlane;
 use crate::identity::MemberId;
-use crate::protocol::{Manner, Message, Plan, PlanMessage, PlanStep, Rank, RateStep};
+use crate::protocol::{Message, Plan, PlanMessage, PlanStep, Rank, RateStep};
 use crate::session::ViewSession;
-use crate::topology::Probe;
 use crate::trace;
 use std::sync::Arc;
 
@@ -42,16 +41,11 @@ impl ControlPlane {
         }
     }
 
-    /// Has the next path measured, if it is time.
+    /// Has the next paths measured, if it is time.
     fn measure_on(&mut self, is_quiet: bool, may_spare: bool) {
         let next = self.rates.next(self.clock.now(), is_quiet, may_spare);
-        let Some((probe, turn)) = next else { return self.tell_stations() };
-        let (pairs, manner) = match probe {
-            Probe::Alone(pair) => (vec![pair], Manner::Alone),
-            Probe::Spare(pair) => (vec![pair], Manner::Spare),
-            Probe::Together((a, b)) => (vec![(a, b), (b, a)], Manner::Together),
-        };
-        for (from, to) in pairs {
+        let Some((paths, manner)) = next else { return self.tell_shares() };
+        for ((from, to), turn) in paths {
             self.tell_rate(from, RateStep::Measure { to, turn, manner });
         }
     }

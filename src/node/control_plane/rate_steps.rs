@@ -1,14 +1,15 @@
 //! The messages by which members measure the View's paths and tell each other the rates.
 
-use super::super::rates::{News, Rated, is_measured};
+use super::super::rates::{News, Rated, is_measured, members};
 use super::ControlPlane;
 use crate::identity::MemberId;
 use crate::protocol::{
-    CodingSpeed, Manner, Message, Rank, RateMessage, RateStep, Turn, View, ViewDigest,
+    CodingSpeed, Manner, Message, Rank, RankSet, RateMessage, RateStep, Turn, View, ViewDigest,
 };
 use crate::session::ViewSession;
-use crate::topology::{Pair, Port};
+use crate::topology::{Pair, Port, Segment};
 use crate::trace;
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 impl ControlPlane {
@@ -75,12 +76,18 @@ impl ControlPlane {
                     self.note_rate(&session, Rated { pair, port, kbps, turn, manner });
                 }
             }
-            RateStep::Shared { .. } if from != Rank(0) => self.expel(from),
+            RateStep::Shared { .. } | RateStep::Segment { .. } if from != Rank(0) => {
+                self.expel(from);
+            }
             RateStep::Shared { rank, number, cell } => {
                 let Some(member) = session.view().member(rank) else { return };
                 trace::debug!(%rank, number, cell, "a port shares a medium");
                 self.election.links_mut().share(member.id, number, cell);
                 self.renew_forecasts();
+            }
+            RateStep::Segment { near, far, there_kbps, back_kbps, is_half } => {
+                let kbps = [there_kbps, back_kbps];
+                self.note_segment(session.view(), [near, far], kbps, is_half);
             }
         }
     }
@@ -134,6 +141,23 @@ impl ControlPlane {
         self.renew_forecasts();
     }
 
+    /// Notes a segment between the members of two sides. One without a member on each side, or
+    /// without a rate, does not count.
+    fn note_segment(&mut self, view: &View, sides: [RankSet; 2], kbps: [u32; 2], is_half: bool) {
+        let side = |ranks: RankSet| -> BTreeSet<MemberId> {
+            ranks.iter().filter_map(|rank| view.member(rank)).map(|member| member.id).collect()
+        };
+        let (sides, [Some(there), Some(back)]) = (sides.map(side), kbps.map(NonZeroU32::new))
+        else {
+            return;
+        };
+        if sides.iter().all(|side| !side.is_empty()) {
+            trace::info!(?sides, ?kbps, is_half, "paths share a segment");
+            self.election.links_mut().cross(Segment { sides, kbps: [there, back], is_half });
+            self.renew_forecasts();
+        }
+    }
+
     /// A member reports that its path to another one has changed, or that there are untried
     /// alternatives.
     fn on_wish(&mut self, session: &ViewSession, pair: Pair) {
@@ -143,27 +167,29 @@ impl ControlPlane {
         }
     }
 
-    /// Reports the rate of a path of this node to all members; for an exchange, to rank 0 only.
+    /// Reports the rate of a path of this node to all members; one that was measured together with others, to rank 0 only.
     pub(super) fn rated(&mut self, to: Rank, kbps: u32) {
         let Some(session) = self.installed.session() else { return };
         let Some(port) = self.port_to(session.view(), to) else { return };
         let rated = self.rates.report(to, port, kbps);
         trace::debug!(%to, kbps, ?rated, "a path was measured");
-        if self.rates.is_exchange(to) {
+        if self.rates.is_together(to) {
             return self.tell_rate(Rank(0), rated);
         }
         self.tell_rate_to_all(rated);
     }
 
-    /// Tells all members which ports share a medium, once everything is measured.
-    pub(super) fn tell_stations(&mut self) {
+    /// Tells all members what paths share, once everything is measured.
+    pub(super) fn tell_shares(&mut self) {
         let Some(session) = self.installed.session() else { return };
-        let stations = self.rates.take_stations(session.view(), self.election.links());
-        stations.into_iter().for_each(|shared| self.tell_rate_to_all(shared));
+        let view = session.view();
+        let Some(shares) = self.rates.take_shares(view, self.election.links()) else { return };
+        self.election.links_mut().knows_segments_between(&members(view));
+        shares.into_iter().for_each(|shared| self.tell_rate_to_all(shared));
     }
 
     /// Repeats the rates of this node's paths to a member that was not there when they were sent;
-    /// rank 0 also repeats which ports share a medium.
+    /// rank 0 also repeats what paths share.
     pub(super) fn replay_rates(&mut self, to: Rank) {
         let Some(session) = self.installed.session() else { return };
         let (me, view, links) = (session.me(), session.view(), self.election.links());
@@ -173,7 +199,7 @@ impl ControlPlane {
             said.extend(self.rates.reports(me, view, links));
         }
         if me == Rank(0) {
-            said.extend(self.rates.told_stations(view, links));
+            said.extend(self.rates.told_shares(view, links));
         }
         said.into_iter().for_each(|step| self.tell_rate(to, step));
     }

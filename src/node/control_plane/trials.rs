@@ -53,7 +53,7 @@ impl ControlPlane {
                 None => {}
             };
         }
-        let is_single = kbps > 0 && !self.rates.is_exchange(peer);
+        let is_single = kbps > 0 && !self.rates.is_together(peer);
         if is_single { self.try_paths(peer, kbps) } else { self.path_rated(peer, kbps) }
     }
 

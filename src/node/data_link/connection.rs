@@ -5,10 +5,9 @@
 //! enough, or when a frame of an operation passes over any link of this node. Its frames have their
 //! own lane and are filtered out here, so no engine sees them.
 //!
-//! In an exchange both directions run at once, and neither ends before both receivers have seen
-//! enough. On a half-duplex medium one of them may get nearly everything at first. If that one
-//! ended as soon as it could, the other one would be measured alone, and the medium would seem to
-//! be full duplex.
+//! Bursts that are measured together all last their full time. On a shared medium one of them may
+//! get nearly everything at first. If that one ended as soon as it could, the others would be
+//! measured alone, and the medium would seem not to be shared.
 
 use super::reports::Reports;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
@@ -38,9 +37,6 @@ pub struct Connection {
     pub(super) shutdown: Arc<dyn Shutdown>,
     pub(super) reports: Reports,
     enough: AtomicBool,
-    /// This end has seen enough of the peer's burst, or it has ended, since the last burst from
-    /// here began.
-    heard: AtomicBool,
     running: AtomicBool,
 }
 
@@ -74,7 +70,6 @@ impl Connection {
             shutdown,
             reports,
             enough: AtomicBool::new(false),
-            heard: AtomicBool::new(false),
             running: AtomicBool::new(false),
         });
         let incoming = Incoming {
@@ -106,7 +101,8 @@ impl Connection {
         drop(Connection::in_use(at, close));
     }
 
-    fn burst(&self, longest: Duration) {
+    /// Sends frames until the receiver has seen enough, or, `to_the_end`, for the whole time.
+    fn burst(&self, longest: Duration, to_the_end: bool) {
         // The result is reported with the rate, and nothing else runs at this moment.
         coding_speed::measure();
         let traffic = &self.reports.traffic;
@@ -114,10 +110,7 @@ impl Connection {
         let payload = vec![0; Burst::FRAME_BYTES];
         for number in 0.. {
             let is_seen = self.enough.load(Ordering::Acquire) || number >= Burst::FRAMES_MAX as u32;
-            if is_seen && self.heard.load(Ordering::Acquire)
-                || traffic.counted() != before
-                || began.elapsed() > longest
-            {
+            if is_seen && !to_the_end || traffic.counted() != before || began.elapsed() > longest {
                 break;
             }
             let frame = link_frame(Lane::BURSTS, FRAME, number, Burst::FRAME_BYTES as u32);
@@ -146,17 +139,16 @@ pub(super) const fn link_frame(lane: Lane, flow: u32, chunk: u32, len: u32) -> D
 }
 
 impl Bursts {
-    /// Starts a burst on a new thread, unless one is running; in an exchange, `is_exchange`, it
-    /// goes on until the peer's burst has been seen too.
-    pub fn begin(&self, is_exchange: bool) {
+    /// Starts a burst on a new thread, unless one is running. One that is measured together with
+    /// others lasts its full time.
+    pub fn begin(&self, is_together: bool) {
         if self.0.running.swap(true, Ordering::AcqRel) {
             return;
         }
         self.0.enough.store(false, Ordering::Release);
-        self.0.heard.store(!is_exchange, Ordering::Release);
         let connection = Arc::clone(&self.0);
         let burst = move || {
-            connection.burst(BURST_MAX);
+            connection.burst(BURST_MAX, is_together);
             connection.running.store(false, Ordering::Release);
         };
         if thread::Builder::new().name("potluck-burst".to_owned()).spawn(burst).is_err() {
@@ -194,7 +186,6 @@ impl Incoming {
             // Taken in any case: a burst without frames must not report its predecessor's rate.
             let (burst, told_enough) =
                 (std::mem::take(&mut self.burst), std::mem::take(&mut self.told_enough));
-            self.connection.heard.store(true, Ordering::Release);
             let counts = header.chunk != DISTURBED || told_enough;
             self.connection
                 .reports
@@ -202,11 +193,7 @@ impl Incoming {
             return Ok(());
         }
         let now_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let is_enough = self.burst.frame(now_us, len);
-        if is_enough || self.burst.is_full() {
-            self.connection.heard.store(true, Ordering::Release);
-        }
-        if is_enough {
+        if self.burst.frame(now_us, len) {
             self.told_enough = true;
             self.connection.reports.burst(RateStep::Enough);
         }
@@ -232,13 +219,13 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_secs(3600);
 
-    fn begun(heard: bool) -> (Arc<Connection>, Receiver<u32>, JoinHandle<()>) {
+    fn begun(to_the_end: bool) -> (Arc<Connection>, Receiver<u32>, JoinHandle<()>) {
         let (into, frames) = sync_channel(0);
         let (connection, _) = Connection::new(data_pair().0, Reports::to_test().0);
         *lock(&connection.outgoing) = Outgoing::Open(Box::new(Stepped(into)));
-        connection.heard.store(heard, Ordering::Release);
         let sending = Arc::clone(&connection);
-        (connection, frames, std::thread::spawn(move || sending.burst(LONGEST)))
+        let burst = move || sending.burst(LONGEST, to_the_end);
+        (connection, frames, std::thread::spawn(burst))
     }
 
     /// The kinds of the frames that are still sent.
@@ -248,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_burst_ends_when_its_receiver_has_seen_enough() {
-        let (connection, frames, thread) = begun(true);
+        let (connection, frames, thread) = begun(false);
         assert_eq!(frames.recv(), Ok(FRAME));
         connection.enough.store(true, Ordering::Release);
         // One may have been under way.
@@ -257,21 +244,21 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_an_exchange_goes_on_until_the_other_one_has_been_seen() {
-        let (connection, frames, thread) = begun(false);
+    fn a_burst_beside_others_goes_on_when_its_receiver_has_seen_enough() {
+        let (connection, frames, thread) = begun(true);
         connection.enough.store(true, Ordering::Release);
         for _ in 0..2 * Burst::FRAMES_MAX {
             assert_eq!(frames.recv(), Ok(FRAME), "it has ended alone");
         }
-        connection.heard.store(true, Ordering::Release);
+        connection.reports.traffic.count();
         assert!(rest(&frames).len() <= 1);
         thread.join().expect("no panic");
     }
 
     #[test]
     fn a_frame_of_an_operation_ends_either() {
-        for heard in [false, true] {
-            let (connection, frames, thread) = begun(heard);
+        for to_the_end in [false, true] {
+            let (connection, frames, thread) = begun(to_the_end);
             assert_eq!(frames.recv(), Ok(FRAME));
             connection.reports.traffic.count();
             assert!(rest(&frames).len() <= 1);

@@ -13,8 +13,9 @@ fn an_exchange_that_is_not_answered_is_given_up_in_the_end() {
     while let Some(probe) = survey.begin(now) {
         match probe {
             Probe::Spare(_) => panic!("nothing is to spare"),
-            Probe::Together(pair) => {
-                assert!(survey.stations().is_empty() && !survey.on_rate_together(now, pair, 100));
+            Probe::Together(pairs) => {
+                let is_over = survey.on_rate_together(now, pairs[0], 100);
+                assert!(survey.stations().is_empty() && !is_over);
                 exchanges += 1;
             }
             Probe::Alone(pair) => assert!(survey.on_rate(now, pair, known(pair).expect("of each"))),
@@ -41,10 +42,14 @@ fn walk(survey: &mut Survey, kbps: impl Fn(Pair) -> u32) -> Vec<(Pair, bool)> {
                 assert!(survey.on_rate(now, pair, kbps(pair)));
                 order.push((pair, survey.is_good_for_a_plan()));
             }
-            Probe::Together((a, b)) => {
-                assert!(!survey.on_rate(now, (a, b), kbps((a, b))), "another one is awaited");
-                assert!(!survey.on_rate_together(now, (b, a), kbps((b, a))));
-                assert!(survey.on_rate_together(now, (a, b), kbps((a, b))));
+            Probe::Together(pairs) => {
+                assert!(!survey.on_rate(now, pairs[0], kbps(pairs[0])), "another one is awaited");
+                let is_over: Vec<bool> = pairs
+                    .iter()
+                    .rev()
+                    .map(|pair| survey.on_rate_together(now, *pair, kbps(*pair)))
+                    .collect();
+                assert_eq!(is_over.iter().position(|over| *over), Some(pairs.len() - 1));
                 if let Some((_, is_good)) = order.last_mut() {
                     *is_good = survey.is_good_for_a_plan();
                 }
@@ -107,7 +112,7 @@ fn what_a_busy_processor_hides_is_found_before_a_plan_is_made() {
     for seed in 0..200 {
         let mut rng = SmallRng::seed_from_u64(seed);
         // Equal ports; half of the bursts show too little.
-        let mut survey = Survey::new(4, |_| None);
+        let mut survey = Survey::new(4, |_| None).with_known_segments();
         let is_right = |survey: &Survey| survey.rates.values().all(|kbps| !is_less(*kbps, 940));
         let (mut now, mut was_good, mut sent) = (0, false, BTreeMap::<Pair, u32>::new());
         while let Some(Probe::Alone(pair)) = survey.begin(now) {
@@ -194,7 +199,7 @@ fn nobody_waits_for_the_bursts_of_a_radio_to_say_the_same() {
 
 #[test]
 fn a_path_that_has_become_another_one_is_measured_again() {
-    let mut survey = Survey::new(4, |_| Some(940));
+    let mut survey = Survey::new(4, |_| Some(940)).with_known_segments();
     assert!(survey.is_over());
     let pair = (Rank(1), Rank(2));
     survey.again(pair);
@@ -207,14 +212,15 @@ fn what_is_given_up_or_not_answered_is_tried_again_but_not_for_ever() {
     let mut survey = Survey::new(3, |_| None);
     let first = survey.begin(0);
     let Some(Probe::Alone(pair)) = first else { panic!("{first:?} before any path is known") };
+    let first = || Some(Probe::Alone(pair));
     assert!(survey.on_rate(10, pair, 0) && !survey.on_rate(10, pair, 0));
-    assert_eq!((survey.begin(10), survey.begin(10 + REST_MS)), (None, first));
+    assert_eq!((survey.begin(10), survey.begin(10 + REST_MS)), (None, first()));
     survey.tick(10 + REST_MS + PATIENCE_MS - 1);
     assert_eq!(survey.begin(20_000), None, "still under way");
     survey.tick(20_000);
     assert_eq!(
         (survey.begin(20_000 + REST_MS), survey.begin(20_000 + 2 * REST_MS)),
-        (None, first),
+        (None, first()),
         "twice as long"
     );
     survey.on_rate(20_000, pair, 940);
@@ -349,9 +355,10 @@ fn a_radio_that_was_found_gets_no_bursts_to_spare() {
         now += 1000;
         match survey.begin(now).expect("it is not over") {
             Probe::Alone(pair) => _ = survey.on_rate(now, pair, rates(pair)),
-            Probe::Together((a, b)) => {
-                survey.on_rate_together(now, (a, b), rates((a, b)) / 2);
-                survey.on_rate_together(now, (b, a), rates((a, b)) / 2);
+            Probe::Together(pairs) => {
+                for pair in pairs {
+                    survey.on_rate_together(now, pair, rates(pair) / 2);
+                }
             }
             Probe::Spare(_) => panic!("nothing is to spare"),
         }
@@ -367,4 +374,59 @@ fn a_known_radio_gets_no_bursts_to_spare() {
     [Rank(0), Rank(2)].into_iter().for_each(|rank| survey.is_radio(rank));
     walk(&mut survey, |_| 500);
     assert_eq!(survey.begin_spare(10_000_000), None);
+}
+
+/// The rates of a home with a power line between the even and the odd ranks, over which both
+/// directions take turns.
+fn over_a_power_line(pairs: &[Pair]) -> Vec<u32> {
+    let crosses = |pair: &&Pair| pair.0.index() % 2 != pair.1.index() % 2;
+    let share = 300 / pairs.iter().filter(crosses).count().max(1) as u32;
+    pairs.iter().map(|pair| if crosses(&pair) { share } else { 940 }).collect()
+}
+
+#[test]
+fn a_half_duplex_segment_is_no_medium_of_the_ports_behind_it() {
+    let (mut survey, mut now) = (Survey::new(4, |_| None), 0);
+    while !survey.is_over() {
+        now = survey.rest_until.max(now + 1000);
+        match survey.begin(now).expect("it is not over") {
+            Probe::Alone(pair) => _ = survey.on_rate(now, pair, over_a_power_line(&[pair])[0]),
+            Probe::Together(pairs) => {
+                for (pair, kbps) in pairs.iter().zip(over_a_power_line(&pairs)) {
+                    survey.on_rate_together(now, *pair, kbps);
+                }
+            }
+            Probe::Spare(_) => panic!("nothing is to spare"),
+        }
+    }
+    let sides = [[0, 2], [1, 3]].map(|side| side.into_iter().map(Rank).collect());
+    assert_eq!(survey.segments(), [Division { sides, kbps: [300; 2], is_half: true }]);
+    assert_eq!(survey.stations(), []);
+}
+
+#[test]
+fn the_air_between_stations_is_no_segment() {
+    // Two wired members and two stations of one access point.
+    let rate = |(a, b): Pair| match (a.index() < 2, b.index() < 2) {
+        (true, true) => 940,
+        (false, false) => 150,
+        _ => 300,
+    };
+    let (mut survey, mut now) = (Survey::new(4, |_| None), 0);
+    while !survey.is_over() {
+        now = survey.rest_until.max(now + 1000);
+        match survey.begin(now).expect("it is not over") {
+            Probe::Alone(pair) => _ = survey.on_rate(now, pair, rate(pair)),
+            Probe::Together(pairs) => {
+                let by_air = pairs.iter().filter(|pair| rate(**pair) < 940).count().max(1) as u32;
+                for pair in &pairs {
+                    let kbps = if rate(*pair) < 940 { rate(*pair) / by_air } else { 940 };
+                    survey.on_rate_together(now, *pair, kbps);
+                }
+            }
+            Probe::Spare(_) => panic!("nothing is to spare"),
+        }
+    }
+    assert_eq!(survey.segments(), []);
+    assert_eq!(survey.stations().len(), 2);
 }
