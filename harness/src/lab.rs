@@ -161,6 +161,14 @@ impl Lab {
         Ok(String::from_utf8(told.stdout)?.trim().parse()?)
     }
 
+    /// The bytes that the cable between two switches has carried so far, in the direction in which
+    /// it has carried more.
+    pub fn bytes_between_switches(&self) -> Result<u64> {
+        let told = self.tell(&["crossed"])?;
+        let bytes: Vec<u64> = told.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+        bytes.into_iter().max().context("no number of bytes")
+    }
+
     /// Delays the machine's outgoing traffic on control links by this many milliseconds; 0 ends it.
     /// Needs `nft` and `iptables`.
     pub fn lag(&self, node: &str, ms: u32) -> Result<()> {

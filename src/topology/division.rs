@@ -143,9 +143,15 @@ impl Search<'_> {
     /// everything. From the best of them, single ranks or whole neighbourhoods change sides as long
     /// as that helps.
     fn best(&self, known: &[Division]) -> Option<(Division, f64)> {
-        let neighbourhoods: BTreeSet<RankSet> =
+        let neighbourhoods: Vec<RankSet> =
             ranks(self.size).map(|rank| far_from(rank, self.size, self.rounds)).collect();
-        let starts = neighbourhoods.iter().filter_map(|far| self.beside(known, *far));
+        // A rank may have had only one path that others disturbed.
+        let both = |a: &RankSet, b: &RankSet| RankSet::of_bits(a.bits() | b.bits());
+        let starts: BTreeSet<RankSet> = neighbourhoods
+            .iter()
+            .flat_map(|a| neighbourhoods.iter().map(move |b| both(a, b)))
+            .collect();
+        let starts = starts.into_iter().filter_map(|far| self.beside(known, far));
         let mut tops: Vec<(Division, f64)> = starts.collect();
         tops.sort_by(|a, b| a.1.total_cmp(&b.1));
         tops.truncate(CLIMBS);

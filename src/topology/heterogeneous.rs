@@ -18,6 +18,7 @@ use super::single_tree::single_tree;
 use crate::identity::MemberId;
 use crate::protocol::{Algorithm, Plan, PlanClass, Rank, RankSet, Tree, TreeShare, ranks};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// A plan for heterogeneous links, and its predicted duration.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +48,8 @@ impl Heterogeneous {
         let us = candidates.us(&large.algorithm, LARGE_BYTES, large)?;
         let ring = Algorithm::Ring { order: ranks(members.len()).collect() };
         let ring_us = candidates.us(&ring, LARGE_BYTES, large);
-        let reason = candidates.reason(large, us, packing.bound_kbps);
+        let shared = shared(members, links.segments());
+        let reason = candidates.reason(large, us, packing.bound_kbps) + &shared;
         Some(Heterogeneous { plan: Plan { revision: 0, reason, classes }, us, ring_us })
     }
 
@@ -228,6 +230,22 @@ fn over(trees: &[TreeShare], size: usize) -> String {
     };
     let roots: Vec<String> = trees.iter().map(named).collect();
     format!("over {} to {}", if trees.len() == 1 { "a tree" } else { "trees" }, roots.join(", "))
+}
+
+/// What the paths between these members share, for people; of several segments the first two.
+fn shared(members: &[MemberId], segments: &[Segment]) -> String {
+    let names = |side: &BTreeSet<MemberId>| {
+        let at_side = ranks(members.len()).filter(|rank| side.contains(&members[rank.index()]));
+        at_side.map(|rank| rank.to_string()).collect::<Vec<String>>().join(", ")
+    };
+    let named = |segment: &Segment| {
+        let [near, far] = segment.sides.each_ref().map(names);
+        let mbps = segment.kbps[0].get() / 1000;
+        let both = if segment.is_half { " in both directions together" } else { "" };
+        (!near.is_empty() && !far.is_empty())
+            .then(|| format!("; {near} and {far} share {mbps} Mbit/s between them{both}"))
+    };
+    segments.iter().filter_map(named).take(2).collect()
 }
 
 /// A duration for people, in seconds from one second on.

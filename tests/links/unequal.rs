@@ -31,6 +31,11 @@ pub fn add(suite: &mut Suite) {
     );
     suite.test_needing("who comes later is told what was measured before", &LAN, told_later);
     suite.serial("while links are measured calls go on as ever", &LAN, called_meanwhile);
+    suite.serial(
+        "two switches share the cable between them: it is found, and crossed as seldom as can be",
+        &LAN,
+        two_switches,
+    );
     let radios = if Path::new("/dev/net/tun").exists() {
         Need::Lab
     } else {
@@ -252,6 +257,34 @@ fn told_later() -> Result<()> {
     }
     group.some(|index| index > 1, &json!({"do": "join", "min": 2}), "joined")?;
     until_all_paths_are_known(&mut group)
+}
+
+/// Of four machines on two switches, each pair sends its sum over the cable between them once, and
+/// receives the other one: no plan needs less of it. A plan that does not know of the cable sends
+/// three times as much.
+fn two_switches() -> Result<()> {
+    const LEN: usize = 1 << 20;
+    let mut group = Group::up("split4", 4)?;
+    let contexts = group.meet()?;
+    let view = contexts[0]["view"].clone();
+    let at_first: Vec<String> =
+        [0, 2].map(|index| rank_of(&contexts, index).to_string()).to_vec();
+    let is_known = |status: &Value| {
+        let plan = status["view"]["plan"].as_str().unwrap_or_default();
+        let sides = [at_first.join(", "), at_first.iter().rev().cloned().collect::<Vec<_>>().join(", ")];
+        plan.contains("Mbit/s between them") && sides.iter().any(|side| plan.contains(side.as_str()))
+    };
+    let shown = group.all_show(is_known, MEASURED).inspect_err(|_| {
+        println!("logs in {}", group.keep_logs(&format!("split-{}", std::process::id())));
+    })?;
+    println!("measured: {}", shown[0]["view"]["plan"]);
+    let before = group.lab.bytes_between_switches()?;
+    group.sum(LEN, 1)?;
+    let moved = group.lab.bytes_between_switches()? - before;
+    let least = 4 * LEN as u64;
+    println!("measured: {moved} bytes over the cable in each direction, at least {least}");
+    ensure!(moved < least * 6 / 5, "{moved} bytes over the cable between the switches");
+    group.still_in(&view).map(drop)
 }
 
 /// Waits until no more bursts come from the slow machine, which is at an end of all uncertain
