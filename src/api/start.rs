@@ -21,7 +21,7 @@ use crate::node::{
     no_port,
 };
 use crate::os::{
-    Disk, Files, FixedInterfaces, Interface, InterfaceSet, MachineSleep, Store, inventory,
+    Disk, Files, FixedInterfaces, HostId, Interface, InterfaceSet, MachineSleep, Store, inventory,
 };
 #[cfg(potluck_defects)]
 use crate::protocol::Defect;
@@ -263,6 +263,7 @@ fn hello(config: &Config, part: Part, id: MemberId, engines: Engines) -> Result<
         encryption: DataEncryption::Required,
         suite: quick_suite(),
         endpoints: None,
+        host: HostId::of_this_process(),
     })
 }
 

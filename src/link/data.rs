@@ -1,5 +1,10 @@
 //! Data links over TCP: frames on a blocking socket, with one thread per direction.
 //!
+//! Between two processes of one host the frames travel in the clear through shared memory
+//! (`shared_ring.rs`), and the connection only tells when the other process has ended. The first
+//! bytes of each direction are an announcement, sealed like all others: the name of the memory, or
+//! that there is none.
+//!
 //! While the peer's window is full, the sender blocks until the link's [`Shutdown`], or until the
 //! system ends the connection (see `give_up_in_time`). The first error of either half ends the
 //! whole link.
@@ -8,7 +13,9 @@ use super::frame::{FrameReader, FrameWriter, Source};
 use super::hello::DataEncryption;
 use super::low_water::LowWater;
 use super::pipelined_writer::Threads;
-use super::secure_channel::SecureChannel;
+use super::rings::Rings;
+use super::secure_channel::{Opener, SecureChannel};
+use super::shared_ring::{Liveness, Side};
 use super::transport::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
 use crate::identity::MemberId;
 use crate::trace;
@@ -57,13 +64,21 @@ struct TcpSender {
     connection: EndOfStream,
 }
 
-/// Shuts down the socket's writing direction when dropped.
+/// Ends the writing direction when dropped.
 struct EndOfStream(Arc<Connection>);
 
 /// The receiving half. When dropped, it ends the whole link.
 struct TcpReceiver {
-    frames: FrameReader<Inward>,
+    frames: Frames,
     connection: Arc<Connection>,
+}
+
+/// The incoming frames.
+enum Frames {
+    /// Between processes of one host, before the announcement was read.
+    Unannounced(Option<Opener>),
+    /// Where they come from is known.
+    Coming(FrameReader<Inward>),
 }
 
 /// The socket of the link, shared by both halves, and whether it was shut down.
@@ -71,6 +86,8 @@ struct Connection {
     peer: MemberId,
     socket: TcpStream,
     closed: AtomicBool,
+    /// The shared memory for each direction; none over a network.
+    rings: Rings,
 }
 
 /// The socket as the sending half uses it: every write fails after a shutdown, even if the kernel
@@ -91,15 +108,20 @@ impl TcpData {
         socket.set_nodelay(true)?;
         keep_little_unsent(&socket);
         give_up_in_time(&socket);
-        let peer = channel.peer.id;
-        let (sealer, opener) = match channel.encryption {
+        let (peer, shares_host) = (channel.peer.id, channel.shares_host);
+        let (mut sealer, opener) = match channel.encryption {
             DataEncryption::Required => {
                 let (sealer, opener) = channel.into_halves();
                 (Some(sealer), Some(opener))
             }
             DataEncryption::Waived => (None, None),
         };
-        let connection = Arc::new(Connection { peer, socket, closed: AtomicBool::new(false) });
+        let rings =
+            if shares_host { Rings::announced(&socket, sealer.as_mut())? } else { Rings::none() };
+        // What goes through memory needs no cipher.
+        let sealer = sealer.filter(|_| rings.outgoing().is_none());
+        let closed = AtomicBool::new(false);
+        let connection = Arc::new(Connection { peer, socket, closed, rings });
         let sender = TcpSender {
             frames: FrameWriter::new(
                 Outward(Arc::clone(&connection)),
@@ -108,12 +130,35 @@ impl TcpData {
             ),
             connection: EndOfStream(Arc::clone(&connection)),
         };
-        let inward = Inward { connection: Arc::clone(&connection), low_water: LowWater::new() };
-        let receiver = TcpReceiver {
-            frames: FrameReader::new(inward, opener),
-            connection: Arc::clone(&connection),
+        let frames = if shares_host {
+            Frames::Unannounced(opener)
+        } else {
+            Frames::Coming(FrameReader::new(Inward::of(&connection), opener))
         };
+        let receiver = TcpReceiver { frames, connection: Arc::clone(&connection) };
         Ok(TcpData { sender, receiver, connection })
+    }
+}
+
+impl Frames {
+    /// The reader; the first time, reads the announcement of where the frames come from.
+    fn reader(&mut self, connection: &Arc<Connection>) -> io::Result<&mut FrameReader<Inward>> {
+        if let Frames::Unannounced(opener) = self {
+            let mut opener = opener.take();
+            let is_by_memory = connection.rings.hear(&connection.socket, opener.as_mut())?;
+            let opener = opener.filter(|_| !is_by_memory);
+            *self = Frames::Coming(FrameReader::new(Inward::of(connection), opener));
+        }
+        match self {
+            Frames::Coming(reader) => Ok(reader),
+            Frames::Unannounced(_) => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+impl Inward {
+    fn of(connection: &Arc<Connection>) -> Inward {
+        Inward { connection: Arc::clone(connection), low_water: LowWater::new() }
     }
 }
 
@@ -144,15 +189,20 @@ impl DataReceiver for TcpReceiver {
     fn header(&mut self) -> io::Result<DataHeader> {
         // Needed although `Inward` also checks: the reader may hold whole frames in its buffer.
         self.connection.check()?;
-        self.frames.header().inspect_err(|error| self.connection.broke(error))
+        let frames = self.frames.reader(&self.connection);
+        frames.and_then(FrameReader::header).inspect_err(|error| self.connection.broke(error))
     }
 
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
-        self.frames.payload(into).inspect_err(|error| self.connection.broke(error))
+        let frames = self.frames.reader(&self.connection);
+        let read = frames.and_then(|frames| frames.payload(into));
+        read.inspect_err(|error| self.connection.broke(error))
     }
 
     fn skip(&mut self, len: usize) -> io::Result<()> {
-        self.frames.skip(len).inspect_err(|error| self.connection.broke(error))
+        let frames = self.frames.reader(&self.connection);
+        let read = frames.and_then(|frames| frames.skip(len));
+        read.inspect_err(|error| self.connection.broke(error))
     }
 }
 
@@ -160,7 +210,10 @@ impl Drop for EndOfStream {
     fn drop(&mut self) {
         // The peer reads everything that was sent, then the end of the stream. An error means that
         // the connection has already ended.
-        let _ = self.0.socket.shutdown(std::net::Shutdown::Write);
+        match self.0.rings.outgoing() {
+            Some(ring) => ring.end(Side::Writer),
+            None => drop(self.0.socket.shutdown(std::net::Shutdown::Write)),
+        }
     }
 }
 
@@ -173,8 +226,24 @@ impl Drop for TcpReceiver {
 impl Shutdown for Connection {
     fn shutdown(&self) {
         self.closed.store(true, Ordering::Release);
+        self.rings.end();
         // An error means that the connection has already ended.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+impl Liveness for Connection {
+    fn check(&self) -> io::Result<()> {
+        Connection::check(self)
+    }
+
+    fn look(&self) -> io::Result<()> {
+        self.check()?;
+        // After the announcement nothing comes over the connection but its end.
+        match ended(&self.socket) {
+            true => Err(io::ErrorKind::UnexpectedEof.into()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -204,19 +273,24 @@ impl Connection {
 impl Source for Inward {
     fn read(&mut self, wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         self.connection.check()?;
-        self.low_water.read(&self.connection.socket, wanted, into)
+        match self.connection.rings.incoming() {
+            Some(ring) => ring.read(into, &*self.connection),
+            None => self.low_water.read(&self.connection.socket, wanted, into),
+        }
     }
 }
 
 impl Write for Outward {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.check()?;
-        (&self.0.socket).write(bytes)
+        self.write_vectored(&[IoSlice::new(bytes)])
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.0.check()?;
-        (&self.0.socket).write_vectored(parts)
+        match self.0.rings.outgoing() {
+            Some(ring) => ring.write(parts, &*self.0),
+            None => (&self.0.socket).write_vectored(parts),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -242,6 +316,17 @@ fn give_up_in_time(socket: &TcpStream) {
 
 /// Longer than the interruption when a Wi-Fi station changes its access point.
 const SWALLOWED: Duration = Duration::from_secs(10);
+
+/// Whether the peer has ended the connection.
+fn ended(socket: &TcpStream) -> bool {
+    use rustix::net::{RecvFlags, recv};
+
+    let waits = |error: rustix::io::Errno| error == rustix::io::Errno::WOULDBLOCK;
+    match recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((read, _)) => read == 0,
+        Err(error) => !waits(error) && error != rustix::io::Errno::INTR,
+    }
+}
 
 /// A kernel that refuses the option is no error: the link then only reacts later.
 #[cfg(target_os = "linux")]

@@ -287,6 +287,7 @@ pub(crate) mod testing {
             encryption: DataEncryption::Required,
             suite: Suite::Aes256Gcm,
             endpoints: None,
+            host: None,
         };
         let identity = Arc::new(Identity::from_seed(&[n; 32]));
         Local::new(identity, hello, Zeroizing::new([100 + n; 32]), vec![Zeroizing::new([key; 32])])

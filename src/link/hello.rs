@@ -8,6 +8,7 @@ use super::endpoints::Endpoints;
 use super::refusal::Refusal;
 use super::suite::Suite;
 use crate::identity::{Identity, JobName, MemberId, Name};
+use crate::os::HostId;
 use crate::protocol::Engines;
 use crate::wire::layout::Flags;
 use crate::wire::{Decode, Encode, Malformed, Reader};
@@ -38,6 +39,8 @@ pub struct Hello {
     pub suite: Suite,
     /// The addresses of this connection as it sees them.
     pub endpoints: Option<Endpoints>,
+    /// The host with whose processes it can share memory.
+    pub host: Option<HostId>,
 }
 
 /// Whether one end requires encrypted bulk data on a link, see `Builder::trusted_link`.
@@ -74,7 +77,7 @@ pub struct Binding<'a> {
 }
 
 /// Length of a proven introduction in bytes. All are equally long, so the length reveals nothing.
-pub const PROVEN_BYTES: usize = 320;
+pub const PROVEN_BYTES: usize = 340;
 
 impl Hello {
     /// Signs the introduction: the signature, the introduction, then zeros.
@@ -133,6 +136,7 @@ impl Encode for Hello {
         self.engines.encode(out);
         self.partition.encode(out);
         self.endpoints.encode(out);
+        self.host.encode(out);
     }
 }
 
@@ -144,6 +148,7 @@ impl Decode for Hello {
         let encryption = if trusted { DataEncryption::Waived } else { DataEncryption::Required };
         let suite = if aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
         let (engines, partition, endpoints) = (Engines::decode(r)?, r.array()?, Option::decode(r)?);
+        let host = Option::decode(r)?;
         Ok(Hello {
             id,
             name,
@@ -156,6 +161,7 @@ impl Decode for Hello {
             encryption,
             suite,
             endpoints,
+            host,
         })
     }
 }
@@ -186,6 +192,7 @@ mod tests {
                 SocketAddr::from(([10, 0, 0, 1], 47_474)),
                 SocketAddr::from(([10, 0, 0, 2], 50_000)),
             ),
+            host: Some(HostId([8; 16])),
         }
     }
 
@@ -206,6 +213,7 @@ mod tests {
         assert_codec(&Hello { suite: Suite::ChaCha20Poly1305, ..hello_of(&identity, "y") });
         assert_codec(&Hello { endpoints: None, ..hello_of(&identity, "z") });
         assert_codec(&Hello { observer: true, ..hello_of(&identity, "o") });
+        assert_codec(&Hello { host: None, ..hello_of(&identity, "h") });
     }
 
     #[test]

@@ -21,7 +21,10 @@ mod pipelined_writer;
 mod preamble;
 mod processor;
 mod refusal;
+mod rings;
 mod secure_channel;
+#[cfg(target_os = "linux")]
+mod shared_ring;
 mod suite;
 mod tcp;
 mod terms;

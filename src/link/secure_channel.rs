@@ -31,6 +31,8 @@ pub struct SecureChannel {
     pub suite: Suite,
     /// Whether both ends see the same addresses.
     pub path: PathProof,
+    /// Both ends can share memory.
+    pub shares_host: bool,
     /// The pre-shared key that admitted the peer.
     pub psk: PskNumber,
     /// The first 8 bytes of the handshake hash: a random number that both ends share.
@@ -74,6 +76,7 @@ impl SecureChannel {
         let encryption = if both { DataEncryption::Waived } else { DataEncryption::Required };
         let suite = own.suite.shared_with(peer.suite);
         let path = PathProof::of(own.endpoints, peer.endpoints);
+        let shares_host = own.host.is_some() && own.host == peer.host;
         let number = noise
             .get_handshake_hash()
             .iter()
@@ -82,7 +85,18 @@ impl SecureChannel {
         let keys = BothDirections::of(&mut noise, suite);
         let direction = |keys| Direction { keys, next: 0 };
         let (sealer, opener) = (Sealer(direction(keys.outgoing)), Opener(direction(keys.incoming)));
-        Ok(SecureChannel { peer, purpose, encryption, suite, path, psk, number, sealer, opener })
+        Ok(SecureChannel {
+            peer,
+            purpose,
+            encryption,
+            suite,
+            path,
+            shares_host,
+            psk,
+            number,
+            sealer,
+            opener,
+        })
     }
 
     /// Splits the session into its two directions.

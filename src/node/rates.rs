@@ -94,7 +94,9 @@ impl Rates {
     /// The report of the rate of this node's path to a peer, as it was asked for.
     pub(super) fn report(&self, to: Rank, port: Port, kbps: u32) -> RateStep {
         let (turn, manner) = self.asked.get(&to).copied().unwrap_or_default();
-        rated(to, port, kbps.min(KBPS_MAX), turn, manner)
+        // A path through memory is not measured.
+        let kbps = if is_measured(port) { kbps.min(KBPS_MAX) } else { kbps };
+        rated(to, port, kbps, turn, manner)
     }
 
     /// The reports of the rates of this node's paths, for a member that was not there when they
@@ -267,6 +269,7 @@ impl Rates {
         let Some(survey) = &mut self.survey else { return Some(News::default()) };
         if !is_measured(port) {
             survey.leave(pair);
+            return Some(News { has_risen: false, was_awaited: true });
         }
         if port.cell.is_some() {
             survey.is_radio(pair.0);

@@ -3,6 +3,7 @@
 mod address;
 mod disk;
 mod float_environment;
+mod host;
 mod interface;
 mod interface_filter;
 mod interface_set;
@@ -11,6 +12,8 @@ mod locks;
 mod probe;
 mod race;
 mod route;
+#[cfg(target_os = "linux")]
+mod shared_memory;
 mod suspend;
 pub(crate) mod thread;
 mod wall_clock;
@@ -21,6 +24,7 @@ pub use disk::{Disk, Files, Store};
 pub use float_environment::in_default_environment;
 #[cfg(test)]
 pub(crate) use float_environment::under_every_control_word;
+pub use host::HostId;
 #[cfg(test)]
 pub use interface::InterfaceAddress;
 pub use interface::{Interface, InterfaceKind};
@@ -35,6 +39,8 @@ pub(crate) use locks::{
 pub use probe::probe_folder;
 pub(crate) use race::Race;
 pub use route::{TakenRoute, taken_routes};
+#[cfg(target_os = "linux")]
+pub use shared_memory::{SharedMemory, SharedName};
 pub use suspend::{MachineSleep, Sleep};
 pub(crate) use thread::ThreadId;
 pub(crate) use wall_clock::wall_clock;

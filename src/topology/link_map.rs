@@ -10,7 +10,7 @@ pub(crate) use testing::{links_of, path};
 use super::port::Port;
 use super::segment::Segment;
 use crate::identity::MemberId;
-use crate::os::InterfaceKind;
+use crate::os::{HostId, InterfaceKind};
 use crate::protocol::{CodingSpeed, MEMBERS_MAX};
 use petgraph::Directed;
 use petgraph::Direction::{Incoming, Outgoing};
@@ -31,6 +31,8 @@ pub struct LinkMap {
     /// Measurements of links. They survive while a link is re-established and its edge is missing.
     paths: BTreeMap<(MemberId, MemberId), Path>,
     coding: BTreeMap<MemberId, CodingSpeed>,
+    /// The hosts of the members, as far as these can share memory with others.
+    hosts: BTreeMap<MemberId, HostId>,
     /// Parts of the network that several paths share.
     segments: Vec<Segment>,
     /// The members between which all segments are known.
@@ -115,6 +117,19 @@ impl LinkMap {
     /// The coding speed of a member; all unknown if the member has not reported it.
     pub fn coding(&self, member: MemberId) -> CodingSpeed {
         self.coding.get(&member).copied().unwrap_or_default()
+    }
+
+    /// Records on which host a member runs.
+    pub fn set_host(&mut self, member: MemberId, host: Option<HostId>) {
+        match host {
+            Some(host) => self.hosts.insert(member, host),
+            None => self.hosts.remove(&member),
+        };
+    }
+
+    /// Whether two members run on one host, and so share its ports.
+    pub(super) fn share_host(&self, a: MemberId, b: MemberId) -> bool {
+        a == b || self.hosts.get(&a).is_some_and(|host| self.hosts.get(&b) == Some(host))
     }
 
     /// Records that the known paths of `from` through this port share a medium. Paths that are
@@ -264,6 +279,7 @@ impl LinkMap {
         self.graph.remove_node(member);
         self.paths.retain(|(from, to), _| *from != member && *to != member);
         self.coding.remove(&member);
+        self.hosts.remove(&member);
         self.searched.remove(&member);
         for side in self.segments.iter_mut().flat_map(|segment| &mut segment.sides) {
             side.remove(&member);

@@ -1,7 +1,8 @@
 //! The capacity model of a View's links for planning: the edges between ranks, and the resources
 //! that sending over an edge occupies.
 //!
-//! A wired port has two resources, one for sending and one for receiving. All radios of one cell
+//! A wired port has two resources, one for sending and one for receiving. Members on one host share
+//! its ports. All radios of one cell
 //! share a single resource, the air. Traffic between two stations (radio members) uses the air
 //! twice, because it passes through the access point. The access point's own cable needs no
 //! resource: the rate of a station is measured through it, so the air saturates first. A measured
@@ -82,7 +83,8 @@ impl Network {
     pub(super) fn of(members: &[MemberId], links: &LinkMap) -> Option<Network> {
         let mut pairs = pairs(members, links)?;
         put_at_known_ports(&mut pairs);
-        let ports = ports(&pairs);
+        let owners = Owners::of(members, links);
+        let ports = ports(&pairs, &owners);
         let of_ports = ports.values().flat_map(|port| [port.send_kbps, port.receive_kbps]);
         let of_paths = pairs.iter().flat_map(|pair| [pair.there.rate_kbps, pair.back.rate_kbps]);
         let segments = segments(members, links, &pairs);
@@ -98,8 +100,10 @@ impl Network {
             .collect::<Option<_>>()?;
         let mut edges = Vec::new();
         for Pair { a, b, there, back } in pairs {
-            let [at_a, at_b] =
-                [outlets.get(&(a, there.port.number))?, outlets.get(&(b, back.port.number))?];
+            let [at_a, at_b] = [
+                outlets.get(&owners.of_port(a, there.port))?,
+                outlets.get(&owners.of_port(b, back.port))?,
+            ];
             let (low, high) = (members[a.index()], members[b.index()]);
             let crossed = |from, to, path: Path| {
                 crossings.iter().filter_map(move |crossing| crossing.busy(from, to, path)).collect()
@@ -227,12 +231,31 @@ fn put_at_known_ports(pairs: &mut [Pair]) {
     }
 }
 
-/// All ports by rank and port number, each with the highest rates that were measured for it.
-fn ports(pairs: &[Pair]) -> BTreeMap<(Rank, u32), Port> {
+/// For each rank, the lowest rank on its host.
+struct Owners(Vec<Rank>);
+
+impl Owners {
+    fn of(members: &[MemberId], links: &LinkMap) -> Owners {
+        let owner = |member: &MemberId| {
+            members.iter().position(|other| links.share_host(*other, *member)).unwrap_or_default()
+        };
+        Owners(members.iter().map(owner).map(Rank::from).collect())
+    }
+
+    /// The name of a port: its owner and its number. What members of one host say to each other
+    /// goes through memory, which each of them reads and writes for itself.
+    fn of_port(&self, rank: Rank, port: Port) -> (Rank, u32) {
+        let is_memory = port.kind == InterfaceKind::Loopback;
+        (if is_memory { rank } else { self.0[rank.index()] }, port.number)
+    }
+}
+
+/// All ports by name, each with the highest rates that were measured for it.
+fn ports(pairs: &[Pair], owners: &Owners) -> BTreeMap<(Rank, u32), Port> {
     let mut ports: BTreeMap<(Rank, u32), Port> = BTreeMap::new();
     for Pair { a, b, there, back } in pairs {
         for (rank, out, into) in [(*a, there, back), (*b, back, there)] {
-            let port = ports.entry((rank, out.port.number)).or_insert(out.port);
+            let port = ports.entry(owners.of_port(rank, out.port)).or_insert(out.port);
             port.send_kbps = port.send_kbps.max(out.port.send_kbps).max(out.rate_kbps);
             // The cell may be known on only some of the paths through this port.
             port.cell = port.cell.max(out.port.cell);

@@ -267,12 +267,13 @@ fn two_switches() -> Result<()> {
     let mut group = Group::up("split4", 4)?;
     let contexts = group.meet()?;
     let view = contexts[0]["view"].clone();
-    let at_first: Vec<String> =
-        [0, 2].map(|index| rank_of(&contexts, index).to_string()).to_vec();
+    let at_first: Vec<String> = [0, 2].map(|index| rank_of(&contexts, index).to_string()).to_vec();
     let is_known = |status: &Value| {
         let plan = status["view"]["plan"].as_str().unwrap_or_default();
-        let sides = [at_first.join(", "), at_first.iter().rev().cloned().collect::<Vec<_>>().join(", ")];
-        plan.contains("Mbit/s between them") && sides.iter().any(|side| plan.contains(side.as_str()))
+        let sides =
+            [at_first.join(", "), at_first.iter().rev().cloned().collect::<Vec<_>>().join(", ")];
+        plan.contains("Mbit/s between them")
+            && sides.iter().any(|side| plan.contains(side.as_str()))
     };
     let shown = group.all_show(is_known, MEASURED).inspect_err(|_| {
         println!("logs in {}", group.keep_logs(&format!("split-{}", std::process::id())));

@@ -41,7 +41,18 @@ fn all() -> Vec<(&'static str, (Halves, Halves))> {
         ("tcp, AES-256-GCM, two threads", pressed(channel_pair_of(Suite::Aes256Gcm))),
         ("tcp, ChaCha20-Poly1305, two threads", pressed(channel_pair_of(Suite::ChaCha20Poly1305))),
         ("tcp, trusted", tcp(channel_pair_over(trusted))),
+        #[cfg(target_os = "linux")]
+        ("shared memory", tcp(on_one_host(channel_pair_over(control())))),
+        #[cfg(target_os = "linux")]
+        ("shared memory, trusted", tcp(on_one_host(channel_pair_over(trusted)))),
     ]
+}
+
+/// The same sessions between two processes of one host.
+#[cfg(target_os = "linux")]
+fn on_one_host((mut a, mut b): (SecureChannel, SecureChannel)) -> (SecureChannel, SecureChannel) {
+    (a.shares_host, b.shares_host) = (true, true);
+    (a, b)
 }
 
 fn header(number: usize, len: usize) -> DataHeader {

@@ -207,9 +207,9 @@ fn traced(doing: impl FnOnce()) -> String {
 fn whoever_turns_what_an_end_says_of_its_suite_makes_no_link() {
     for suite in SUITES {
         let (a, b) = nodes(suite, suite);
-        // The engines, the partition rule and the endpoints follow.
-        let flags =
-            |node: &Local| 64 + node.hello.to_bytes().len() - (1 + 1 + 8 + Endpoints::BYTES);
+        // The engines, the partition rule, the endpoints and the host follow.
+        let behind = 1 + 1 + 8 + Endpoints::BYTES + 16;
+        let flags = |node: &Local| 64 + node.hello.to_bytes().len() - behind;
         let (initiator, first) = Initiator::start(&a, control()).expect("randomness");
         let (answered, message2) = answer(&b, control(), &first).expect("genuine");
         let mut bent = message2;
@@ -219,7 +219,7 @@ fn whoever_turns_what_an_end_says_of_its_suite_makes_no_link() {
         let mut message3 = initiator.conclude(&message2).expect("genuine").message3;
         assert_eq!(
             (MESSAGE2_BYTES, MESSAGE3_BYTES),
-            (32 + 48 + 320 + 16, 48 + 320 + 16),
+            (32 + 48 + 340 + 16, 48 + 340 + 16),
             "the layout that is meant here"
         );
         message3[48 + flags(&a)] ^= 4;

@@ -309,17 +309,34 @@ impl ControlPlane {
         if port.is_some_and(|port| port.kind == InterfaceKind::Wifi) {
             self.election.set_over_radio(from);
         }
-        self.election.links_mut().round_trip(self.me, from, rtt_us, port);
+        let host = self.peers.get(from).and_then(|link| link.hello.host);
+        let own = self.handshakes.local().hello.host;
+        let links = self.election.links_mut();
+        links.set_host(self.me, own);
+        links.set_host(from, host);
+        links.round_trip(self.me, from, rtt_us, port);
     }
 
     /// The port through which the links with a member leave this machine.
     pub(super) fn port_toward(&self, member: MemberId) -> Option<Port> {
+        if self.shares_host_with(member) {
+            return Some(Port::unmeasured(InterfaceKind::Loopback, MEMORY));
+        }
         let rank = self.installed.rank_of(member);
         let by_data = rank.and_then(|rank| self.paths.data_path(rank)?.at().ours);
         let by_control = || self.peers.get(member).and_then(|link| link.local);
         self.network.port_of(by_data.or_else(by_control)?)
     }
+
+    /// Whether the data link with a member goes through memory.
+    pub(super) fn shares_host_with(&self, member: MemberId) -> bool {
+        let own = self.handshakes.local().hello.host;
+        own.is_some() && self.peers.get(member).is_some_and(|link| link.hello.host == own)
+    }
 }
+
+/// The number of the port through which members of one host talk to each other.
+const MEMORY: u32 = 1;
 
 /// The listen address of a peer that dialled from `from`. Keeps the scope, without which a
 /// link-local address cannot be dialled.

@@ -160,6 +160,7 @@ impl Host {
             encryption: DataEncryption::Required,
             suite: Suite::Aes256Gcm,
             endpoints: None,
+            host: None,
         };
         let mut private = [self.number as u8 + 1; 32];
         private[..8].copy_from_slice(&boot.0.to_le_bytes());
