@@ -286,11 +286,16 @@ impl Rates {
         if std::mem::replace(&mut self.shares_told, true) {
             return None;
         }
+        if !survey.finds_segments() {
+            // They are known from an earlier View.
+            return Some(stations(survey, view, links).collect());
+        }
         let segments = survey.segments().into_iter().map(|segment| {
             let ([near, far], [there_kbps, back_kbps]) = (segment.sides, segment.kbps);
             RateStep::Segment { near, far, there_kbps, back_kbps, is_half: segment.is_half }
         });
-        Some(stations(survey, view, links).chain(segments).collect())
+        let stations = stations(survey, view, links);
+        Some(std::iter::once(RateStep::Searched).chain(stations).chain(segments).collect())
     }
 
     /// The same for a member that was not there when all others were told.
@@ -305,7 +310,8 @@ impl Rates {
             let (near, far, is_half) = (side(near), side(far), segment.is_half);
             RateStep::Segment { near, far, there_kbps, back_kbps, is_half }
         });
-        stations(survey, view, links).chain(segments).collect()
+        let stations = stations(survey, view, links);
+        std::iter::once(RateStep::Searched).chain(stations).chain(segments).collect()
     }
 }
 

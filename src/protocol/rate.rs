@@ -99,6 +99,9 @@ pub enum RateStep {
         /// The number of the medium.
         cell: u32,
     },
+    /// From rank 0: the segments between the members are known. Those that follow replace earlier
+    /// ones.
+    Searched,
     /// From rank 0: the paths between two sides share a part of the network.
     Segment {
         /// The members at one end.
@@ -123,7 +126,8 @@ layout! {
         5 => Ready,
         6 => Wish { to },
         7 => Shared { rank, number, cell },
-        8 => Segment { near, far, there_kbps, back_kbps, is_half },
+        8 => Searched,
+        9 => Segment { near, far, there_kbps, back_kbps, is_half },
     }
 }
 
@@ -174,6 +178,7 @@ mod tests {
             RateStep::Ready,
             RateStep::Wish { to: Rank(15) },
             RateStep::Shared { rank: Rank(15), number: 2, cell: 9 },
+            RateStep::Searched,
             RateStep::Segment {
                 near: RankSet::of_bits(0x8001),
                 far: RankSet::of_bits(6),

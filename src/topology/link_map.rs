@@ -155,9 +155,18 @@ impl LinkMap {
         self.segments.drain(..self.segments.len() - most);
     }
 
-    /// Records that all segments between these members are known.
-    pub fn knows_segments_between(&mut self, members: &[MemberId]) {
+    /// Records that the segments between these members are known: those that are added from now on.
+    pub fn segments_follow(&mut self, members: &[MemberId]) {
+        self.forget_segments(members);
         self.searched = members.iter().copied().collect();
+    }
+
+    fn forget_segments(&mut self, members: &[MemberId]) {
+        let has_any = |segment: &Segment| {
+            segment.sides.iter().all(|side| members.iter().any(|member| side.contains(member)))
+        };
+        self.segments.retain(|segment| !has_any(segment));
+        self.searched.retain(|member| !members.contains(member));
     }
 
     /// Whether all segments between these members are known.
@@ -173,11 +182,7 @@ impl LinkMap {
     /// Forgets the rates of the paths between these members, and the shared media and segments that
     /// were detected by measuring. A Wi-Fi port stays in cell 0.
     pub fn forget_rates(&mut self, members: &[MemberId]) {
-        let has_any = |segment: &Segment| {
-            segment.sides.iter().all(|side| members.iter().any(|member| side.contains(member)))
-        };
-        self.segments.retain(|segment| !has_any(segment));
-        self.searched.retain(|member| !members.contains(member));
+        self.forget_segments(members);
         for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (*from, *to)))
         {
             if let Some(path) = self.paths.get_mut(&(from, to)) {

@@ -327,6 +327,11 @@ impl Survey {
         division.sides.iter().any(is_air)
     }
 
+    /// Whether this survey searches segments.
+    pub fn finds_segments(&self) -> bool {
+        self.finds_segments
+    }
+
     /// What was found of segments may be wrong: a path has changed.
     fn search_again(&mut self) {
         self.segments = SegmentSearch::default();

@@ -80,8 +80,14 @@ impl ControlPlane {
                     self.note_rate(&session, Rated { pair, port, kbps, turn, manner });
                 }
             }
-            RateStep::Shared { .. } | RateStep::Segment { .. } if from != Rank(0) => {
+            RateStep::Shared { .. } | RateStep::Searched | RateStep::Segment { .. }
+                if from != Rank(0) =>
+            {
                 self.expel(from);
+            }
+            RateStep::Searched => {
+                let members = members(session.view());
+                self.election.links_mut().segments_follow(&members);
             }
             RateStep::Shared { rank, number, cell } => {
                 let Some(member) = session.view().member(rank) else { return };
@@ -191,7 +197,6 @@ impl ControlPlane {
         let Some(session) = self.installed.session() else { return };
         let view = session.view();
         let Some(shares) = self.rates.take_shares(view, self.election.links()) else { return };
-        self.election.links_mut().knows_segments_between(&members(view));
         shares.into_iter().for_each(|shared| self.tell_rate_to_all(shared));
     }
 

@@ -122,7 +122,7 @@ fn a_cable_between_two_switches_is_found_with_its_sides_and_its_rate() {
         }
         println!("home {number}: {complete} of {SEEDS} complete, up to {most} measurements");
         assert!(complete * 20 >= SEEDS * 19, "home {number}");
-        assert!(most <= 40, "home {number}");
+        assert!(most <= 60, "home {number}");
     }
 }
 
