@@ -23,7 +23,6 @@ mod processor;
 mod refusal;
 mod rings;
 mod secure_channel;
-#[cfg(target_os = "linux")]
 mod shared_ring;
 mod suite;
 mod tcp;

@@ -18,8 +18,6 @@
 //! link; no reference into the memory exists.
 
 use crate::os::{SharedMemory, SharedName};
-use rustix::io::Errno;
-use rustix::thread::futex;
 use std::io;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -151,7 +149,7 @@ impl SharedRing {
 
     /// The counter that this side raises.
     fn counter(&self, side: Side) -> &AtomicU32 {
-        self.0.word(if side == Side::Writer { WRITTEN } else { READ })
+        self.0.word(counter(side))
     }
 
     /// Whether the other side sleeps until this side's counter changes.
@@ -171,34 +169,35 @@ impl SharedRing {
     /// Wakes the side that waits for this side's counter.
     fn wake(&self, side: Side) {
         self.sleeper(side).store(0, Ordering::SeqCst);
-        // It cannot fail with a valid address.
-        let _ = futex::wake(self.counter(side), futex::Flags::empty(), 1);
+        self.0.wake(counter(side));
     }
 
     /// Waits until `side` has moved on from `seen`, or has ended.
     fn wait_for(&self, side: Side, seen: u32, link: &impl Liveness) -> io::Result<()> {
         link.check()?;
-        let counter = self.counter(side);
         for _ in 0..spins() {
-            if counter.load(Ordering::Acquire) != seen {
+            if self.counter(side).load(Ordering::Acquire) != seen {
                 return Ok(());
             }
             std::hint::spin_loop();
         }
         self.sleeper(side).store(1, Ordering::SeqCst);
-        if counter.load(Ordering::SeqCst) == seen && !self.has_ended(side) {
+        if self.counter(side).load(Ordering::SeqCst) == seen && !self.has_ended(side) {
             // The limit is for a process that was killed: nobody wakes this one.
-            let limit = rustix::time::Timespec::try_from(LOOKS_AFTER).ok();
-            match futex::wait(counter, futex::Flags::empty(), seen, limit.as_ref()) {
-                Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(Errno::TIMEDOUT) if self.has_ended(side) => {}
-                Err(Errno::TIMEDOUT) => link.look()?,
-                Err(error) => return Err(error.into()),
+            match self.0.sleep_while(counter(side), seen, LOOKS_AFTER) {
+                Ok(()) => {}
+                Err(error) if error.kind() != io::ErrorKind::TimedOut => return Err(error),
+                Err(_) if self.has_ended(side) => {}
+                Err(_) => link.look()?,
             }
         }
         self.sleeper(side).store(0, Ordering::SeqCst);
         link.check()
     }
+}
+
+fn counter(side: Side) -> usize {
+    if side == Side::Writer { WRITTEN } else { READ }
 }
 
 fn ended(side: Side) -> usize {
@@ -230,5 +229,5 @@ const BYTES: usize = DATA + ROOM as usize;
 /// How long a killed process stays unnoticed.
 const LOOKS_AFTER: Duration = Duration::from_millis(50);
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

@@ -9,6 +9,8 @@ mod interface_filter;
 mod interface_set;
 pub mod interfaces;
 mod locks;
+#[cfg(not(target_os = "linux"))]
+mod no_shared_memory;
 mod probe;
 mod race;
 mod route;
@@ -36,6 +38,8 @@ pub(crate) use locks::model;
 pub(crate) use locks::{
     Access, AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, RwLock, lock,
 };
+#[cfg(not(target_os = "linux"))]
+pub use no_shared_memory::{SharedMemory, SharedName};
 pub use probe::probe_folder;
 pub(crate) use race::Race;
 pub use route::{TakenRoute, taken_routes};

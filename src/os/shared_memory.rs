@@ -6,6 +6,8 @@
 
 use memmap2::MmapRaw;
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+use rustix::thread::futex;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -88,6 +90,31 @@ impl SharedMemory {
         // SAFETY: the map begins at a page and lives as long as `self`; the assertion keeps the word
         // aligned and inside. All accesses to these bytes are atomic, here and in the other process.
         unsafe { AtomicU32::from_ptr(self.map.as_mut_ptr().add(at).cast()) }
+    }
+
+    /// Sleeps while the word at `at` is `seen`, until [`wake`](SharedMemory::wake) of either process
+    /// or, at most, for `limit`. It may also return for no reason.
+    ///
+    /// # Errors
+    /// `TimedOut` after `limit`.
+    ///
+    /// # Panics
+    /// As [`word`](SharedMemory::word).
+    pub fn sleep_while(&self, at: usize, seen: u32, limit: Duration) -> io::Result<()> {
+        let limit = rustix::time::Timespec::try_from(limit).ok();
+        match futex::wait(self.word(at), futex::Flags::empty(), seen, limit.as_ref()) {
+            Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Wakes the thread, of either process, that sleeps at the word at `at`.
+    ///
+    /// # Panics
+    /// As [`word`](SharedMemory::word).
+    pub fn wake(&self, at: usize) {
+        // It cannot fail with a valid address.
+        let _ = futex::wake(self.word(at), futex::Flags::empty(), 1);
     }
 
     /// Copies bytes into the memory.
