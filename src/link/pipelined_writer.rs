@@ -6,11 +6,11 @@
 //! above about 15 Gbit/s), a thread of its own writes the records while the sender seals the next
 //! ones. The thread is not used before, because it costs small frames one more change of threads.
 
+use crate::os::has_spare_cores;
 use crate::trace;
 use std::io::Write;
-use std::num::NonZero;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, thread};
@@ -60,15 +60,10 @@ struct Load {
 /// until the writer thread gets a core.
 const BATCHES: usize = 3;
 
-/// Fewer cores are fully used by the links' own threads, one per direction.
-const CORES_FOR_TWO: usize = 4;
-
 impl Threads {
     /// The number of threads for this machine's number of cores.
     pub fn of_this_machine() -> Threads {
-        static CORES: LazyLock<usize> =
-            LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
-        if *CORES >= CORES_FOR_TWO { Threads::Two } else { Threads::One }
+        if has_spare_cores() { Threads::Two } else { Threads::One }
     }
 }
 

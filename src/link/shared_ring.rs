@@ -17,7 +17,7 @@
 //! The other process may write anything at any time. A counter that cannot be is an error of the
 //! link; no reference into the memory exists.
 
-use crate::os::{SharedMemory, SharedName};
+use crate::os::{SharedMemory, SharedName, has_spare_cores};
 use std::io;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -206,11 +206,7 @@ fn ended(side: Side) -> usize {
 
 /// The number of looks before a side sleeps: some 20 microseconds, if there are cores to spare.
 fn spins() -> u32 {
-    static SPINS: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    *SPINS.get_or_init(|| {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        if cores >= 4 { 1000 } else { 0 }
-    })
+    if has_spare_cores() { 1000 } else { 0 }
 }
 
 /// The bytes on their way: few enough for the processor's cache.

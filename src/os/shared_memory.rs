@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 pub(super) const FOLDER: &str = "/dev/shm";
 
@@ -161,11 +161,12 @@ impl Drop for SharedMemory {
 pub(super) fn probe() -> io::Result<()> {
     let made = SharedMemory::make(4096)?;
     let name = made.name().copied().unwrap_or_default();
+    let now = std::fs::metadata(path_of(&name))?.mtime();
     drop(SharedMemory::open(&name, 4096)?);
     for entry in std::fs::read_dir(FOLDER)?.filter_map(Result::ok) {
         let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        let is_old = |modified: SystemTime| modified.elapsed().is_ok_and(|age| age > LEFT_AFTER);
-        if is_ours && entry.metadata().and_then(|about| about.modified()).is_ok_and(is_old) {
+        let is_old = |about: std::fs::Metadata| now.saturating_sub(about.mtime()) > LEFT_AFTER_S;
+        if is_ours && entry.metadata().is_ok_and(is_old) {
             // Another user's cannot be removed.
             let _ = std::fs::remove_file(entry.path());
         }
@@ -180,7 +181,7 @@ fn path_of(name: &SharedName) -> PathBuf {
 
 const PREFIX: &str = "potluck-";
 /// A name that is not used within seconds is never used.
-const LEFT_AFTER: Duration = Duration::from_secs(60);
+const LEFT_AFTER_S: i64 = 60;
 
 #[cfg(test)]
 mod tests {

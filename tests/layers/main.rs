@@ -46,10 +46,13 @@ const LAYERS: Layers<'static> = &[
     (
         "os",
         Impure::Only(&[
+            "os/cores.rs",
             "os/disk.rs",
+            "os/host.rs",
             "os/interfaces.rs",
             "os/probe.rs",
             "os/route.rs",
+            "os/shared_memory.rs",
             "os/suspend.rs",
             "os/thread.rs",
         ]),
@@ -68,6 +71,7 @@ const LAYERS: Layers<'static> = &[
             "link/low_water.rs",
             "link/memory.rs",
             "link/pipelined_writer.rs",
+            "link/rings.rs",
             "link/tcp.rs",
             "link/transport.rs",
         ]),
