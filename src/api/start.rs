@@ -12,7 +12,7 @@ use crate::election::{Alone, Durable, ElectionConfig};
 use crate::gloo_ffi::{GlooEngine, GlooOrNative};
 use crate::identity::{
     Boot, HeldIdentity, Identity, IdentityProblem, MemberId, Name, Namespace, NodeId, NodesFile,
-    PeersFile, load_or_create_identity, new_boot,
+    PeersFile, StateFile, load_or_create_identity, new_boot,
 };
 use crate::link::{Bind, DataEncryption, Hello, Local, MemoryWorld, Net, TcpNet, quick_suite};
 use crate::memory::Pool;
@@ -27,6 +27,7 @@ use crate::os::{
 use crate::protocol::Defect;
 use crate::protocol::{Engines, Seeded};
 use crate::report::{ConfigProblem, Error, Result};
+use crate::topology::KnownPaths;
 use crate::trace;
 use crate::wire::Decode;
 use std::collections::BTreeMap;
@@ -80,7 +81,9 @@ async fn open_on_network(config: &Config, part: Part) -> Result<(NodeConfig, Doo
     let peers = fixed_peers(config)?;
     known.extend(peers.iter().flat_map(FixedPeer::addresses).map(|at| (at, Origin::Fixed)));
     let known_nodes = NodesFile::known(&home, namespace.name());
-    let files = Files { state, peers: peers_file, known: known_nodes };
+    let paths = held.paths_file(&home, namespace.name());
+    let known_paths = known_paths(&paths);
+    let files = Files { state, peers: peers_file, known: known_nodes, paths };
     let disk = Disk::start(files).map_err(|error| no_port(&error))?;
 
     let socket = held.status_socket(&home, namespace.name(), &job);
@@ -95,12 +98,22 @@ async fn open_on_network(config: &Config, part: Part) -> Result<(NodeConfig, Doo
     let admission = admissions.admission().clone();
     let mut node = node_config(config, local, admission, boot, durable, interface_set, known)?;
     node.names = peers.into_iter().filter(FixedPeer::is_name).collect();
+    node.known_paths = known_paths;
     let store = Box::new(Held { disk, _identity: held });
     let (interface_source, sleep) = (Box::new(interface_source), Box::new(MachineSleep::start()));
     let admissions = Box::new(admissions);
     let faults = faults_of(config.clone());
     let tools = Tools { net, interface_source, admissions, store, sleep, faults, engines };
     Ok((node, Doors { listener, discovery, status_socket: status_socket.ok(), tools }))
+}
+
+/// What the last run knew of paths. Without it they are measured again, so a bad file is no error.
+fn known_paths(file: &StateFile) -> KnownPaths {
+    let bytes = file.load().unwrap_or_else(|problem| {
+        trace::warn!(%problem, "the known rates of paths are ignored");
+        None
+    });
+    bytes.and_then(|bytes| KnownPaths::from_bytes(&bytes).ok()).unwrap_or_default()
 }
 
 /// All in memory: the nodes of one namespace in one process share a simulated network.
@@ -186,6 +199,7 @@ fn node_config(
         interface_set,
         known,
         names: Vec::new(),
+        known_paths: KnownPaths::default(),
         advertised: Vec::new(),
         renew_after: RENEW_AFTER,
         grace: GRACE,
@@ -367,6 +381,10 @@ impl Store for Held {
 
     fn know(&mut self, node: NodeId, name: String) {
         self.disk.know(node, name);
+    }
+
+    fn keep_paths(&mut self, known: Vec<u8>) {
+        self.disk.keep_paths(known);
     }
 }
 

@@ -56,7 +56,7 @@ impl Home {
     }
 
     /// The state directory: `identity.key`, `state-<name>.<job>.bin`,
-    /// `peers-<name>.<job>.toml`, `known-<name>.toml`.
+    /// `peers-<name>.<job>.toml`, `known-<name>.toml`, `paths-<name>.bin`.
     pub fn state_dir(&self) -> &Path {
         &self.state
     }
@@ -101,6 +101,11 @@ impl Home {
         let file = path.strip_prefix(&self.state).ok()?.to_str()?;
         let rest = file.strip_prefix(&format!("status-{name}."))?.strip_suffix(".sock")?;
         JobName::parse(rest.split_once('.').map_or(rest, |(job, _)| job)).ok()
+    }
+
+    /// What a slot knows of the paths between the nodes of a namespace.
+    pub fn paths_path(&self, name: &NamespaceName, slot: Slot) -> PathBuf {
+        self.state.join(format!("paths-{name}{}.bin", slot.infix()))
     }
 
     /// The nodes that were met.

@@ -44,6 +44,11 @@ impl HeldIdentity {
     pub fn state_file(&self, home: &Home, name: &NamespaceName, job: &JobName) -> StateFile {
         StateFile::at(home.state_path(name, job, self.slot))
     }
+
+    /// The file for what this identity knows of the paths between the nodes of a namespace.
+    pub fn paths_file(&self, home: &Home, name: &NamespaceName) -> StateFile {
+        StateFile::at(home.paths_path(name, self.slot))
+    }
 }
 
 impl fmt::Debug for HeldIdentity {

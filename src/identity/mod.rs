@@ -58,5 +58,7 @@ pub use peers_file::PeersFile;
 pub use problem::{FileAction, FileContent, IdentityProblem};
 #[cfg(test)]
 pub(crate) use scratch::Scratch;
+#[cfg(test)]
+pub use state_file::STATE_BYTES_MAX;
 pub use state_file::StateFile;
 pub use trust::{Newcomer, NewcomerPolicy, Trust};

@@ -8,6 +8,7 @@ use crate::link::Local;
 use crate::os::InterfaceSet;
 use crate::protocol::{Seeded, Sizes};
 use crate::report::{Counters, State, Status};
+use crate::topology::KnownPaths;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub struct NodeConfig {
     pub known: Vec<(SocketAddr, Origin)>,
     /// Peers that the user has given by name.
     pub names: Vec<FixedPeer>,
+    /// What the node's previous run knew of paths.
+    pub known_paths: KnownPaths,
     /// The sizes of the group that it asks for. A View that has not begun, or is too small to go
     /// on, is not shown to callers.
     pub sizes: Sizes,

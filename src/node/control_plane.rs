@@ -28,6 +28,7 @@ use super::doors::{Queues, Tools};
 use super::event::{Event, LinkEnd};
 use super::handshakes::Handshakes;
 use super::installed::Installed;
+use super::kept_paths::KeptPaths;
 use super::looking_back::LooksBack;
 use super::name_lookups::NameLookups;
 use super::network::Network;
@@ -88,6 +89,8 @@ pub(super) struct ControlPlane {
     rates: Rates,
     /// The search for a plan that fits the rates.
     planner: Planner,
+    /// When the rates of paths are stored for the next start.
+    kept_paths: KeptPaths,
     /// The session of the installed View, and what its operations wait for.
     installed: Installed,
     /// Status, events and counters for the program.
@@ -142,6 +145,8 @@ impl ControlPlane {
             tools.admissions,
             config.grace,
         );
+        let mut election = Election::new(applicant, config.durable, config.election);
+        election.links_mut().recall(config.known_paths);
         let policy = config.interface_set.policy.clone();
         let mut roster = Roster::new(Limits::default(), policy, me.boot, access.relation());
         config.known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
@@ -159,7 +164,7 @@ impl ControlPlane {
         ControlPlane {
             me,
             clock: Clock::new(tools.sleep),
-            election: Election::new(applicant, config.durable, config.election),
+            election,
             access,
             roster,
             network: Network::new(
@@ -180,6 +185,7 @@ impl ControlPlane {
             paths: DataPaths::default(),
             rates: Rates::default(),
             planner: Planner::of(None, 0),
+            kept_paths: KeptPaths::default(),
             installed,
             reporter: Reporter::new(
                 told,
@@ -319,6 +325,7 @@ impl ControlPlane {
             self.wish_for_trials();
             self.leave_detours();
             self.renew_links();
+            self.keep_paths();
             self.reporter.meter().report();
         }
         self.seek();
@@ -351,6 +358,13 @@ impl ControlPlane {
     /// Sends the queued messages and the last answers to observers, then ends the links.
     pub(super) async fn close(mut self) {
         tokio::join!(self.peers.flush(), self.status_links.finish());
+    }
+
+    /// Stores the rates of paths for the next start, if it is time.
+    fn keep_paths(&mut self) {
+        if self.kept_paths.takes(self.clock.now()) {
+            self.store.keep_paths(self.election.links().known_paths().to_bytes());
+        }
     }
 
     fn now(&self) -> u64 {

@@ -37,6 +37,7 @@ mod event;
 mod handshakes;
 mod installed;
 mod ipv4_path;
+mod kept_paths;
 #[cfg(any(test, potluck_defects))]
 mod lies;
 mod look_back;

@@ -23,10 +23,13 @@ use std::time::Duration;
 const GIB: u64 = 1 << 30;
 /// Buffer sizes for which the predicted durations are reported.
 const FORECAST_BYTES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
-/// A View that has sent `BUSY_BYTES`, and still has unmeasured links after `BUSY_MS`, has no idle
-/// moments.
+/// A View that still has unmeasured links after `BUSY_MS`, in which large reductions have taken
+/// `BUSY`, or this node has sent `BUSY_BYTES`, has no idle moments.
 const BUSY_BYTES: u64 = 32 << 20;
-const BUSY_MS: u64 = 5_000;
+const BUSY: Duration = Duration::from_secs(1);
+const BUSY_MS: u64 = 1_000;
+/// Smaller reductions are mostly latency.
+const LARGE_BYTES: u64 = 256 << 10;
 /// Calls are held for measuring for at most this long without a sign of progress, and not again for
 /// `PAUSES_APART_MS`.
 const PAUSE_MS: u64 = 3_000;
@@ -53,6 +56,8 @@ pub(super) struct Planner {
     asked_for_codecs: bool,
     /// Calls are not held for measuring before this time.
     pause_from: u64,
+    /// Total duration of the large reductions of this View.
+    served_large: Duration,
 }
 
 /// A change of the plan.
@@ -109,6 +114,7 @@ impl Planner {
             watch: Watch::new(now),
             asked_for_codecs: false,
             pause_from: now + BUSY_MS,
+            served_large: Duration::ZERO,
         }
     }
 
@@ -149,8 +155,16 @@ impl Planner {
         let depends = session.view().size() > 2 || self.asked_for_codecs;
         let has_no_plan = |survey: &Survey| depends && !survey.knows_the_ports();
         let is_unknown = self.has_choice(session) && rates.survey().is_some_and(has_no_plan);
-        let is_worth_it = || session.backend().traffic().sent_bytes >= BUSY_BYTES;
+        let is_worth_it =
+            || self.served_large >= BUSY || session.backend().traffic().sent_bytes >= BUSY_BYTES;
         (is_unknown || rates.is_wished()) && now >= self.pause_from && is_worth_it()
+    }
+
+    /// Adds these operations, each with its bytes and its duration, to those of this View.
+    pub(super) fn note_served(&mut self, served: &[(u64, Duration)]) {
+        let large = served.iter().filter(|(bytes, _)| *bytes >= LARGE_BYTES);
+        let took: Duration = large.map(|(_, took)| *took).sum();
+        self.served_large = self.served_large.saturating_add(took);
     }
 
     /// Whether these operations took so much longer than predicted that the links should be

@@ -2,9 +2,9 @@
 
 use super::coding_speed;
 use super::data_link::{Bursts, Traffic};
-use crate::identity::MemberId;
+use crate::identity::{MemberId, NodeId};
 use crate::os::InterfaceKind;
-use crate::protocol::{Manner, Rank, RateStep, Turn, View};
+use crate::protocol::{Manner, Rank, RateStep, Turn, View, rank_pairs};
 use crate::topology::{LinkMap, Pair, Port, Probe, Survey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -134,9 +134,16 @@ impl Rates {
             links.path(order[from.index()], order[to.index()])?.rate_kbps.map(NonZeroU32::get)
         };
         let mut survey = Survey::new(view.size(), known).without(&view.no_direct_link);
-        if links.are_segments_known(&order) {
+        let is_recalled = |(from, to): &Pair| {
+            let path = links.path(order[from.index()], order[to.index()]);
+            path.is_some_and(|path| path.is_recalled && is_measured(path.port))
+        };
+        let recalled: Vec<Pair> = rank_pairs(view.size()).filter(is_recalled).collect();
+        // With the rates of an earlier run, what they share is measured again, too.
+        if recalled.is_empty() && links.are_segments_known(&order) {
             survey = survey.with_known_segments();
         }
+        survey = survey.with_recalled(recalled.into_iter());
         for (rank, from) in view.ranks().zip(&order) {
             let shares =
                 |to: &MemberId| links.path(*from, *to).is_some_and(|path| path.port.cell.is_some());
@@ -302,8 +309,12 @@ impl Rates {
     pub(super) fn told_shares(&self, view: &View, links: &LinkMap) -> Vec<RateStep> {
         let Some(survey) = self.survey().filter(|_| self.shares_told) else { return Vec::new() };
         let segments = links.segments().iter().map(|segment| {
-            let side = |side: &BTreeSet<MemberId>| {
-                side.iter().filter_map(|member| view.rank_of(*member)).collect()
+            let side = |side: &BTreeSet<NodeId>| {
+                view.ranks()
+                    .zip(&view.members)
+                    .filter(|(_, m)| side.contains(&m.id.node))
+                    .map(|(rank, _)| rank)
+                    .collect()
             };
             let ([near, far], [there, back]) = (&segment.sides, segment.kbps);
             let (there_kbps, back_kbps) = (there.get(), back.get());

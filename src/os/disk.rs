@@ -20,6 +20,10 @@ pub trait Store: Send {
     /// Adds a node to those that were met, at some later time. Never blocks. Without an
     /// implementation it is forgotten.
     fn know(&mut self, _node: NodeId, _name: String) {}
+
+    /// Stores what is known of paths for the next start, at some later time. Never blocks. Without
+    /// an implementation it is forgotten.
+    fn keep_paths(&mut self, _known: Vec<u8>) {}
 }
 
 /// A [`Store`] in files.
@@ -31,6 +35,7 @@ enum Job {
     State(Vec<u8>, Box<dyn FnOnce() + Send>),
     Peers(Vec<SocketAddr>),
     Known(NodeId, String),
+    Paths(Vec<u8>),
 }
 
 /// The files of a node.
@@ -41,6 +46,8 @@ pub struct Files {
     pub peers: PeersFile,
     /// The nodes that it has met.
     pub known: NodesFile,
+    /// What it knows of paths.
+    pub paths: StateFile,
 }
 
 impl Disk {
@@ -68,6 +75,10 @@ impl Store for Disk {
     fn know(&mut self, node: NodeId, name: String) {
         let _ = self.jobs.send(Job::Known(node, name));
     }
+
+    fn keep_paths(&mut self, known: Vec<u8>) {
+        let _ = self.jobs.send(Job::Paths(known));
+    }
 }
 
 /// Back-off between attempts to write a state: doubled from the first value to the second.
@@ -76,7 +87,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// The thread's loop, until the sender is dropped. A failed write is repeated, with the jobs that
 /// arrived meanwhile.
 fn write_all(queue: &mpsc::Receiver<Job>, files: &Files) {
-    let Files { state, peers, known } = files;
+    let Files { state, peers, known, paths } = files;
     let mut batch = Batch::default();
     let mut retry = RETRY.0;
     loop {
@@ -107,6 +118,9 @@ fn write_all(queue: &mpsc::Receiver<Job>, files: &Files) {
             trace::warn!(%error, path = %peers.path().display(), "the addresses of peers were not \
                 kept");
         }
+        if let Some(Err(error)) = batch.paths.take().map(|bytes| paths.save(&bytes)) {
+            trace::warn!(%error, path = %paths.path().display(), "the rates of paths were not kept");
+        }
         let mut met = std::mem::take(&mut batch.known);
         if !met.is_empty()
             && let Err(error) = known.change(|known| known.append(&mut met))
@@ -127,6 +141,7 @@ struct Batch {
     done: Vec<Box<dyn FnOnce() + Send>>,
     peers: Option<Vec<SocketAddr>>,
     known: Nodes,
+    paths: Option<Vec<u8>>,
 }
 
 impl Batch {
@@ -138,6 +153,7 @@ impl Batch {
             }
             Job::Peers(addresses) => self.peers = Some(addresses),
             Job::Known(node, name) => _ = self.known.insert(node, name),
+            Job::Paths(bytes) => self.paths = Some(bytes),
         }
     }
 }
@@ -148,7 +164,8 @@ impl Files {
     pub(crate) fn with(state: StateFile, folder: &std::path::Path) -> Files {
         let home = crate::identity::Home::at(folder.join("home"));
         let known = NodesFile::known(&home, &crate::identity::NamespaceName::default());
-        Files { state, peers: PeersFile::at(folder.join("peers.toml")), known }
+        let paths = StateFile::at(folder.join("paths.bin"));
+        Files { state, peers: PeersFile::at(folder.join("peers.toml")), known, paths }
     }
 }
 

@@ -15,7 +15,7 @@ use super::planner::{gloo_plan, plan};
 use super::rings::Rings;
 use super::segment::Segment;
 use super::single_tree::single_tree;
-use crate::identity::MemberId;
+use crate::identity::{MemberId, NodeId};
 use crate::protocol::{Algorithm, Plan, PlanClass, Rank, RankSet, Tree, TreeShare, ranks};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -205,8 +205,12 @@ impl<'a> Candidates<'a> {
 fn by_sides(members: &[MemberId], links: &LinkMap, network: &Network) -> Option<Vec<Rank>> {
     let far = |segment: &Segment| {
         let [first, second] = &segment.sides;
-        let side = if second.contains(members.first()?) { first } else { second };
-        Some(ranks(members.len()).filter(|rank| side.contains(&members[rank.index()])).collect())
+        let side = if second.contains(&members.first()?.node) { first } else { second };
+        Some(
+            ranks(members.len())
+                .filter(|rank| side.contains(&members[rank.index()].node))
+                .collect(),
+        )
     };
     let mut sides: Vec<RankSet> = links.segments().iter().filter_map(far).collect();
     sides.retain(|side| !side.is_empty());
@@ -234,8 +238,9 @@ fn over(trees: &[TreeShare], size: usize) -> String {
 
 /// What the paths between these members share, for people; of several segments the first two.
 fn shared(members: &[MemberId], segments: &[Segment]) -> String {
-    let names = |side: &BTreeSet<MemberId>| {
-        let at_side = ranks(members.len()).filter(|rank| side.contains(&members[rank.index()]));
+    let names = |side: &BTreeSet<NodeId>| {
+        let at_side =
+            ranks(members.len()).filter(|rank| side.contains(&members[rank.index()].node));
         at_side.map(|rank| rank.to_string()).collect::<Vec<String>>().join(", ")
     };
     let named = |segment: &Segment| {

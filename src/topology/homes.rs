@@ -83,8 +83,8 @@ impl Home {
         let segment = |trunk: &Trunk| {
             let behind = |rank: &u8| trunk.behind.contains(rank);
             let (near, far): (Vec<u8>, Vec<u8>) = (0..self.size() as u8).partition(|r| !behind(r));
-            let sides =
-                [near, far].map(|side| side.into_iter().map(|rank| member_id(rank + 1)).collect());
+            let sides = [near, far]
+                .map(|side| side.into_iter().map(|rank| member_id(rank + 1).node).collect());
             let kbps = NonZeroU32::new(trunk.mbps * 1000).expect("not zero");
             Segment { sides, kbps: [kbps; 2], is_half: trunk.is_half }
         };

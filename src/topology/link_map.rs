@@ -7,9 +7,10 @@
 #[cfg(test)]
 pub(crate) use testing::{links_of, path};
 
+use super::known_paths::{KnownPath, KnownPaths};
 use super::port::Port;
 use super::segment::Segment;
-use crate::identity::MemberId;
+use crate::identity::{MemberId, NodeId};
 use crate::os::{HostId, InterfaceKind};
 use crate::protocol::{CodingSpeed, MEMBERS_MAX};
 use petgraph::Directed;
@@ -28,15 +29,16 @@ use std::num::NonZeroU32;
 pub struct LinkMap {
     // The unseeded hasher makes two runs identical; results are sorted wherever order is visible.
     graph: GraphMap<MemberId, DirectedLink, Directed, BuildHasherDefault<DefaultHasher>>,
-    /// Measurements of links. They survive while a link is re-established and its edge is missing.
-    paths: BTreeMap<(MemberId, MemberId), Path>,
+    /// Measurements of links, by machine. They survive while a link is re-established and its edge
+    /// is missing, and also when a process is started again.
+    paths: BTreeMap<(NodeId, NodeId), Path>,
     coding: BTreeMap<MemberId, CodingSpeed>,
     /// The hosts of the members, as far as these can share memory with others.
     hosts: BTreeMap<MemberId, HostId>,
     /// Parts of the network that several paths share.
     segments: Vec<Segment>,
-    /// The members between which all segments are known.
-    searched: BTreeSet<MemberId>,
+    /// The nodes between which all segments are known.
+    searched: BTreeSet<NodeId>,
 }
 
 /// The measured properties of a proven path. Both directions of a pair use the same link, so each
@@ -49,12 +51,15 @@ pub struct Path {
     pub port: Port,
     /// The rate of the otherwise idle path in kbit/s of payload; `None` if not measured.
     pub rate_kbps: Option<NonZeroU32>,
+    /// The rate is of an earlier run, and was not measured since.
+    pub is_recalled: bool,
 }
 
 impl Path {
     /// A path that works but has no measured port or rate.
     pub fn unmeasured(rtt_us: u32) -> Path {
-        Path { rtt_us, port: Port::unmeasured(InterfaceKind::Other, 0), rate_kbps: None }
+        let port = Port::unmeasured(InterfaceKind::Other, 0);
+        Path { rtt_us, port, rate_kbps: None, is_recalled: false }
     }
 }
 
@@ -77,7 +82,7 @@ impl LinkMap {
             if !self.graph.contains_edge(from, to) {
                 self.graph.add_edge(from, to, DirectedLink::default());
             }
-            self.paths.insert((from, to), path);
+            self.paths.insert((from.node, to.node), path);
         }
     }
 
@@ -86,7 +91,7 @@ impl LinkMap {
     /// port is kept.
     pub fn round_trip(&mut self, from: MemberId, to: MemberId, rtt_us: u32, port: Option<Port>) {
         let is_same = |known: &&Path| port.is_none_or(|port| port.number == known.port.number);
-        let known = self.paths.get(&(from, to)).filter(is_same).copied();
+        let known = self.paths.get(&(from.node, to.node)).filter(is_same).copied();
         let path = known.unwrap_or_else(|| {
             let unmeasured = Path::unmeasured(rtt_us);
             Path { port: port.unwrap_or(unmeasured.port), ..unmeasured }
@@ -98,12 +103,12 @@ impl LinkMap {
     /// The rate is stored even if the edge is missing because the link is being re-established.
     pub fn rate(&mut self, from: MemberId, to: MemberId, port: Port, kbps: NonZeroU32) {
         if from != to {
-            let known = self.paths.get(&(from, to));
+            let known = self.paths.get(&(from.node, to.node));
             let rtt_us = known.map_or(RTT_UNKNOWN_US, |path| path.rtt_us);
             let same = known.filter(|path| path.port.number == port.number);
             let port = Port { cell: port.cell.or(same.and_then(|path| path.port.cell)), ..port };
             self.paths.insert(
-                (from, to),
+                (from.node, to.node),
                 Path { port, rate_kbps: Some(kbps), ..Path::unmeasured(rtt_us) },
             );
         }
@@ -138,7 +143,7 @@ impl LinkMap {
         let leaving = self
             .paths
             .iter_mut()
-            .filter(|((sender, _), path)| *sender == from && path.port.number == number);
+            .filter(|((sender, _), path)| *sender == from.node && path.port.number == number);
         leaving.for_each(|(_, path)| path.port.cell = Some(cell));
     }
 
@@ -158,20 +163,21 @@ impl LinkMap {
     /// Records that the segments between these members are known: those that are added from now on.
     pub fn segments_follow(&mut self, members: &[MemberId]) {
         self.forget_segments(members);
-        self.searched = members.iter().copied().collect();
+        self.searched = members.iter().map(|member| member.node).collect();
     }
 
     fn forget_segments(&mut self, members: &[MemberId]) {
         let has_any = |segment: &Segment| {
-            segment.sides.iter().all(|side| members.iter().any(|member| side.contains(member)))
+            let is_at = |side: &BTreeSet<NodeId>| members.iter().any(|m| side.contains(&m.node));
+            segment.sides.iter().all(is_at)
         };
         self.segments.retain(|segment| !has_any(segment));
-        self.searched.retain(|member| !members.contains(member));
+        self.searched.retain(|node| members.iter().all(|member| member.node != *node));
     }
 
     /// Whether all segments between these members are known.
     pub fn are_segments_known(&self, members: &[MemberId]) -> bool {
-        members.iter().all(|member| self.searched.contains(member))
+        members.iter().all(|member| self.searched.contains(&member.node))
     }
 
     /// The known segments.
@@ -185,7 +191,7 @@ impl LinkMap {
         self.forget_segments(members);
         for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (*from, *to)))
         {
-            if let Some(path) = self.paths.get_mut(&(from, to)) {
+            if let Some(path) = self.paths.get_mut(&(from.node, to.node)) {
                 path.rate_kbps = None;
                 path.port.cell = Port::unmeasured(path.port.kind, 0).cell;
             }
@@ -202,8 +208,9 @@ impl LinkMap {
             .collect();
         for other in &gone {
             self.graph.remove_edge(from, *other);
-            if self.paths.get(&(from, *other)).is_some_and(|path| path.rate_kbps.is_none()) {
-                self.paths.remove(&(from, *other));
+            let pair = (from.node, other.node);
+            if self.paths.get(&pair).is_some_and(|path| path.rate_kbps.is_none()) {
+                self.paths.remove(&pair);
             }
         }
         gone.into_iter().for_each(|other| self.forget_unless_named(other));
@@ -279,23 +286,54 @@ impl LinkMap {
         self.graph.edge_weight(from, to).is_some_and(|way| !way.relayed)
     }
 
-    /// Removes all edges and measurements from and to a member, and its coding speed.
+    /// Removes all edges from and to a member, what is known of its process, and its paths without a
+    /// measured rate. Rates stay: they are of the machine, which may start another process.
     pub fn forget(&mut self, member: MemberId) {
         self.graph.remove_node(member);
-        self.paths.retain(|(from, to), _| *from != member && *to != member);
+        let is_of = |(from, to): &(NodeId, NodeId)| *from == member.node || *to == member.node;
+        self.paths.retain(|pair, path| !is_of(pair) || path.rate_kbps.is_some());
         self.coding.remove(&member);
         self.hosts.remove(&member);
-        self.searched.remove(&member);
-        for side in self.segments.iter_mut().flat_map(|segment| &mut segment.sides) {
-            side.remove(&member);
+        if self.paths.len() > KnownPaths::PATHS_MAX {
+            // Names cost an attacker nothing, so no more of the absent are kept.
+            let present: BTreeSet<NodeId> = self.graph.nodes().map(|member| member.node).collect();
+            self.paths.retain(|(from, to), _| present.contains(from) && present.contains(to));
         }
-        self.segments.retain(|segment| segment.sides.iter().all(|side| !side.is_empty()));
+    }
+
+    /// What is worth to be known at the next start: the measured paths, first those between members
+    /// that are here, and what they share.
+    pub fn known_paths(&self) -> KnownPaths {
+        let present: BTreeSet<NodeId> = self.graph.nodes().map(|member| member.node).collect();
+        let known = |((from, to), path): (&(NodeId, NodeId), &Path)| {
+            let Port { kind, number, cell, .. } = path.port;
+            let (from, to, rtt_us, rate_kbps) = (*from, *to, path.rtt_us, path.rate_kbps?);
+            Some(KnownPath { from, to, kind, number, cell, rtt_us, rate_kbps })
+        };
+        let is_absent =
+            |path: &KnownPath| !present.contains(&path.from) || !present.contains(&path.to);
+        let mut paths: Vec<KnownPath> = self.paths.iter().filter_map(known).collect();
+        paths.sort_by_key(is_absent);
+        paths.truncate(KnownPaths::PATHS_MAX);
+        KnownPaths { paths, segments: self.segments.clone(), searched: self.searched.clone() }
+    }
+
+    /// Takes over what was known when this node ended. Each rate counts until it is measured again.
+    pub fn recall(&mut self, known: KnownPaths) {
+        for KnownPath { from, to, kind, number, cell, rtt_us, rate_kbps } in known.paths {
+            let port = Port { cell, ..Port::unmeasured(kind, number) };
+            let path = Path { rtt_us, port, rate_kbps: Some(rate_kbps), is_recalled: true };
+            self.paths.entry((from, to)).or_insert(path);
+        }
+        known.segments.into_iter().for_each(|segment| self.cross(segment));
+        self.searched = known.searched;
     }
 
     /// The known properties of the path from one member to another; `None` while the edge is
     /// missing or nothing is recorded.
     pub fn path(&self, from: MemberId, to: MemberId) -> Option<Path> {
-        self.paths.get(&(from, to)).filter(|_| self.graph.contains_edge(from, to)).copied()
+        let path = self.paths.get(&(from.node, to.node));
+        path.filter(|_| self.graph.contains_edge(from, to)).copied()
     }
 
     /// The round-trip time between two members; if both have measured it, the larger value.
@@ -453,7 +491,7 @@ const RTT_UNKNOWN_US: u32 = 1000;
 const CANDIDATES_MAX: usize = 31;
 const OTHERS_MAX: u32 = MEMBERS_MAX as u32 - 1;
 /// A View of [`MEMBERS_MAX`] members on switches of two has this many segments.
-const SEGMENTS_MAX: usize = MEMBERS_MAX;
+const SEGMENTS_MAX: usize = KnownPaths::SEGMENTS_MAX;
 
 #[cfg(test)]
 pub(super) mod testing {

@@ -17,6 +17,7 @@ mod group_plan;
 mod heterogeneous;
 #[cfg(test)]
 mod homes;
+mod known_paths;
 mod link_map;
 mod loads;
 mod media;
@@ -39,6 +40,7 @@ pub use burst::Burst;
 pub use codec_choice::with_better_codecs;
 pub use group_plan::{lacks_a_path, plan_of_group};
 pub use heterogeneous::{best_plan, better_plan, forecasts_us};
+pub use known_paths::KnownPaths;
 pub use link_map::LinkMap;
 #[cfg(test)]
 pub use link_map::Path;

@@ -316,7 +316,7 @@ impl<'a> Crossing<'a> {
     /// The resource that is busy while this path carries something; `None` if it does not use the
     /// segment.
     fn busy(&self, from: MemberId, to: MemberId, path: Path) -> Option<Use> {
-        let direction = self.segment.crossed_by(from, to, path.rate_kbps)?;
+        let direction = self.segment.crossed_by(from.node, to.node, path.rate_kbps)?;
         Some(self.directions[direction])
     }
 }
@@ -325,14 +325,14 @@ impl<'a> Crossing<'a> {
 /// a measurement can be too low but never too high.
 fn segments(members: &[MemberId], links: &LinkMap, pairs: &[Pair]) -> Vec<Segment> {
     let crosses = |segment: &&Segment| {
-        segment.sides.iter().all(|side| members.iter().any(|member| side.contains(member)))
+        segment.sides.iter().all(|side| members.iter().any(|m| side.contains(&m.node)))
     };
     let mut segments: Vec<Segment> = links.segments().iter().filter(crosses).cloned().collect();
     for segment in &mut segments {
         for Pair { a, b, there, back } in pairs {
             let (a, b) = (members[a.index()], members[b.index()]);
             for (from, to, path) in [(a, b, there), (b, a, back)] {
-                let crossed = segment.crossed_by(from, to, path.rate_kbps);
+                let crossed = segment.crossed_by(from.node, to.node, path.rate_kbps);
                 if let Some((kbps, direction)) = path.rate_kbps.zip(crossed) {
                     segment.kbps[direction] = segment.kbps[direction].max(kbps);
                 }

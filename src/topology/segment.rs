@@ -1,6 +1,6 @@
 //! A part of the network that many paths have in common.
 
-use crate::identity::MemberId;
+use crate::identity::NodeId;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
@@ -8,8 +8,8 @@ use std::num::NonZeroU32;
 /// a host with several members: all paths between its two sides share its capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The members at its two ends. A member of neither side does not use the segment.
-    pub sides: [BTreeSet<MemberId>; 2],
+    /// The nodes at its two ends. A node of neither side does not use the segment.
+    pub sides: [BTreeSet<NodeId>; 2],
     /// What it carries from the first side to the second, and back, in kbit/s of payload.
     pub kbps: [NonZeroU32; 2],
     /// It is half duplex: the two directions take turns.
@@ -22,8 +22,8 @@ impl Segment {
     /// cable of its own.
     pub(super) fn crossed_by(
         &self,
-        from: MemberId,
-        to: MemberId,
+        from: NodeId,
+        to: NodeId,
         rate_kbps: Option<NonZeroU32>,
     ) -> Option<usize> {
         let [first, second] = &self.sides;

@@ -9,7 +9,8 @@
 //! 2. Doubtful paths are repeated until they are trusted ([`Tries`]): those that carried less than
 //!    both their ports can, or less than their reverse path. Bad luck may be the reason. Once no
 //!    doubt is left the rates are good for a plan.
-//! 3. All other paths, because a fast cable may be among them; and again the doubtful ones.
+//! 3. All other paths, because a fast cable may be among them; again the doubtful ones; and the
+//!    paths whose rates are of an earlier run of this node.
 //! 4. If the members' rates differ, pairs send bursts in both directions at once, which shows the
 //!    ports that share a medium.
 //! 5. Paths without a common port are measured together, which shows the segments that they share.
@@ -61,6 +62,8 @@ pub struct Survey {
     segments: SegmentSearch,
     /// Segments are searched.
     finds_segments: bool,
+    /// Paths whose known rates are of an earlier run of this node.
+    recalled: BTreeSet<Pair>,
     /// Ranks whose ports are known to share a medium.
     radios: BTreeSet<Rank>,
     /// No measurement begins before this time.
@@ -91,6 +94,7 @@ impl Survey {
             media: Media::default(),
             segments: SegmentSearch::default(),
             finds_segments: true,
+            recalled: BTreeSet::new(),
             radios,
             rest_until: 0,
             in_vain: 0,
@@ -116,6 +120,14 @@ impl Survey {
     #[must_use]
     pub fn with_known_segments(mut self) -> Survey {
         self.finds_segments = false;
+        self
+    }
+
+    /// The same survey if the known rates of these paths are of an earlier run of this node. They are
+    /// good for a plan, and are measured again after all others.
+    #[must_use]
+    pub fn with_recalled(mut self, pairs: impl Iterator<Item = Pair>) -> Survey {
+        self.recalled = pairs.collect();
         self
     }
 
@@ -407,6 +419,7 @@ impl Survey {
         // doubtful ones are repeated before it.
         ports
             .or_else(|| rank_pairs(self.size).find(open))
+            .or_else(|| rank_pairs(self.size).find(|pair| self.is_unconfirmed(*pair)))
             .map(Probe::Alone)
             .or_else(|| self.shared_or_unsure())
             .or_else(|| self.joint())
@@ -434,6 +447,12 @@ impl Survey {
 
     fn is_done(&self, pair: Pair) -> bool {
         self.rates.contains_key(&pair) || self.tries(pair).are_over()
+    }
+
+    /// Whether the path's rate is of an earlier run, and was not measured since.
+    fn is_unconfirmed(&self, pair: Pair) -> bool {
+        let tries = self.tries(pair);
+        self.recalled.contains(&pair) && !tries.are_over() && tries.most().is_none()
     }
 
     fn tries(&self, pair: Pair) -> Tries {

@@ -32,6 +32,12 @@ pub fn add(suite: &mut Suite) {
     suite.test_needing("who comes later is told what was measured before", &LAN, told_later);
     suite.serial("while links are measured calls go on as ever", &LAN, called_meanwhile);
     suite.serial(
+        "calls without a pause get a plan of their own in the first minute, and from the first call \
+         after a restart",
+        &LAN,
+        first_minute,
+    );
+    suite.serial(
         "two switches share the cable between them: it is found, and crossed as seldom as can be",
         &LAN,
         two_switches,
@@ -286,6 +292,77 @@ fn two_switches() -> Result<()> {
     println!("measured: {moved} bytes over the cable in each direction, at least {least}");
     ensure!(moved < least * 6 / 5, "{moved} bytes over the cable between the switches");
     group.still_in(&view).map(drop)
+}
+
+/// A home of five with one slow machine: round a ring, a mebibyte takes 2.3 s at best.
+const FIVE: [u32; 5] = [250, 100, 40, 15, 6];
+
+fn first_minute() -> Result<()> {
+    const CALLS: usize = 8;
+    let mut group = Group::up_rated("gbe4", &FIVE)?;
+    let view = group.meet()?[0]["view"].clone();
+    let calls = calls_without_a_pause(&mut group, CALLS)?;
+    println!("measured: {calls} calls until there was another plan");
+    ensure!(calls < CALLS, "no other plan within {CALLS} calls");
+    let is_known = |status: &Value| rated(status) == 20;
+    group.all_show(is_known, MEASURED)?;
+    let planned = |status: &Value| {
+        let plan = status["view"]["plan"].as_str().unwrap_or_default();
+        is_known(status) && plan.contains("64 MiB over a tree to")
+    };
+    for status in group.still_in(&view)? {
+        ensure!(planned(&status), "the plan does not fit the home: {status}");
+    }
+    until_it_is_stored(&group)?;
+
+    // All machines lose their power.
+    for index in 0..FIVE.len() {
+        group.peers[index].process().kill()?;
+    }
+    for index in 0..FIVE.len() {
+        group.restart(index)?;
+    }
+    group.all(&json!({"do": "join", "min": 5}), "joined")?;
+    let begins = group.meet()?[0]["view"].clone();
+    ensure!(begins != view, "the View is another one");
+    let order = json!({"do": "all_reduce", "len": 1 << 18, "seed": 5});
+    group.exact(&order)?;
+    for status in group.still_in(&begins)? {
+        let is_first = status["view"]["plan_revision"] == 0;
+        ensure!(planned(&status) && is_first, "the first plan does not fit the home: {status}");
+    }
+    Ok(())
+}
+
+/// All members make so many calls, one after the other. Returns the most that one of them made
+/// before another plan.
+fn calls_without_a_pause(group: &mut Group, calls: usize) -> Result<usize> {
+    let order = json!({"do": "flights", "calls": calls, "in_flight": 1, "len": 1 << 18, "seed": 3});
+    group.each(|_| order.clone())?;
+    let answers = landed(group, calls)?;
+    let moved = answers.iter().map(|answers| calls_until_moved(answers).unwrap_or(calls));
+    moved.max().context("nobody called")
+}
+
+/// Waits until nothing new is known of paths, which is two seconds later in each node's file.
+fn until_it_is_stored(group: &Group) -> Result<()> {
+    let stored = || -> Vec<Option<std::time::SystemTime>> {
+        let file = |index| group.start(index).home.join("paths-default.bin");
+        let time = |index| std::fs::metadata(file(index)).and_then(|about| about.modified()).ok();
+        (0..group.peers.len()).map(time).collect()
+    };
+    let (began, mut before) = (Instant::now(), stored());
+    loop {
+        // The interval in which nothing may change.
+        std::thread::sleep(Duration::from_secs(3));
+        let now = stored();
+        let is_quiet = now.iter().all(Option::is_some) && now == before;
+        if is_quiet {
+            return Ok(());
+        }
+        before = now;
+        ensure!(began.elapsed() < MEASURED, "it is stored for ever");
+    }
 }
 
 /// Waits until no more bursts come from the slow machine, which is at an end of all uncertain

@@ -34,6 +34,7 @@ impl ControlPlane {
     fn watch_the_plan(&mut self, session: &ViewSession) {
         let served = session.take_served();
         self.rates.note_served(served.iter().map(|(_, took)| *took).sum());
+        self.planner.note_served(&served);
         if self.planner.are_late(self.clock.now(), session, self.election.links(), &served) {
             self.rates.survey_anew(session.view(), self.election.links_mut());
             self.planner.look_again();

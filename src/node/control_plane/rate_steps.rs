@@ -2,7 +2,7 @@
 
 use super::super::rates::{News, Rated, is_measured, members};
 use super::ControlPlane;
-use crate::identity::MemberId;
+use crate::identity::{MemberId, NodeId};
 use crate::protocol::{
     CodingSpeed, Manner, Message, Rank, RankSet, RateMessage, RateStep, Turn, View, ViewDigest,
 };
@@ -88,12 +88,13 @@ impl ControlPlane {
             RateStep::Searched => {
                 let members = members(session.view());
                 self.election.links_mut().segments_follow(&members);
+                self.paths_changed();
             }
             RateStep::Shared { rank, number, cell } => {
                 let Some(member) = session.view().member(rank) else { return };
                 trace::debug!(%rank, number, cell, "a port shares a medium");
                 self.election.links_mut().share(member.id, number, cell);
-                self.renew_forecasts();
+                self.paths_changed();
             }
             RateStep::Segment { near, far, there_kbps, back_kbps, is_half } => {
                 let kbps = [there_kbps, back_kbps];
@@ -136,7 +137,7 @@ impl ControlPlane {
         let links = self.election.links_mut();
         if links.path(from.id, to.id).and_then(|path| path.rate_kbps).is_none() {
             links.rate(from.id, to.id, port, kbps);
-            self.renew_forecasts();
+            self.paths_changed();
         }
     }
 
@@ -151,14 +152,20 @@ impl ControlPlane {
         if was_awaited {
             self.go_on_planning();
         }
+        self.paths_changed();
+    }
+
+    /// What is known of paths has changed: the forecasts follow, and it is stored.
+    fn paths_changed(&mut self) {
+        self.kept_paths.note(self.clock.now());
         self.renew_forecasts();
     }
 
     /// Notes a segment between the members of two sides. One without a member on each side, or
     /// without a rate, does not count.
     fn note_segment(&mut self, view: &View, sides: [RankSet; 2], kbps: [u32; 2], is_half: bool) {
-        let side = |ranks: RankSet| -> BTreeSet<MemberId> {
-            ranks.iter().filter_map(|rank| view.member(rank)).map(|member| member.id).collect()
+        let side = |ranks: RankSet| -> BTreeSet<NodeId> {
+            ranks.iter().filter_map(|rank| view.member(rank)).map(|member| member.id.node).collect()
         };
         let (sides, [Some(there), Some(back)]) = (sides.map(side), kbps.map(NonZeroU32::new))
         else {
@@ -167,7 +174,7 @@ impl ControlPlane {
         if sides.iter().all(|side| !side.is_empty()) {
             trace::info!(?sides, ?kbps, is_half, "paths share a segment");
             self.election.links_mut().cross(Segment { sides, kbps: [there, back], is_half });
-            self.renew_forecasts();
+            self.paths_changed();
         }
     }
 

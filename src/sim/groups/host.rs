@@ -20,6 +20,7 @@ use crate::node::{Admission, Doors, NodeConfig, Settled, Tools};
 use crate::os::{FixedInterfaces, InterfaceSet, Sleep};
 use crate::protocol::{Defect, Engines, Partition, Seeded, Sizes};
 use crate::report::{ConfigProblem, Error, Result};
+use crate::topology::KnownPaths;
 use crate::wire::Decode;
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
@@ -185,6 +186,7 @@ impl Host {
             grace: crate::node::GRACE,
             known: Vec::new(),
             names: Vec::new(),
+            known_paths: KnownPaths::default(),
             sizes: Sizes::default(),
             gloo: None,
             notices: false,

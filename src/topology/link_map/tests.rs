@@ -56,8 +56,9 @@ fn what_was_measured_of_a_way_outlasts_the_link_that_it_was_measured_over() {
     links.set_way(b, a, false);
     links.round_trip(a, b, 300, Some(port));
     links.round_trip(b, a, 400, None);
-    assert_eq!(links.path(a, b), Some(Path { rtt_us: 300, port, rate_kbps: Some(kbps) }));
-    assert_eq!(links.path(b, a), Some(Path { rtt_us: 400, port, rate_kbps: Some(kbps) }));
+    let measured = |rtt_us| Path { port, rate_kbps: Some(kbps), ..Path::unmeasured(rtt_us) };
+    assert_eq!(links.path(a, b), Some(measured(300)));
+    assert_eq!(links.path(b, a), Some(measured(400)));
     let other = Port::unmeasured(InterfaceKind::Wifi, 8);
     links.round_trip(a, b, 300, Some(other));
     assert_eq!(
@@ -66,8 +67,66 @@ fn what_was_measured_of_a_way_outlasts_the_link_that_it_was_measured_over() {
         "another port is another path"
     );
     links.forget(a);
-    links.set_reach(b, &ids(&[1]));
-    assert_eq!(links.path(b, a), None, "another one with this name would be a stranger");
+    assert_eq!(links.path(b, a), None);
+    // The same machine starts another process.
+    let again = MemberId { boot: member_id(9).boot, ..a };
+    assert_ne!(again, a);
+    links.set_reach(b, &[again].into());
+    assert_eq!(links.path(b, again), Some(measured(400)), "its paths are the same");
+    links.set_reach(again, &ids(&[2]));
+    assert_eq!(links.path(again, b), None, "of an unmeasured path nothing is kept");
+}
+
+#[test]
+fn what_was_known_at_the_end_counts_at_the_next_start_until_it_is_measured_again() {
+    let (a, b, c) = (member_id(1), member_id(2), member_id(3));
+    let kbps = |kbps| NonZeroU32::new(kbps).expect("not zero");
+    let port = Port::unmeasured(InterfaceKind::Ethernet, 7);
+    let mut links = links_of(3, |_, _| Some(200));
+    for (from, to, rate) in [(a, b, 100_000), (b, a, 90_000), (a, c, 5_000)] {
+        links.rate(from, to, port, kbps(rate));
+    }
+    links.segments_follow(&[a, b, c]);
+    let sides = [[a.node, b.node].into(), [c.node].into()];
+    links.cross(Segment { sides, kbps: [kbps(5_000), kbps(6_000)], is_half: false });
+    let known = links.known_paths();
+
+    let mut later = LinkMap::new();
+    later.recall(known.clone());
+    assert_eq!(later.path(a, b), None, "there is no link yet");
+    assert_eq!(later.known_paths(), known, "it is kept even if nobody comes");
+    let [a, b, c] = [a, b, c].map(|member| MemberId { boot: member_id(9).boot, ..member });
+    later.set_reach(b, &[a].into());
+    later.round_trip(a, b, 300, Some(port));
+    let is_recalled = true;
+    let recalled = Path { port, rate_kbps: Some(kbps(100_000)), is_recalled, rtt_us: 300 };
+    assert_eq!(later.path(a, b), Some(recalled));
+    assert_eq!(later.rtt_us(b, a), Some(300));
+    assert!(later.are_segments_known(&[a, b, c]) && later.segments() == links.segments());
+    later.rate(b, a, port, kbps(80_000));
+    let measured = Path { is_recalled: false, rate_kbps: Some(kbps(80_000)), rtt_us: 200, port };
+    assert_eq!(later.path(b, a), Some(measured));
+    later.round_trip(a, b, 300, Some(Port { number: 8, ..port }));
+    assert_eq!(later.path(a, b).and_then(|path| path.rate_kbps), None, "another cable");
+}
+
+#[test]
+fn no_more_is_kept_of_the_absent_than_of_two_views() {
+    let port = Port::unmeasured(InterfaceKind::Ethernet, 1);
+    let mut links = LinkMap::new();
+    let here = [member_id(1), member_id(2)];
+    let kbps = NonZeroU32::new(1000).expect("not zero");
+    links.set_reach(here[0], &here.into());
+    links.rate(here[0], here[1], port, kbps);
+    for n in (3..=254).chain(3..=254) {
+        let comer = MemberId { boot: member_id(n).boot, ..member_id(n) };
+        links.set_reach(comer, &here.into());
+        here.iter().for_each(|to| links.rate(comer, *to, port, kbps));
+        here.iter().for_each(|from| links.rate(*from, comer, port, kbps));
+        links.forget(comer);
+        assert!(links.paths.len() <= KnownPaths::PATHS_MAX, "{}", links.paths.len());
+    }
+    assert!(links.path(here[0], here[1]).is_some());
 }
 
 #[test]

@@ -107,6 +107,35 @@ fn every_port_meets_one_that_is_no_slower_before_a_plan_is_made() {
 }
 
 #[test]
+fn rates_of_an_earlier_run_are_good_for_a_plan_and_measured_again_after_all_others() {
+    let ports = [940, 300, 100];
+    let rate = slower_of(&ports);
+    // One path is new, and one has become slower meanwhile.
+    let (new, slower) = ((Rank(2), Rank(1)), (Rank(0), Rank(1)));
+    let known = |pair: Pair| (pair != new).then(|| rate(pair));
+    let recalled = rank_pairs(3).filter(|pair| *pair != new);
+    let mut survey = Survey::new(3, known).with_recalled(recalled);
+    assert!(!survey.is_over());
+    let now = |pair| if pair == slower { 50 } else { rate(pair) };
+    let order = walk(&mut survey, now);
+    assert!(order[0] == (new, true), "{order:?}");
+    let again: BTreeSet<Pair> = order[1..].iter().map(|(pair, _)| *pair).collect();
+    assert_eq!(again, rank_pairs(3).filter(|pair| *pair != new).collect());
+    assert_eq!(survey.rates[&slower], 50, "an older rate does not count any more");
+}
+
+#[test]
+fn a_path_of_an_earlier_run_that_gives_no_rate_is_given_up_and_keeps_the_old_one() {
+    let mut survey = Survey::new(2, |_| Some(900)).with_recalled(rank_pairs(2));
+    let mut now = 0;
+    while let Some(Probe::Alone(pair)) = survey.begin(now) {
+        assert!(survey.on_rate(now, pair, 0));
+        now = survey.rest_until;
+    }
+    assert!(survey.is_over() && survey.rates.values().all(|kbps| *kbps == 900));
+}
+
+#[test]
 fn what_a_busy_processor_hides_is_found_before_a_plan_is_made() {
     let (mut at_the_plan, mut at_the_end) = (0, 0);
     for seed in 0..200 {
