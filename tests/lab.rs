@@ -7,14 +7,28 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use potluck_harness::{Child, Halt, Lab, Need, Scratch, Suite};
 
-const PROFILES: [&str; 9] =
-    ["gbe4", "mixed4", "slow1", "direct3", "chain4", "ring4", "wifi4", "loop", "lo"];
+const PROFILES: [&str; 13] = [
+    "gbe4",
+    "mixed4",
+    "slow1",
+    "split4",
+    "split8",
+    "power4",
+    "backhaul4",
+    "direct3",
+    "chain4",
+    "ring4",
+    "wifi4",
+    "loop",
+    "lo",
+];
 
 fn main() {
     let mut suite = Suite::new();
     for profile in PROFILES {
         let name = format!("{profile}: everybody reaches and hears everybody");
-        suite.test_needing(&name, &[Need::Lab, tap_devices()], move || reaches_and_hears(profile));
+        let needs = [Need::Lab, tap_devices(), Need::Command("nft")];
+        suite.test_needing(&name, &needs, move || reaches_and_hears(profile));
     }
     for profile in ["gbe4", "direct3"] {
         let name =
@@ -47,6 +61,8 @@ fn main() {
     }
     suite.test_needing("one thread stops, and goes on", &[Need::Root], halt);
     suite.serial("a line rate is kept", &[Need::Lab], line_rate);
+    suite.serial("the cable between two switches carries its rate each way", &[Need::Lab], trunk);
+    suite.serial("a half-duplex segment carries its rate in both directions together", &nft, half);
     suite.serial("stations share one medium", &[Need::Lab, tap_devices()], radio);
     suite.test_needing("a machine has its own name and hosts", &[Need::Lab], names);
     suite.test_needing("nodes are as many as asked for", &[Need::Lab], node_counts);
@@ -286,6 +302,26 @@ fn line_rate() -> Result<()> {
         lab.rate(&node, 20, 20)?;
     }
     lab.tell(&["verify", "0.5", "25"])?;
+    Ok(())
+}
+
+/// Fails if the directions of the cable shared its rate.
+fn trunk() -> Result<()> {
+    // Less than a port carries, so only the cable between the switches limits.
+    let lab = Lab::up("split4")?;
+    println!("{}", lab.tell(&["verify", "1", "25"])?);
+    Ok(())
+}
+
+/// Fails if each direction had the rate for itself: then both carry twice as much.
+fn half() -> Result<()> {
+    for (profile, far) in [("power4", 1), ("backhaul4", 2)] {
+        let lab = Lab::up(profile)?;
+        let state: serde_json::Value = serde_json::from_str(&lab.tell(&["json"])?)?;
+        let at_second = lab.nodes().iter().filter(|x| state["nodes"][x.as_str()]["at"] == 1).count();
+        ensure!(at_second == far, "{profile}: {at_second} at the second switch");
+        println!("{}", lab.tell(&["verify", "1", "25"])?);
+    }
     Ok(())
 }
 
