@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use potluck_harness::{Child, Halt, Lab, Need, Scratch, Suite};
 
-const PROFILES: [&str; 13] = [
+const PROFILES: [&str; 16] = [
     "gbe4",
     "mixed4",
     "slow1",
@@ -15,9 +15,12 @@ const PROFILES: [&str; 13] = [
     "split8",
     "power4",
     "backhaul4",
+    "hosts2x4",
     "direct3",
     "chain4",
     "ring4",
+    "twin2",
+    "twin2e",
     "wifi4",
     "loop",
     "lo",
