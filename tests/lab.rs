@@ -321,7 +321,8 @@ fn half() -> Result<()> {
     for (profile, far) in [("power4", 1), ("backhaul4", 2)] {
         let lab = Lab::up(profile)?;
         let state: serde_json::Value = serde_json::from_str(&lab.tell(&["json"])?)?;
-        let at_second = lab.nodes().iter().filter(|x| state["nodes"][x.as_str()]["at"] == 1).count();
+        let at_second =
+            lab.nodes().iter().filter(|x| state["nodes"][x.as_str()]["at"] == 1).count();
         ensure!(at_second == far, "{profile}: {at_second} at the second switch");
         println!("{}", lab.tell(&["verify", "1", "25"])?);
     }

@@ -12,6 +12,8 @@ use std::path::Path;
 pub enum Who<'a> {
     /// This program with this engine; unencrypted over this interface, or "-" for none.
     Ours(Engine, &'a str),
+    /// This program on a ring in the order of the peers, on the native engine; needs Gloo.
+    Ring,
     /// The program at this path: Gloo without potluck.
     Bare(&'a Path),
 }
@@ -19,6 +21,8 @@ pub enum Who<'a> {
 /// A running group, see the module.
 pub struct Group {
     peers: Vec<Child>,
+    /// A member of the View of a ring that is not in the ring, see `peer.rs`.
+    beside: Option<Child>,
     is_bare: bool,
     /// Declared after the processes, so it is dropped after them.
     _machines: Machines,
@@ -30,11 +34,19 @@ impl Group {
         let start = |n: usize| match who {
             Who::Bare(program) => machines.bare(n, size, program),
             Who::Ours(engine, trusted) => machines.serve(n, size, trusted, engine),
+            Who::Ring => {
+                let mut peer = machines.ring(n, size + 1)?;
+                let joined = said(&mut peer)?;
+                ensure!(joined["joined"] == n, "not member {n}: {joined}");
+                Ok(peer)
+            }
         };
         let mut peers: Vec<Child> = (1..=size).map(start).collect::<Result<_>>()?;
+        let beside = matches!(who, Who::Ring).then(|| start(size + 1)).transpose()?;
         let (engine, is_bare) = match who {
             Who::Bare(_) => (Value::Null, true),
             Who::Ours(engine, _) => (engine.word().into(), false),
+            Who::Ring => (Engine::Native.word().into(), false),
         };
         for peer in &mut peers {
             let ready = said(peer)?;
@@ -44,7 +56,7 @@ impl Group {
                 "not ready with engine {engine}: {ready}"
             );
         }
-        Ok(Group { peers, is_bare, _machines: machines })
+        Ok(Group { peers, beside, is_bare, _machines: machines })
     }
 
     pub fn size(&self) -> usize {
@@ -97,7 +109,9 @@ impl Group {
 
     pub fn end(mut self) -> Result<()> {
         self.peers.iter_mut().for_each(Child::end_input);
-        for peer in &mut self.peers {
+        // If it left first, the View would end during the others' last call.
+        for peer in self.peers.iter_mut().chain(&mut self.beside) {
+            peer.end_input();
             let status = peer.wait(PATIENCE)?;
             ensure!(status.success(), "a peer ended with {status}: {:?}", peer.stderr().last());
         }

@@ -43,6 +43,8 @@ pub struct Machines {
     lab: Lab,
     profile: &'static str,
     files: Scratch,
+    /// The machine of each peer; of peer 1 first. Empty: peer `n` is on machine `n`.
+    places: &'static [usize],
 }
 
 impl Machines {
@@ -56,7 +58,19 @@ impl Machines {
     }
 
     fn on(lab: Lab, profile: &'static str) -> Result<Machines> {
-        Ok(Machines { lab, profile, files: Scratch::new()? })
+        Ok(Machines { lab, profile, files: Scratch::new()?, places: &[] })
+    }
+
+    /// With peer 1 on the first of these machines, and so on. Several peers may be on one: each has
+    /// a home and an identity of its own, and they find by themselves that they share a host.
+    pub fn with_places(self, places: &'static [usize]) -> Machines {
+        Machines { places, ..self }
+    }
+
+    /// The name of the machine of peer `n`. A peer above those that have a place is on machine 1.
+    fn node(&self, n: usize) -> String {
+        let placed = self.places.get(n - 1).copied();
+        format!("n{}", placed.unwrap_or(if self.places.is_empty() { n } else { 1 }))
     }
 
     /// Starts a peer on machine `n`, from 1 on, with these orders, in a group of `size`.
@@ -74,11 +88,18 @@ impl Machines {
         Child::spawn_told(&mut self.peer(n, size, trusted, &["serve"], engine)?)
     }
 
+    /// Starts peer `n` of a View of `size` that is formed in the order of the peers, of which all
+    /// but the last are a group on a ring; see `peer.rs`. Peer `n - 1` must be in the View.
+    pub fn ring(&self, n: usize, size: usize) -> Result<Child> {
+        let order = ["ring", &n.to_string()];
+        Child::spawn_told(&mut self.peer(n, size, "-", &order, Engine::Gloo)?)
+    }
+
     /// Starts `program`, Gloo without potluck, as one of `size`; it waits for commands.
     pub fn bare(&self, n: usize, size: usize, program: &Path) -> Result<Child> {
-        let mut command = self.lab.command(&format!("n{n}"), program);
+        let mut command = self.lab.command(&self.node(n), program);
         command.args([(n - 1).to_string(), size.to_string()]).arg(self.files.path().join("store"));
-        command.arg(self.lab.addr(&format!("n{n}")).to_string()).arg("-");
+        command.arg(self.lab.addr(&self.node(n)).to_string()).arg("-");
         Child::spawn_told(&mut command)
     }
 
@@ -98,7 +119,7 @@ impl Machines {
         let network = if self.profile == "lo" { "loopback" } else { "lan" };
         let home = self.files.path().join(n.to_string());
         let program = std::env::current_exe().context("the path of this program")?;
-        let mut command = self.lab.command(&format!("n{n}"), program);
+        let mut command = self.lab.command(&self.node(n), program);
         command.args(["peer", network, &size.to_string(), trusted]).args(order);
         isolate(&mut command, &home);
         command.env("POTLUCK_ENGINE", engine.word());

@@ -5,9 +5,10 @@
 //! machines, and prints the results. Without options it also writes `docs/benchmarks.md`.
 //! `potluck-bench reliability [--quick] [FILE]` measures how a group forms and recovers, and writes
 //! `docs/reliability.md` with the fault matrix's results in FILE; with `--crowd` it measures only
-//! sixteen processes on one machine, and writes nothing. `potluck-bench topology [--cables]
-//! [--quick] [--only PROFILE]` measures heterogeneous machines, with `--cables` only machines with
-//! direct cables. `potluck-bench peer ...` is one machine.
+//! sixteen processes on one machine, and writes nothing. `potluck-bench topology [--cables |
+//! --segments | --only PROFILE] [--quick]` measures heterogeneous machines, with `--cables` only
+//! machines with direct cables, with `--segments` only homes with shared segments. `potluck-bench
+//! peer ...` is one machine.
 
 mod beside;
 mod changes;
@@ -20,6 +21,7 @@ mod peer;
 mod radio;
 mod reliability;
 mod report;
+mod segments;
 mod sums;
 mod topology;
 mod turns;
@@ -59,6 +61,7 @@ fn run(words: &[&str]) -> Result<ExitCode> {
     match words[..] {
         ["topology"] => topology::measure(extent, None),
         ["topology", "--cables"] => topology::measure_cables(extent),
+        ["topology", "--segments"] => topology::measure_segments(extent),
         ["topology", "--only", profile] => topology::measure(extent, Some(profile)),
         ["reliability"] => reliability::measure(extent, None),
         ["reliability", "--crowd"] => reliability::measure_crowd(),
@@ -67,8 +70,8 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         ["--only", part] => measure(extent, Some(part)),
         _ => bail!(
             "potluck-bench [--quick] [--only sums|codecs|changes|gloo], potluck-bench topology \
-             [--cables] [--quick] [--only PROFILE], or potluck-bench reliability [--quick | \
-             --crowd | FILE]"
+             [--cables | --segments | --only PROFILE] [--quick], or potluck-bench reliability \
+             [--quick | --crowd | FILE]"
         ),
     }
 }

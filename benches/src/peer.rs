@@ -9,7 +9,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// The arguments: `peer lan|loopback SIZE TRUSTED sum BYTES:OPS:BATCHES...`, `... form`, `... loop
-/// BYTES`, `... crowd SECONDS BYTES` or `... serve`. TRUSTED may be `-`.
+/// BYTES`, `... crowd SECONDS BYTES`, `... serve` or `... ring PLACE`. TRUSTED may be `-`.
 pub fn run(order: &[&str]) -> Result<()> {
     let born = now_s();
     let _ = tracing_subscriber::fmt()
@@ -20,7 +20,11 @@ pub fn run(order: &[&str]) -> Result<()> {
     let size: usize = size.parse()?;
     let config = if *network == "loopback" { Config::loopback() } else { Config::home() };
     let mut builder = Builder::new(config).open_lan("bench").stateless();
-    builder = builder.min_members(if *task == "loop" { size - 1 } else { size });
+    builder = builder.min_members(match *task {
+        "loop" => size - 1,
+        "ring" => place(rest)?,
+        _ => size,
+    });
     if *trusted != "-" {
         builder = builder.trusted_link(*trusted);
     }
@@ -29,7 +33,12 @@ pub fn run(order: &[&str]) -> Result<()> {
         let cluster = builder.join().await?;
         match *task {
             "sum" => sum(cluster, size, rest).await,
-            "serve" => serve(cluster, size).await,
+            "serve" => {
+                let ctx = cluster.context().await?;
+                ensure!(ctx.size() == size, "{} members in place of {size}", ctx.size());
+                serve(cluster, ctx).await
+            }
+            "ring" => ring(cluster, size, place(rest)?).await,
             "form" => form(cluster, born).await,
             "crowd" => crowd(cluster, size, born, rest).await,
             "loop" => go_on(cluster, rest.first().context("loop takes bytes")?.parse()?).await,
@@ -185,9 +194,7 @@ fn known(cluster: &Cluster, ctx: &Context) -> String {
 
 /// Executes commands from standard input until its end: `BYTES CALLS`, `BYTES CALLS CODEC` or
 /// `plan`. The answers have the format of bare Gloo's, see `benches/gloo/bare.cc`.
-async fn serve(cluster: Cluster, size: usize) -> Result<()> {
-    let mut ctx = cluster.context().await?;
-    ensure!(ctx.size() == size, "{} members in place of {size}", ctx.size());
+async fn serve(cluster: Cluster, mut ctx: Context) -> Result<()> {
     say(&format!("{{\"ready\":true,\"engine\":\"{}\"}}", ctx.engine()))?;
     let mut buffer = Vec::new();
     // Blocking here is harmless: potluck works on its own threads.
@@ -227,6 +234,45 @@ async fn serve(cluster: Cluster, size: usize) -> Result<()> {
     ctx.barrier().await?;
     cluster.leave().await;
     Ok(())
+}
+
+/// The place of a peer in a ring, from 1 on.
+fn place(words: &[&str]) -> Result<usize> {
+    Ok(words.first().context("ring takes a place")?.parse()?)
+}
+
+/// Makes calls round a ring, whatever is known of the links. No option forces a plan, but a View
+/// that requires Gloo has the same plan for good, and a group of some of its members runs on the
+/// native engine, round a ring in the order of their ranks. Ranks are given in the order of joining.
+/// So the peers join one after the other, and the last one, which only makes the others a part of
+/// the View, makes no calls.
+async fn ring(cluster: Cluster, size: usize, place: usize) -> Result<()> {
+    let ctx = view_of(&cluster, place).await?;
+    ensure!(ctx.rank().index() + 1 == place, "rank {} at place {place}", ctx.rank());
+    say(&format!("{{\"joined\":{}}}", ctx.size()))?;
+    let ctx = view_of(&cluster, size).await?;
+    ensure!(ctx.rank().index() + 1 == place, "rank {} at place {place}", ctx.rank());
+    if place < size {
+        let group = ctx.group(&(0..size - 1).collect::<Vec<_>>(), 0)?;
+        let plan = group.plan().to_string();
+        ensure!(plan.contains("over a ring in rank order"), "not a ring: {plan}");
+        return serve(cluster, group).await;
+    }
+    say(&format!("{{\"ready\":true,\"engine\":\"{}\"}}", ctx.engine()))?;
+    std::io::stdin().lines().try_for_each(|line| line.map(drop))?;
+    cluster.leave().await;
+    Ok(())
+}
+
+/// The Context of the first View with so many members.
+async fn view_of(cluster: &Cluster, members: usize) -> Result<Context> {
+    loop {
+        let ctx = cluster.context().await?;
+        if ctx.size() >= members {
+            return Ok(ctx);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// User and system time of all threads of this process.

@@ -3,7 +3,7 @@
 
 use crate::Extent;
 use crate::report::{Report, time};
-use crate::topology::{Contest, Known, until_all_know};
+use crate::topology::{Contest, Known, MEASURED_WITHIN, until_all_know};
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -20,7 +20,8 @@ pub fn compare(extent: Extent, gloo: Option<&Path>, report: &mut Report) -> Resu
     let rounds = if extent == Extent::Quick { 2 } else { ROUNDS };
     let mut contest = Contest::up(RADIO, gloo, rounds)?;
     let is_found = |known: &Known| known.shared == SHARED_PATHS && known.revision > 0;
-    let known = until_all_know(&mut contest.ours, is_found).context("the medium is not found")?;
+    let known = until_all_know(&mut contest.ours, MEASURED_WITHIN, is_found)
+        .context("the medium is not found")?;
     contest.check(BYTES)?;
     while contest.go_on() {
         contest.turn(BYTES)?;

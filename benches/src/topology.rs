@@ -2,13 +2,15 @@
 //! the optimum that the cables allow.
 //!
 //! As in `gloo.rs`, all groups of a profile run at the same time, each in its own lab, and are
-//! called in turns. For machines with direct cables and no switch there is no contender.
+//! called in turns. For machines with direct cables and no switch there is no contender. Shared
+//! segments are in `segments.rs`, a radio in `radio.rs`.
 
 use crate::Extent;
 use crate::group::{Group, Who};
 use crate::machine::{Engine, Machines, bare_program};
 use crate::radio::{self, RADIO};
 use crate::report::{Report, time};
+use crate::segments;
 use crate::turns::Turns;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -27,7 +29,7 @@ const PAYLOAD: f64 = 0.9415;
 /// The bound where all machines are alike: nothing can be gained, and nothing may be lost.
 const EVEN: f64 = 1.08;
 /// Measuring twelve paths takes two seconds on an idle machine.
-const MEASURED_WITHIN: Duration = Duration::from_secs(30);
+pub const MEASURED_WITHIN: Duration = Duration::from_secs(30);
 
 /// A profile of the lab, with the line rates of its machines in Mbit/s.
 struct Case {
@@ -65,7 +67,9 @@ const CABLE_RATES: [(u32, usize); 2] = [(1000, 9), (300, 5)];
 pub fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
     let is_wanted = |profile: &str| only.is_none_or(|only| only == profile);
     ensure!(
-        is_wanted(RADIO) || CASES.iter().any(|case| is_wanted(case.profile)),
+        is_wanted(RADIO)
+            || CASES.iter().any(|case| is_wanted(case.profile))
+            || only.is_some_and(segments::has),
         "no such profile: {only:?}"
     );
     let mut report = Report::printed();
@@ -96,6 +100,7 @@ pub fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
     if only.is_none() {
         plans.extend(all_cables(extent, &mut report));
     }
+    plans.extend(segments::all(extent, is_wanted, gloo.as_deref().ok(), &mut report));
     plans.iter().for_each(|plan| report.line(&format!("\n{plan}")));
     if is_wanted(RADIO)
         && let Err(error) = radio::compare(extent, gloo.as_deref().ok(), &mut report)
@@ -109,6 +114,18 @@ pub fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
 pub fn measure_cables(extent: Extent) -> Result<ExitCode> {
     let mut report = Report::printed();
     let plans = all_cables(extent, &mut report);
+    plans.iter().for_each(|plan| report.line(&format!("\n{plan}")));
+    report.finish()
+}
+
+/// Runs only the part on homes with shared segments.
+pub fn measure_segments(extent: Extent) -> Result<ExitCode> {
+    let mut report = Report::printed();
+    let gloo = bare_program();
+    if let Err(reason) = &gloo {
+        report.failure(format!("no comparison with Gloo: {reason}"));
+    }
+    let plans = segments::all(extent, |_| true, gloo.as_deref().ok(), &mut report);
     plans.iter().for_each(|plan| report.line(&format!("\n{plan}")));
     report.finish()
 }
@@ -145,7 +162,7 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
         small.add(contest.ours.calls(MIB, SMALL_CALLS, "")?);
         int8.add(contest.ours.calls(LARGE, 1, "int8")?);
     }
-    let (bound, small_s, int8_s) = (bound_s(&case.rates), small.median_s(), int8.median_s());
+    let (bound, small_s, int8_s) = (bound_s(&case.rates, LARGE), small.median_s(), int8.median_s());
     let (our_s, their_s) = contest.medians_s();
     let forecasts = [known.forecast_s(LARGE)?, known.forecast_s(MIB)?];
     report.line(&format!(
@@ -242,7 +259,7 @@ impl Contest {
 }
 
 /// A potluck group on machines of a lab.
-fn ours(machines: Machines, size: usize) -> Result<Group> {
+pub fn ours(machines: Machines, size: usize) -> Result<Group> {
     Group::up(machines, size, Who::Ours(Engine::Native, "-"))
 }
 
@@ -250,11 +267,15 @@ fn ours(machines: Machines, size: usize) -> Result<Group> {
 /// a plan made from them.
 fn until_measured(group: &mut Group, case: &Case) -> Result<Known> {
     let uneven = u64::from(case.rates.iter().any(|rate| *rate != case.rates[0]));
-    until_all_know(group, |known| known.revision >= uneven)
+    until_all_know(group, MEASURED_WITHIN, |known| known.revision >= uneven)
 }
 
 /// Waits until all members know the rates of all paths and satisfy `more`.
-pub fn until_all_know(group: &mut Group, more: impl Fn(&Known) -> bool) -> Result<Known> {
+pub fn until_all_know(
+    group: &mut Group,
+    within: Duration,
+    more: impl Fn(&Known) -> bool,
+) -> Result<Known> {
     let (began, pairs) = (Instant::now(), group.size() * (group.size() - 1));
     loop {
         let answers = group.ask("plan")?;
@@ -265,8 +286,8 @@ pub fn until_all_know(group: &mut Group, more: impl Fn(&Known) -> bool) -> Resul
         if let Some(first) = known.into_iter().next().filter(|_| complete) {
             return Ok(first);
         }
-        if began.elapsed() > MEASURED_WITHIN {
-            bail!("the links are not measured after {MEASURED_WITHIN:?}: {answers:?}");
+        if began.elapsed() > within {
+            bail!("the links are not measured after {within:?}: {answers:?}");
         }
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -340,9 +361,9 @@ fn judge_forecasts(report: &mut Report, of: &str, forecasts_s: [f64; 2], took_s:
 
 /// The lower bound at line rate: the slowest machine sends its contribution and receives the sum,
 /// and all machines together send `2 (n - 1)` buffers, none of them more than `n - 1`.
-fn bound_s(mbit: &[f64]) -> f64 {
+pub fn bound_s(mbit: &[f64], bytes: usize) -> f64 {
     let most = mbit.len() as f64 - 1.0;
-    let buffer_s = |mbit: f64| LARGE as f64 * 8e-6 / mbit;
+    let buffer_s = |mbit: f64| bytes as f64 * 8e-6 / mbit;
     let passed = |s: f64| mbit.iter().map(|mbit| (s / buffer_s(*mbit)).min(most)).sum::<f64>();
     let slowest = mbit.iter().map(|mbit| buffer_s(*mbit)).fold(0.0, f64::max);
     let (mut low, mut high) = (0.0, most * slowest);
