@@ -66,6 +66,7 @@ fn main() {
     suite.serial("a line rate is kept", &[Need::Lab], line_rate);
     suite.serial("the cable between two switches carries its rate each way", &[Need::Lab], trunk);
     suite.serial("a half-duplex segment carries its rate in both directions together", &nft, half);
+    suite.test_needing("the last or every second machine is at a second switch", &nft, sides);
     suite.serial("stations share one medium", &[Need::Lab, tap_devices()], radio);
     suite.test_needing("a machine has its own name and hosts", &[Need::Lab], names);
     suite.test_needing("nodes are as many as asked for", &[Need::Lab], node_counts);
@@ -310,21 +311,39 @@ fn line_rate() -> Result<()> {
 
 /// Fails if the directions of the cable shared its rate.
 fn trunk() -> Result<()> {
-    // Less than a port carries, so only the cable between the switches limits.
-    let lab = Lab::up("split4")?;
-    println!("{}", lab.tell(&["verify", "1", "25"])?);
+    // One machine at each switch: only what is between these is verified.
+    let lab = Lab::up_with("split4", 2)?;
+    println!("{}", lab.tell(&["verify", "0.5", "25"])?);
     Ok(())
 }
 
 /// Fails if each direction had the rate for itself: then both carry twice as much.
 fn half() -> Result<()> {
-    for (profile, far) in [("power4", 1), ("backhaul4", 2)] {
-        let lab = Lab::up(profile)?;
+    for profile in ["power4", "backhaul4"] {
+        let lab = Lab::up_with(profile, 2)?;
         let state: serde_json::Value = serde_json::from_str(&lab.tell(&["json"])?)?;
-        let at_second =
-            lab.nodes().iter().filter(|x| state["nodes"][x.as_str()]["at"] == 1).count();
-        ensure!(at_second == far, "{profile}: {at_second} at the second switch");
-        println!("{}", lab.tell(&["verify", "1", "25"])?);
+        ensure!(state["half"] == true, "{profile} has a cable");
+        println!("{}", lab.tell(&["verify", "0.5", "25"])?);
+    }
+    Ok(())
+}
+
+fn sides() -> Result<()> {
+    for (profile, far) in [
+        ("split4", vec!["n2", "n4"]),
+        ("split8", vec!["n2", "n4", "n6", "n8"]),
+        ("power4", vec!["n4"]),
+        ("backhaul4", vec!["n2", "n4"]),
+    ] {
+        let lab = Lab::up(profile)?;
+        let before = lab.bytes_between_switches()?;
+        let state: serde_json::Value = serde_json::from_str(&lab.tell(&["json"])?)?;
+        let nodes = lab.nodes();
+        let is_far = |x: &&String| state["nodes"][x.as_str()]["at"] == 1;
+        let at_second: Vec<&String> = nodes.iter().filter(is_far).collect();
+        ensure!(at_second == far, "{profile}: {at_second:?} at the second switch");
+        lab.tell(&["ping", "n1", far[0]])?;
+        ensure!(lab.bytes_between_switches()? > before, "{profile}: nothing has crossed");
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ const MIB: usize = 1 << 20;
 const CHECKED_IN_RINGS: usize = MIB;
 /// Only a failing run, or a machine that is busy otherwise, waits so long.
 const MEASURED_WITHIN: Duration = Duration::from_secs(120);
-const FOUND_WITHIN: Duration = Duration::from_secs(20);
+const FOUND_WITHIN: Duration = Duration::from_secs(30);
 /// A part of the text of a plan for a segment.
 const SHARED: &str = "between them";
 /// The goals of each row.
@@ -34,6 +34,8 @@ struct Case {
     rates: &'static [f64],
     /// The machine of each process, those of one side together.
     places: &'static [usize],
+    /// The number of processes behind the segment, the last ones.
+    behind: usize,
     between: Between,
     /// The size for which the time is predicted that keeps a turn below twenty seconds.
     bytes: usize,
@@ -55,6 +57,7 @@ const CASES: [Case; 5] = [
         profile: "split4",
         rates: &[100.0; 4],
         places: &[1, 3, 2, 4],
+        behind: 2,
         between: Between::Cable(40.0),
         bytes: 8 * MIB,
         rounds: [2, 7],
@@ -63,6 +66,7 @@ const CASES: [Case; 5] = [
         profile: "split8",
         rates: &[50.0; 8],
         places: &[1, 3, 5, 7, 2, 4, 6, 8],
+        behind: 4,
         between: Between::Cable(20.0),
         bytes: 8 * MIB,
         rounds: [1, 4],
@@ -71,6 +75,7 @@ const CASES: [Case; 5] = [
         profile: "power4",
         rates: &[100.0; 4],
         places: &[1, 2, 3, 4],
+        behind: 1,
         between: Between::Half(30.0),
         bytes: 8 * MIB,
         rounds: [1, 4],
@@ -79,16 +84,18 @@ const CASES: [Case; 5] = [
         profile: "backhaul4",
         rates: &[100.0; 4],
         places: &[1, 3, 2, 4],
+        behind: 2,
         between: Between::Half(40.0),
         bytes: 8 * MIB,
         rounds: [1, 5],
     },
     Case {
         profile: "hosts2x4",
-        rates: &[1000.0; 2],
+        rates: &[100.0; 2],
         places: &[1, 1, 1, 1, 2, 2, 2, 2],
-        between: Between::Cable(1000.0),
-        bytes: 64 * MIB,
+        behind: 4,
+        between: Between::Cable(100.0),
+        bytes: 8 * MIB,
         rounds: [3, 9],
     },
 ];
@@ -127,7 +134,7 @@ pub fn all(
 /// One row. Returns the plan.
 fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report) -> Result<String> {
     let mut contest = Contest::up(case, gloo, rounds)?;
-    let known = until_found(&mut contest.plan.group)?;
+    let known = until_found(&mut contest.plan.group, case)?;
     contest.check(case.bytes)?;
     while contest.go_on() {
         contest.turn(case.bytes)?;
@@ -163,12 +170,13 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
 }
 
 /// Waits for a plan from measured rates, and then, not without end, for one that knows what the
-/// paths share. If the group does not find it, the row shows what that costs.
-fn until_found(group: &mut Group) -> Result<Known> {
+/// paths share. If the group does not find it, the row shows what that costs. What one process has
+/// for itself is no segment but its port.
+fn until_found(group: &mut Group, case: &Case) -> Result<Known> {
     let planned = |known: &Known| known.revision > 0;
     let mut known = until_all_know(group, MEASURED_WITHIN, planned)?;
     let began = Instant::now();
-    let is_found = |known: &Known| known.plan.contains(SHARED) || known.shared > 0;
+    let is_found = |known: &Known| case.behind < 2 || known.plan.contains(SHARED);
     while !is_found(&known) && began.elapsed() < FOUND_WITHIN {
         std::thread::sleep(Duration::from_millis(500));
         known = until_all_know(group, MEASURED_WITHIN, planned)?;
@@ -278,7 +286,7 @@ mod tests {
             ("split8", mbit(8 * MIB) / 20.0),
             ("power4", mbit(16 * MIB) / 30.0),
             ("backhaul4", mbit(16 * MIB) / 40.0),
-            ("hosts2x4", mbit(64 * MIB) / 1000.0),
+            ("hosts2x4", mbit(8 * MIB) / 100.0),
         ] {
             assert!((bound_of(profile) / expected - 1.0).abs() < 1e-6, "{profile}");
         }
@@ -294,14 +302,13 @@ mod tests {
     #[test]
     fn both_rings_cross_the_segment_once_in_each_direction() {
         for case in &CASES {
-            let far = |machine: usize| match case.profile {
-                "power4" => machine == case.rates.len(),
+            // As in the lab: the last machine, or those with even numbers.
+            let is_far = |machine: &usize| match case.profile {
+                "power4" => *machine == case.rates.len(),
                 _ => machine.is_multiple_of(2),
             };
-            let sides: Vec<bool> = case.places.iter().map(|place| far(*place)).collect();
-            let next = sides.iter().cycle().skip(1);
-            let crossed = sides.iter().zip(next).filter(|(a, b)| a != b).count();
-            assert_eq!(crossed, 2, "{}", case.profile);
+            let (near, far) = case.places.split_at(case.places.len() - case.behind);
+            assert!(far.iter().all(is_far) && !near.iter().any(is_far), "{}", case.profile);
         }
     }
 }
