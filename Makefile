@@ -51,11 +51,11 @@ sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, o
 security: ## every threat of docs/security.md, with the tests that provoke it: a table (ARGS="T2 T10" chooses, JOINS=100, LIARS=1000)
 	@JOINS="$(JOINS)" LIARS="$(LIARS)" scripts/security.sh $(ARGS)
 
-faults: ## every fault in every phase, with real processes: a table (ARGS="--fault kill --n 3" chooses)
-	@scripts/faults.sh $(ARGS)
+faults: ## every fault in every phase, with real processes: a table (ARGS="--fault kill --n 3" chooses, MEMORY=1)
+	@MEMORY="$(MEMORY)" scripts/faults.sh $(ARGS)
 
-soak: ## real processes, calls and faults by chance for MINUTES=n (5), and a check of their logs (SEED=, ENGINE=, DEFECT=)
-	@MINUTES="$(MINUTES)" SEED="$(SEED)" ENGINE="$(ENGINE)" DEFECT="$(DEFECT)" scripts/soak.sh $(ARGS)
+soak: ## real processes, calls and faults by chance for MINUTES=n (5), and a check of their logs (SEED=, ENGINE=, DEFECT=, MEMORY=1)
+	@MINUTES="$(MINUTES)" SEED="$(SEED)" ENGINE="$(ENGINE)" DEFECT="$(DEFECT)" MEMORY="$(MEMORY)" scripts/soak.sh $(ARGS)
 
 bench: ## times in the lab, written to docs/benchmarks.md (ARGS=--quick for a look)
 	@scripts/bench.sh $(ARGS)

@@ -207,6 +207,15 @@ fn node_config(
     })
 }
 
+/// The host of this process. In a build with defects it may be named by `POTLUCK_HOST`.
+fn host() -> Option<HostId> {
+    #[cfg(potluck_defects)]
+    if let Some(name) = lookup("POTLUCK_HOST").filter(|name| !name.is_empty()) {
+        return HostId::named(&name);
+    }
+    HostId::of_this_process()
+}
+
 /// The broken rule that `POTLUCK_DEFECT` names, in a build that has them; `POTLUCK_LIES` is the
 /// seed of one that lies. A name that is unknown is a panic: a test must not run without its
 /// defect.
@@ -277,7 +286,7 @@ fn hello(config: &Config, part: Part, id: MemberId, engines: Engines) -> Result<
         encryption: DataEncryption::Required,
         suite: quick_suite(),
         endpoints: None,
-        host: HostId::of_this_process(),
+        host: host(),
     })
 }
 
