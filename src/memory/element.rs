@@ -6,7 +6,7 @@
 //! true. A peer that sends other bytes than 0 and 1 is noticed before that, by
 //! [`DType::is_valid`].
 
-use super::copying::copy;
+use super::copying::copy_of;
 use super::dtype::DType;
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -94,10 +94,11 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Writes all elements; there are as many `bytes`.
-    pub fn write(self, bytes: &[u8]) {
+    /// Writes all elements; there are as many `bytes`. They are a part of a buffer of
+    /// `buffer_bytes`.
+    pub fn write(self, bytes: &[u8], buffer_bytes: usize) {
         match self {
-            Target::Bytes(own) => copy(own, bytes),
+            Target::Bytes(own) => copy_of(buffer_bytes)(own, bytes),
             Target::Bools(own) => {
                 own.iter_mut().zip(bytes).for_each(|(own, byte)| *own = *byte != 0);
             }
@@ -227,7 +228,7 @@ mod tests {
     fn bytes_are_little_endian_and_go_both_ways() {
         let mut values = [1.5f32, -2.0];
         assert_eq!(bytes_of(&values)[..4], 1.5f32.to_le_bytes());
-        target_of(&mut values[1..]).write(&8.0f32.to_le_bytes());
+        target_of(&mut values[1..]).write(&8.0f32.to_le_bytes(), 4);
         assert_eq!(elements_of::<f32>(bytes_of(&values)), Some(&[1.5f32, 8.0][..]));
         assert_eq!(elements_of::<f32>(&bytes_of(&values)[..7]), None);
     }
@@ -235,12 +236,12 @@ mod tests {
     #[test]
     fn any_byte_becomes_a_bool_that_is_one() {
         let mut bools = [true; 5];
-        target_of(&mut bools).write(&[0, 1, 2, 128, 255]);
+        target_of(&mut bools).write(&[0, 1, 2, 128, 255], 5);
         assert_eq!(bytes_of(&bools), [0, 1, 1, 1, 1]);
         assert_eq!(elements_of::<bool>(&[0, 1]), Some(&[false, true][..]));
         assert_eq!(elements_of::<bool>(&[0, 2]), None);
         let (head, tail) = target_of(&mut bools).split_at(3);
-        head.write(&[0; 3]);
+        head.write(&[0; 3], 3);
         assert_eq!((tail.len(), tail.bytes()), (2, &[1, 1][..]));
     }
 }

@@ -13,7 +13,7 @@ mod result_buffer;
 mod staging;
 
 pub use block::Block;
-pub use copying::copy;
+pub use copying::{copy, copy_of};
 pub use dtype::DType;
 pub use element::{
     Element, Float, Target, bytes_of, bytes_of_mut, elements_of, elements_of_mut, target_of,

@@ -40,6 +40,7 @@ impl Staging {
     /// Copies the blocks out to these buffers, one after the other. Together they must have exactly
     /// [`len`](Staging::len) bytes.
     pub fn copy_to_all<'a>(&self, outs: impl IntoIterator<Item = Target<'a>>) {
+        let all = self.len();
         let mut blocks = self.blocks.iter().map(Block::bytes);
         let mut left: &[u8] = &[];
         for mut out in outs {
@@ -50,7 +51,7 @@ impl Staging {
                 }
                 let len = left.len().min(out.len());
                 let (head, tail) = out.split_at(len);
-                head.write(&left[..len]);
+                head.write(&left[..len], all);
                 (out, left) = (tail, &left[len..]);
             }
         }

@@ -127,8 +127,11 @@ impl SharedMemory {
         // SAFETY: the range is inside of the map, and `bytes` is not: nothing refers to the map. If
         // the other process breaks the protocol and writes there too, the bytes are its own fault,
         // and no reference to them exists.
-        unsafe {
-            self.map.as_mut_ptr().add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        for (place, bytes) in (at..).step_by(PIECE_BYTES).zip(bytes.chunks(PIECE_BYTES)) {
+            unsafe {
+                let to = self.map.as_mut_ptr().add(place);
+                to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            }
         }
     }
 
@@ -140,8 +143,11 @@ impl SharedMemory {
     pub fn read(&self, at: usize, into: &mut [u8]) {
         assert!(at <= self.map.len() && into.len() <= self.map.len() - at, "inside of the memory");
         // SAFETY: as in `write`.
-        unsafe {
-            self.map.as_ptr().add(at).copy_to_nonoverlapping(into.as_mut_ptr(), into.len());
+        for (place, into) in (at..).step_by(PIECE_BYTES).zip(into.chunks_mut(PIECE_BYTES)) {
+            unsafe {
+                let from = self.map.as_ptr().add(place);
+                from.copy_to_nonoverlapping(into.as_mut_ptr(), into.len());
+            }
         }
     }
 }
@@ -180,6 +186,8 @@ fn path_of(name: &SharedName) -> PathBuf {
 }
 
 const PREFIX: &str = "potluck-";
+/// One copy; longer ones are slow at some places, see `memory/copying.rs`.
+const PIECE_BYTES: usize = 2048;
 /// A name that is not used within seconds is never used.
 const LEFT_AFTER_S: i64 = 60;
 
