@@ -1,7 +1,8 @@
 //! A member's contribution, as the caller passes it in.
 
 use super::finite::all_finite;
-use crate::memory::{Block, DType, Element, OutOfMemory, Pool, bytes_of, bytes_of_mut, copy_of};
+use crate::memory::{Block, DType, Element, OutOfMemory, Pool, bytes_of, bytes_of_mut};
+use crate::os::copy_of;
 use crate::protocol::EngineFault;
 use std::ops::Range;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use super::keys::TAG_BYTES;
 use super::pipelined_writer::{PipelinedWriter, Threads};
 use super::secure_channel::{Opener, RECORD_BYTES_MAX, Sealer};
 use super::transport::{DataHeader, DataReceiver, PAYLOAD_BYTES_MAX};
-use crate::memory::copy;
+use crate::os::copy;
 use crate::wire::Malformed;
 use std::io;
 use std::io::{IoSlice, IoSliceMut, Write};

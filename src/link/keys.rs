@@ -11,7 +11,7 @@
 //! earlier generation is kept.
 
 use super::suite::Suite;
-use crate::memory::copy;
+use crate::os::copy;
 use derive_more::Display;
 use hkdf::Hkdf;
 use ring::aead::{Aad, LessSafeKey, Tag, UnboundKey};

@@ -15,7 +15,7 @@ use super::local::PskNumber;
 use super::preamble::Purpose;
 use super::refusal::Refusal;
 use super::suite::Suite;
-use crate::memory::copy;
+use crate::os::copy;
 use snow::HandshakeState;
 use std::fmt;
 

@@ -3,12 +3,12 @@
 //! No thread ever holds a pointer into a borrowed buffer. A block is owned memory, or it is shared
 //! behind an `Arc` and only read: memory that a caller lends, or a complete result.
 
-use super::copying::copy;
 use super::dtype::DType;
 use super::element::Element;
 use super::out_of_memory::OutOfMemory;
 use super::pool::{Elements, Memory, Pool};
 use super::result_buffer::ResultBuffer;
+use crate::os::copy;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;

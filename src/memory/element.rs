@@ -6,8 +6,8 @@
 //! true. A peer that sends other bytes than 0 and 1 is noticed before that, by
 //! [`DType::is_valid`].
 
-use super::copying::copy_of;
 use super::dtype::DType;
+use crate::os::copy_of;
 use bytemuck::Pod;
 use half::{bf16, f16};
 

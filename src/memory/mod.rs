@@ -4,7 +4,6 @@
 //! that call. A [`ResultBuffer`] is a result buffer whose parts several threads write.
 
 mod block;
-mod copying;
 mod dtype;
 mod element;
 mod out_of_memory;
@@ -13,7 +12,6 @@ mod result_buffer;
 mod staging;
 
 pub use block::Block;
-pub use copying::{copy, copy_of};
 pub use dtype::DType;
 pub use element::{
     Element, Float, Target, bytes_of, bytes_of_mut, elements_of, elements_of_mut, target_of,

@@ -1,6 +1,7 @@
 //! Access to the operating system: interfaces, sleep, the disk, locks and threads.
 
 mod address;
+mod copying;
 mod cores;
 mod disk;
 mod float_environment;
@@ -23,6 +24,7 @@ mod wall_clock;
 
 pub use address::{AddressPolicy, Subnet};
 pub(crate) use address::{is_dialable, is_link_local};
+pub use copying::{copy, copy_of};
 pub use cores::has_spare_cores;
 pub use disk::{Disk, Files, Store};
 pub use float_environment::in_default_environment;

@@ -4,12 +4,14 @@
 //! pages are reserved when it is made, so that a write never fails for lack of memory. The process
 //! that opens it removes its name.
 
+use super::copying::piece_bytes;
 use memmap2::MmapRaw;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::thread::futex;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
@@ -127,10 +129,11 @@ impl SharedMemory {
         // SAFETY: the range is inside of the map, and `bytes` is not: nothing refers to the map. If
         // the other process breaks the protocol and writes there too, the bytes are its own fault,
         // and no reference to them exists.
-        for (place, bytes) in (at..).step_by(PIECE_BYTES).zip(bytes.chunks(PIECE_BYTES)) {
-            unsafe {
-                let to = self.map.as_mut_ptr().add(place);
-                to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        unsafe {
+            let (to, from) = (self.map.as_mut_ptr().add(at), bytes.as_ptr());
+            for piece in pieces(bytes.len(), to, from) {
+                let (to, from) = (to.add(piece.start), from.add(piece.start));
+                to.copy_from_nonoverlapping(from, piece.len());
             }
         }
     }
@@ -143,13 +146,20 @@ impl SharedMemory {
     pub fn read(&self, at: usize, into: &mut [u8]) {
         assert!(at <= self.map.len() && into.len() <= self.map.len() - at, "inside of the memory");
         // SAFETY: as in `write`.
-        for (place, into) in (at..).step_by(PIECE_BYTES).zip(into.chunks_mut(PIECE_BYTES)) {
-            unsafe {
-                let from = self.map.as_ptr().add(place);
-                from.copy_to_nonoverlapping(into.as_mut_ptr(), into.len());
+        unsafe {
+            let (to, from) = (into.as_mut_ptr(), self.map.as_ptr().add(at));
+            for piece in pieces(into.len(), to, from) {
+                let (to, from) = (to.add(piece.start), from.add(piece.start));
+                to.copy_from_nonoverlapping(from, piece.len());
             }
         }
     }
+}
+
+/// The parts in which so many bytes are copied.
+fn pieces(len: usize, to: *const u8, from: *const u8) -> impl Iterator<Item = Range<usize>> {
+    let each = piece_bytes(to, from);
+    (0..len).step_by(each).map(move |start| start..len.min(start.saturating_add(each)))
 }
 
 impl Drop for SharedMemory {
@@ -186,8 +196,6 @@ fn path_of(name: &SharedName) -> PathBuf {
 }
 
 const PREFIX: &str = "potluck-";
-/// One copy; longer ones are slow at some places, see `memory/copying.rs`.
-const PIECE_BYTES: usize = 2048;
 /// A name that is not used within seconds is never used.
 const LEFT_AFTER_S: i64 = 60;
 

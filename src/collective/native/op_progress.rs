@@ -45,8 +45,9 @@ use super::part::{Part, Payload};
 use crate::compression::Codec;
 use crate::link::{DataHeader, Phase};
 use crate::memory::{
-    Block, OutOfMemory, PartWriter, Pool, ResultBuffer, Staging, copy, elements_of_mut, listed,
+    Block, OutOfMemory, PartWriter, Pool, ResultBuffer, Staging, elements_of_mut, listed,
 };
+use crate::os::copy;
 use crate::os::{AtomicUsize, Mutex, lock};
 use crate::protocol::{
     Defect, ENCLOSED_BYTES_MAX, Enclosed, EngineFault, GroupRanks, OpId, Rank, Seeded, ranks,

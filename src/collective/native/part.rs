@@ -1,7 +1,8 @@
 //! The bytes of one chunk on its way: contributions, partial sums, and payloads of frames.
 
 use super::super::fold::{Misfit, fold};
-use crate::memory::{Block, DType, OutOfMemory, PartWriter, Pool, WrittenPart, copy};
+use crate::memory::{Block, DType, OutOfMemory, PartWriter, Pool, WrittenPart};
+use crate::os::copy;
 use crate::protocol::{EngineFault, ReduceOp};
 use std::sync::Arc;
 
