@@ -76,9 +76,9 @@ pub fn fold_pair(
         // These steps take longer than the copy, which stays in the first-level cache.
         _ => {
             let parts = into
-                .chunks_mut(IN_CACHE_BYTES)
-                .zip(a.chunks(IN_CACHE_BYTES))
-                .zip(b.chunks(IN_CACHE_BYTES));
+                .chunks_mut(FIRST_LEVEL_BYTES)
+                .zip(a.chunks(FIRST_LEVEL_BYTES))
+                .zip(b.chunks(FIRST_LEVEL_BYTES));
             for ((into, a), b) in parts {
                 into.copy_from_slice(a);
                 fold(op, dtype, into, b)?;
@@ -91,7 +91,7 @@ pub fn fold_pair(
 /// A multiple of every element's length; three slices of this length fit into the first-level
 /// cache.
 #[cfg(any(feature = "gloo", test))]
-const IN_CACHE_BYTES: usize = 8 * 1024;
+const FIRST_LEVEL_BYTES: usize = 8 * 1024;
 
 /// Turns the folded contributions of `members` members into the result: divides a mean and makes
 /// every NaN canonical. Integers are left unchanged.

@@ -15,5 +15,5 @@ pub use carried::Carried;
 pub use current_link::{CurrentLink, Generation};
 pub use early_data::{EARLY_OPS_MAX, EarlyData};
 #[cfg(any(feature = "gloo", test))]
-pub use link_user::LinkEnd;
+pub use link_user::LinkThread;
 pub use link_user::{LinkParty, LinkUser, attach};

@@ -54,7 +54,7 @@ pub use links::EARLY_OPS_MAX;
 #[cfg(any(feature = "gloo", test, fuzzing))]
 pub use links::{Carried, CurrentLink, EarlyData, Generation, LinkUser, attach};
 #[cfg(feature = "gloo")]
-pub use links::{LinkEnd, LinkParty};
+pub use links::{LinkParty, LinkThread};
 #[cfg(any(feature = "gloo", test))]
 pub use native::NativeBackend;
 pub use native::NativeEngine;

@@ -365,7 +365,7 @@ impl Election {
         let elapsed = now.saturating_sub(self.last_tick.replace(now).unwrap_or(now));
         let late = elapsed.saturating_sub(2 * self.rest_ms());
         self.late_ms = late.max(self.late_ms.saturating_sub(elapsed / 2));
-        self.bury_the_silent(now);
+        self.lose_the_silent(now);
         self.end_contests(now);
         self.watch_for_one_way(now);
         // Announces a disk wait at the first tick; a write that ends before it needs no

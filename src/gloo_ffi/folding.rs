@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The step of folding: a multiple of every element's length. Three buffers of it fit the
 /// second-level cache together with other data in use.
-const IN_CACHE_BYTES: usize = 32 * 1024;
+const SECOND_LEVEL_BYTES: usize = 32 * 1024;
 
 /// The reduce function of one operation, for C++ to call.
 pub struct Fold {
@@ -122,7 +122,7 @@ impl Fold {
             .as_ref()
             .filter(|last| last.bytes.contains(&offset) && acc.len() <= last.bytes.end - offset);
         for piece in cut(0..acc.len(), offset, DIGEST_BLOCK_BYTES) {
-            for part in cut(piece.clone(), 0, IN_CACHE_BYTES) {
+            for part in cut(piece.clone(), 0, SECOND_LEVEL_BYTES) {
                 let acc = &mut acc[part.clone()];
                 match first {
                     Some(first) => fold_pair(op, dtype, acc, &first[part.clone()], &x[part]),

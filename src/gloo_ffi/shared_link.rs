@@ -1,7 +1,7 @@
 //! One data link for two engines. Each engine has its sender thread; one thread receives for both,
 //! and the header of each frame selects the engine that handles it.
 
-use crate::collective::{LinkEnd, LinkParty, LinkUser};
+use crate::collective::{LinkParty, LinkThread, LinkUser};
 use crate::link::{DataHeader, DataLink, DataSender};
 use crate::protocol::Rank;
 use parking_lot::FairMutex;
@@ -21,8 +21,8 @@ pub fn attach_both<A: LinkUser, B: LinkUser>(
 ) {
     let (sender, mut receiver, end) = link.split();
     let sender = SharedSender(Arc::new(FairMutex::new(sender)));
-    let Some([tx, first]) = LinkEnd::connect(first, peer, &end) else { return };
-    let Some([seconds_tx, second]) = LinkEnd::connect(second, peer, &end) else { return };
+    let Some([tx, first]) = LinkThread::connect(first, peer, &end) else { return };
+    let Some([seconds_tx, second]) = LinkThread::connect(second, peer, &end) else { return };
     tx.spawn_sender(threads, Box::new(sender.clone()));
     seconds_tx.spawn_sender(seconds_threads, Box::new(sender));
     threads.spawn(format!("potluck-rx-{peer}"), move || {

@@ -356,6 +356,7 @@ fn what_was_lost(lost: &[Peer]) -> String {
     match lost {
         [] => "the links of the group broke".to_owned(),
         [one] => format!("{one} was lost"),
+        [one, other] => format!("{one} and {other} were lost"),
         [one, others @ ..] => format!("{one} and {} others were lost", others.len()),
     }
 }

@@ -41,7 +41,7 @@ pub trait LinkUser: Send + Sync + 'static {
 }
 
 /// A thread's handle on its link. Dropping it, for any reason, ends the link.
-pub struct LinkEnd<U: LinkUser> {
+pub struct LinkThread<U: LinkUser> {
     pub(in crate::collective) user: Arc<U>,
     pub(in crate::collective) peer: Rank,
     pub(in crate::collective) generation: Generation,
@@ -54,7 +54,7 @@ pub type LinkParty<'a, U> = (&'a Arc<U>, &'a Arc<Threads>);
 /// A link that the engine does not accept is shut down.
 pub fn attach<U: LinkUser>((user, threads): LinkParty<'_, U>, peer: Rank, link: Box<dyn DataLink>) {
     let (sender, mut receiver, end) = link.split();
-    let Some([tx, rx]) = LinkEnd::connect(user, peer, &end) else { return };
+    let Some([tx, rx]) = LinkThread::connect(user, peer, &end) else { return };
     tx.spawn_sender(threads, sender);
     threads.spawn(format!("potluck-rx-{peer}"), move || {
         let mut scratch = U::Scratch::default();
@@ -64,11 +64,15 @@ pub fn attach<U: LinkUser>((user, threads): LinkParty<'_, U>, peer: Rank, link: 
     });
 }
 
-impl<U: LinkUser> LinkEnd<U> {
+impl<U: LinkUser> LinkThread<U> {
     /// Starts to use a link, in place of an earlier one. Returns a handle for the sender thread and
     /// one for the receiver thread; `None`, and the link is shut down, if the engine does not
     /// accept it.
-    pub fn connect(user: &Arc<U>, peer: Rank, end: &Arc<dyn Shutdown>) -> Option<[LinkEnd<U>; 2]> {
+    pub fn connect(
+        user: &Arc<U>,
+        peer: Rank,
+        end: &Arc<dyn Shutdown>,
+    ) -> Option<[LinkThread<U>; 2]> {
         if let Some(former) = user.generation(peer) {
             user.lose(peer, former, EngineFault::LinkLost(peer));
         }
@@ -76,7 +80,7 @@ impl<U: LinkUser> LinkEnd<U> {
             end.shutdown();
             return None;
         };
-        Some([(); 2].map(|()| LinkEnd { user: Arc::clone(user), peer, generation }))
+        Some([(); 2].map(|()| LinkThread { user: Arc::clone(user), peer, generation }))
     }
 
     /// Starts the sender thread. If the system cannot, the closure is dropped with this handle,
@@ -103,7 +107,7 @@ impl<U: LinkUser> LinkEnd<U> {
     }
 }
 
-impl<U: LinkUser> Drop for LinkEnd<U> {
+impl<U: LinkUser> Drop for LinkThread<U> {
     fn drop(&mut self) {
         self.user.lose(self.peer, self.generation, EngineFault::LinkLost(self.peer));
     }

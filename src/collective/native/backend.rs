@@ -18,7 +18,7 @@
 use super::super::backend::{Backend, Job};
 use super::super::input::Input;
 #[cfg(test)]
-use super::super::links::LinkEnd;
+use super::super::links::LinkThread;
 use super::super::links::{Carried, Generation, LinkParty, LinkUser, attach};
 use super::super::schedule::Schedule;
 use super::super::threads::Threads;
@@ -83,14 +83,14 @@ impl NativeBackend {
     }
 
     /// Takes over a data link as [`attach`](Backend::attach) does, but without threads: the caller
-    /// moves its frames by [`LinkEnd::turn`].
+    /// moves its frames by [`LinkThread::turn`].
     #[cfg(test)]
     pub(crate) fn attach_without_threads(
         &self,
         peer: Rank,
         shutdown: &Arc<dyn Shutdown>,
-    ) -> Option<[LinkEnd<Core>; 2]> {
-        LinkEnd::connect(&self.core, peer, shutdown)
+    ) -> Option<[LinkThread<Core>; 2]> {
+        LinkThread::connect(&self.core, peer, shutdown)
     }
 
     /// The state that the threads of its links share, and their count.
@@ -513,7 +513,7 @@ impl Core {
 }
 
 #[cfg(test)]
-impl LinkEnd<Core> {
+impl LinkThread<Core> {
     /// Moves all frames that can be moved without waiting, for a simulation without threads, whose
     /// links never block: `WouldBlock` from the receiver means that no whole frame is there.
     /// Returns false once the link is over.

@@ -75,7 +75,7 @@ impl Election {
             return false;
         };
         if !up {
-            self.bury_life(now, holder);
+            self.lose_life(now, holder);
             return false;
         }
         match self.duplicates.contests.get_mut(&holder) {
@@ -126,7 +126,7 @@ impl Election {
             .find(|(_, c)| now >= c.until + late)
             .map(|(holder, _)| *holder);
         if let Some(holder) = over {
-            self.bury_life(now, holder);
+            self.lose_life(now, holder);
         }
     }
 
@@ -142,7 +142,7 @@ impl Election {
         self.duplicates.contests.retain(|_, contest| contest.newcomer != newcomer);
     }
 
-    pub(super) fn bury_life(&mut self, now: u64, life: MemberId) {
+    pub(super) fn lose_life(&mut self, now: u64, life: MemberId) {
         self.effects.push(Effect::Drop(life));
         self.on_gone(now, life);
     }

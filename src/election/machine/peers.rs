@@ -10,7 +10,7 @@ use crate::report::LossReason;
 use std::collections::BTreeSet;
 
 impl Election {
-    pub(super) fn bury_the_silent(&mut self, now: u64) {
+    pub(super) fn lose_the_silent(&mut self, now: u64) {
         let late = self.late_ms;
         let silent = |p: &Peer| {
             matches!(p.link, Link::Up { .. }) && p.detector.verdict(now, late) == Verdict::Dead
