@@ -30,6 +30,7 @@ use crate::protocol::{
 };
 use crate::relay::{Act, Switch};
 use crate::report::Sight;
+use crate::topology::KnownPaths;
 use crate::wire::{Decode, Encode, Reader};
 use std::io;
 use std::io::Cursor;
@@ -275,9 +276,10 @@ pub fn identity(bytes: &[u8]) {
 pub fn state(bytes: &[u8]) {
     // An input of a fuzzer rarely passes the checksum, so the inner format is also tried alone.
     if let Ok(inner) = state_file::decode_state(bytes) {
-        let _ = Durable::from_bytes(&inner);
+        let _ = (Durable::from_bytes(&inner), KnownPaths::from_bytes(&inner));
     }
     round_trip::<Durable>(bytes);
+    round_trip::<KnownPaths>(bytes);
 }
 
 /// A member of the View that sends arbitrary frames during an operation. The operation ends, with a
