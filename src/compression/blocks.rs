@@ -1,5 +1,5 @@
 //! Symmetric quantisation in blocks, shared by the 4-bit and 8-bit codecs. Each block of 256
-//! elements has its own step: the largest magnitude in the block, divided by the largest integer of
+//! numbers has its own step: the largest magnitude in the block, divided by the largest integer of
 //! the codec. An element is encoded as the nearest multiple of the step, ties to even, so its error
 //! is at most half a step.
 //!

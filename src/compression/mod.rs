@@ -16,12 +16,15 @@ mod bf16;
 mod blocks;
 mod by_id;
 mod codec;
+#[cfg(test)]
+mod errors;
 mod f16;
 mod feedback;
 #[cfg(test)]
 mod golden;
 mod int4;
 mod int8;
+mod rotation;
 #[cfg(test)]
 mod tests;
 mod top_k;

@@ -19,7 +19,7 @@ pub enum CodecId {
     /// Multiples, -127 to 127, of one step per 256 elements.
     #[display("int8")]
     Int8,
-    /// Multiples, -7 to 7, of one step per 256 elements.
+    /// Multiples, -7 to 7, of one step per 256 elements, after a rotation of these.
     #[display("int4")]
     Int4,
     /// The elements with the largest magnitude in every 256, unencoded; the others count as 0.

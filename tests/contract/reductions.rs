@@ -64,7 +64,7 @@ pub async fn codecs(on: On) -> Result<()> {
                 (Codec::bf16(), 0.004),
                 (Codec::f16(), 0.0005),
                 (Codec::int8(), 0.004),
-                (Codec::int4(), 0.072),
+                (Codec::int4(), 0.6),
             ]
             .into_iter()
             .chain([(Codec::top_k(0.2), 1.0)])

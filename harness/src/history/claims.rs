@@ -230,6 +230,7 @@ impl<'a> Search<'a> {
                 Expected::Result(hash) => (call.before, end.result == Some(*hash)),
                 Expected::Nothing => (call.before, true),
                 Expected::Near(exact, most) => (end.after, near(&end.values, exact, *most)),
+                Expected::Noisy(exact, most) => (end.after, noisy(&end.values, exact, *most)),
             };
             if !is_right || matches!(expected, Expected::Buffer(hash) if *hash != end.after) {
                 self.broken("value", format!("{whose} is not the fold of the contributions"));
@@ -456,6 +457,12 @@ fn is_common(kind: Kind) -> bool {
 
 fn near(values: &[f64], exact: &[f64], most: f64) -> bool {
     values.len() == exact.len() && values.iter().zip(exact).all(|(a, b)| (a - b).abs() <= most)
+}
+
+/// Whether the root mean square of the errors is at most this.
+fn noisy(values: &[f64], exact: &[f64], most: f64) -> bool {
+    let squares: f64 = values.iter().zip(exact).map(|(a, b)| (a - b).powi(2)).sum();
+    values.len() == exact.len() && squares <= most * most * exact.len() as f64
 }
 
 /// The View that a process installed after this one.

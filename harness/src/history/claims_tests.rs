@@ -292,6 +292,27 @@ fn a_result_that_may_be_rounded_is_near_the_exact_one() {
 }
 
 #[test]
+fn the_noise_of_four_bits_has_a_bound() {
+    let what = What { coded: Coded::Int4, ..sum() };
+    let Expected::Noisy(exact, most) = place(FIRST, 0, &members()).expected(&what, 0, &[]) else {
+        panic!("it may be rounded");
+    };
+    let with = |error: f64| {
+        let mut logs = Logs::clean();
+        for node in 0..3 {
+            // A few elements may be far off.
+            let mut values = exact.clone();
+            values[0] += error * (exact.len() as f64).sqrt();
+            logs.change(node, "call", 10, "what", json!(what));
+            logs.change(node, "return", 10, "values", values.into());
+        }
+        logs.broken()
+    };
+    assert_eq!(with(0.9 * most), [""; 0]);
+    assert_eq!(with(1.1 * most), ["value"]);
+}
+
+#[test]
 fn the_end_of_a_log_that_was_cut_off_is_left_out() {
     let mut history = History::default();
     let log = "{\"e\":\"start\",\"t\":1,\"node\":\"p1\",\"life\":0}\n{\"e\":\"left\",\"t\"";

@@ -16,6 +16,8 @@ pub enum Expected {
     Nothing,
     /// The elements of the buffer are these, up to this error.
     Near(Vec<f64>, f64),
+    /// The elements of the buffer are these, up to errors with at most this root mean square.
+    Noisy(Vec<f64>, f64),
 }
 
 /// A call of a View, from which the contributions of all members follow.
@@ -117,15 +119,20 @@ impl Place<'_> {
     }
 
     /// A codec with one step size for 256 elements errs by half a step, for each contribution, for
-    /// the sum, and for partial sums where members are forwarded.
+    /// the sum, and for partial sums where members are forwarded. With four bits it does so after a
+    /// rotation, so its error is noise with an eighth of the root mean square of what is rounded.
     fn near(&self, what: &What) -> Expected {
         let inputs = self.all(what, 0);
         let exact: Vec<f64> =
             (0..what.len).map(|index| folded(&inputs, what.op, index) as f64).collect();
         let size = self.members.len() as f64;
-        let steps = if what.coded == Coded::Int4 { 14.0 } else { 254.0 };
+        if what.coded == Coded::Int4 {
+            // The mean square of a contribution is 24, and that of a sum 24 for each. There are as
+            // many contributions as members, and at most as many sums. Twice the usual noise.
+            return Expected::Noisy(exact, 2.0 * (24.0 * size * (1.0 + size) / 64.0).sqrt());
+        }
         // Contributions are at most 8, and the last term is for what their errors add to the sums.
-        Expected::Near(exact, 8.0 * size / steps * (2.0 + size) * (1.0 + 2.0 / steps))
+        Expected::Near(exact, 8.0 * size / 254.0 * (2.0 + size) * (1.0 + 2.0 / 254.0))
     }
 }
 

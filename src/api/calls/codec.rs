@@ -64,9 +64,15 @@ impl Codec {
         Codec { id: CodecId::Int8, feedback: None }
     }
 
-    /// Four bits per element and one step size per 256 elements: 0.129 of the bytes. The error of
-    /// an element is at most 1/14 of the largest magnitude among its 256; otherwise like
-    /// [`int8`](Codec::int8).
+    /// Four bits per element and one step size per 256 elements: 0.129 of the bytes. Each 256
+    /// elements are rotated before (random signs, then a Walsh-Hadamard transform), and rotated
+    /// back after decoding. So the error is spread over the 256 like noise: its mean square is
+    /// about 0.016 of the elements' mean square, also with heavy tails as those of gradients, and
+    /// at most 0.57 of it. The error of one element is about an eighth of the root mean square of
+    /// its 256; zeros among other elements are not kept.
+    ///
+    /// An infinity or a NaN makes all 256 NaN; magnitudes above 2^124 may become infinite. If all
+    /// of the 256 have magnitudes below 2^-100 they become zero; above 2^-92 they do not.
     pub fn int4() -> Codec {
         Codec { id: CodecId::Int4, feedback: None }
     }
