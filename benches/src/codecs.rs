@@ -1,4 +1,4 @@
-//! The speed of codecs, their gain on slow links, and their cost on fast ones.
+//! The speed and the errors of codecs, their gain on slow links, and their cost on fast ones.
 
 use crate::Extent;
 use crate::group::{Group, Who};
@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 /// The elements of a chunk, and of a buffer larger than every cache.
 const SIZES: [(&str, usize); 2] = [("256 KiB", 64 << 10), ("64 MiB", 16 << 20)];
 /// The names in commands and tables; "auto" allows codecs up to int8.
-const CODECS: [&str; 5] = ["bf16", "f16", "int8", "int4", "top-k 1 %"];
+const CODECS: [&str; 6] = ["bf16", "f16", "int8", "int4", "one-bit", "top-k 1 %"];
 const SLOW_MBIT: u32 = 100;
 const BYTES: usize = 16 << 20;
+/// Degrees of freedom of the heavy tails.
+const TAILS: usize = 3;
 /// The maximum slowdown by "auto" on one machine, where nothing is encoded.
 const ASKING: f64 = 1.05;
 
@@ -26,6 +28,7 @@ pub fn by_name(name: &str) -> Result<Option<Codec>> {
         "f16" => Codec::f16(),
         "int8" => Codec::int8(),
         "int4" => Codec::int4(),
+        "one-bit" => Codec::one_bit().without_feedback(),
         "auto" => Codec::auto(),
         "top-k 1 %" | "top-k" => Codec::top_k(0.01).without_feedback(),
         _ => bail!("no codec {name}"),
@@ -42,8 +45,11 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
 fn alone(extent: Extent, report: &mut Report) -> Result<()> {
     report.line("\n### Codecs, one thread, GB of f32 a second\n");
     let heads = SIZES.map(|(size, _)| format!("encode {size} | decode {size}"));
-    report.line(&format!("| codec | {} | of the bytes |", heads.join(" | ")));
-    report.line("| --- | --- | --- | --- | --- | --- |");
+    report.line(&format!(
+        "| codec | {} | of the bytes | error, normal | error, Student's t |",
+        heads.join(" | ")
+    ));
+    report.line("| --- | --- | --- | --- | --- | --- | --- | --- |");
     let within = Duration::from_millis(if extent == Extent::Quick { 50 } else { 400 });
     for name in CODECS {
         let codec = by_name(name)?.context("a codec")?;
@@ -62,9 +68,51 @@ fn alone(extent: Extent, report: &mut Report) -> Result<()> {
             read?;
             cells.extend([encode, decode].map(|s| format!("{:.1}", (4 * count) as f64 / s / 1e9)));
         }
-        report.line(&format!("| {name} | {} | {ratio:.3} |", cells.join(" | ")));
+        let errors = [0, TAILS].map(|degrees| relative_error(&codec, &drawn(degrees)));
+        let [normal, student] = errors;
+        report.line(&format!(
+            "| {name} | {} | {ratio:.3} | {:.1e} | {:.1e} |",
+            cells.join(" | "),
+            normal?,
+            student?
+        ));
     }
+    report.line(&format!(
+        "\nThe errors are mean squares, relative to that of the elements, of one contribution: \
+         standard normal, and Student's t with {TAILS} degrees of freedom, whose tails are as heavy \
+         as those of gradients."
+    ));
     Ok(())
+}
+
+/// A million numbers of Student's t with this many degrees of freedom; standard normal ones for 0.
+fn drawn(degrees: usize) -> Vec<f32> {
+    let mut state = 7u64;
+    // SplitMix64.
+    let mut unit = move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (((mixed ^ (mixed >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    };
+    // Box and Muller.
+    let mut normal = move || (-2.0 * unit().ln()).sqrt() * (std::f64::consts::TAU * unit()).cos();
+    let one = |_| {
+        let above = normal();
+        let squares: f64 = (0..degrees).map(|_| normal().powi(2)).sum();
+        (if degrees == 0 { above } else { above / (squares / degrees as f64).sqrt() }) as f32
+    };
+    (0..1 << 20).map(one).collect()
+}
+
+/// The mean square error of a codec, relative to the mean square of the elements.
+fn relative_error(codec: &Codec, elements: &[f32]) -> Result<f64> {
+    let (mut bytes, mut back) = (Vec::new(), vec![0.0; elements.len()]);
+    codec.encode(elements, &mut bytes);
+    codec.decode(&bytes, &mut back)?;
+    let squares: f64 = elements.iter().map(|x| f64::from(*x).powi(2)).sum();
+    let pairs = elements.iter().zip(&back);
+    Ok(pairs.map(|(x, y)| (f64::from(*x) - f64::from(*y)).powi(2)).sum::<f64>() / squares)
 }
 
 /// The median time of a call, repeated for `within`.

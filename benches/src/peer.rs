@@ -99,7 +99,7 @@ async fn check(ctx: &mut Context, bytes: usize) -> Result<()> {
 /// memory for the next call.
 async fn check_owned(ctx: &mut Context, bytes: usize, codec: Option<&mut Codec>) -> Result<()> {
     let buffer = vec![(ctx.rank().index() + 1) as f32; bytes / 4];
-    // The tolerance for eight bits, rounded twice. For top-k no bound can be given.
+    // The tolerance for eight bits, rounded twice. For coarser codecs no bound can be given.
     let near = if codec.is_some() { 0.01 } else { 0.0 };
     let sum = reduced(ctx, buffer, codec).await?;
     ensure_sum(ctx, &sum, near)

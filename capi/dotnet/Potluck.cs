@@ -96,7 +96,7 @@ namespace PotluckNet
     /// <summary>A codec, with the rounding errors that it adds to the next call. A buffer has one of its own.</summary>
     public sealed unsafe class Codec : Handle
     {
-        /// <summary>"bf16", "f16", "int8", "int4", "top_k=0.01", "auto"; with "+feedback" or "-feedback".</summary>
+        /// <summary>"bf16", "f16", "int8", "int4", "one_bit", "top_k=0.01", "auto"; with "+feedback" or "-feedback".</summary>
         public Codec(string name)
         {
             Potluck.ThrowUnlessAvailable();

@@ -507,6 +507,10 @@ class Codec:
     @staticmethod
     def int4() -> Codec: ...
     @staticmethod
+    def one_bit() -> Codec:
+        """One bit per element, its sign; sums as int4. With feedback; for sums and means."""
+
+    @staticmethod
     def top_k(share: float) -> Codec:
         """Of every 256 elements the largest ones, this share of them; with feedback."""
 

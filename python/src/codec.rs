@@ -58,6 +58,13 @@ impl Codec {
         potluck::Codec::int4().into()
     }
 
+    /// One bit per element, its sign: 0.035 of the bytes of a contribution, sums as int4; with
+    /// feedback. For sums and means.
+    #[staticmethod]
+    fn one_bit() -> Codec {
+        potluck::Codec::one_bit().into()
+    }
+
     /// Of every 256 elements the largest ones, this share of them; with feedback.
     #[staticmethod]
     fn top_k(share: f64) -> Codec {

@@ -193,6 +193,9 @@ def coded(cluster, ctx):
     mean = np.array([float(ctx.rank)])
     ctx.all_reduce(mean, weight=1 + 2.0 * ctx.rank)
     assert mean[0] == 0.75
+    one_bit = potluck.Codec.one_bit()
+    ctx.all_reduce(np.ones(512, "float32"), "mean", codec=one_bit)
+    assert one_bit.owed().shape == (512,)
     kinds = [potluck.Codec.top_k(0.1), potluck.Codec.auto("int4"), potluck.Codec.bf16()]
     for codec in kinds:
         ctx.all_reduce(np.ones(512, "float32"), "mean", codec=codec)

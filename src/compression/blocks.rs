@@ -1,4 +1,4 @@
-//! Symmetric quantisation in blocks, shared by the 4-bit and 8-bit codecs. Each block of 256
+//! Symmetric quantisation in blocks, shared by the 1-bit, 4-bit and 8-bit codecs. Each block of 256
 //! numbers has its own step: the largest magnitude in the block, divided by the largest integer of
 //! the codec. An element is encoded as the nearest multiple of the step, ties to even, so its error
 //! is at most half a step.
@@ -73,6 +73,41 @@ impl Step {
     }
 }
 
+/// The mean of the magnitudes of up to 256 elements, the step for integers -1 and 1. NaN if it
+/// would be infinite or NaN, 0 if it is below 2^-100. Pairs are added in a fixed order.
+#[inline(always)]
+pub fn mean_magnitude(block: &[f32]) -> f32 {
+    let mut sums = [0.0f32; BLOCK];
+    for (sum, x) in sums.iter_mut().zip(block) {
+        // So the sum of all cannot overflow.
+        *sum = x.abs() * (1.0 / BLOCK as f32);
+    }
+    fold::<128>(&mut sums);
+    fold::<64>(&mut sums);
+    fold::<32>(&mut sums);
+    fold::<16>(&mut sums);
+    fold::<8>(&mut sums);
+    fold::<4>(&mut sums);
+    fold::<2>(&mut sums);
+    fold::<1>(&mut sums);
+    let sum = sums[0];
+    if !sum.is_finite() {
+        return f32::from_bits(NAN);
+    }
+    // In f64, so that the mean of equal magnitudes is that magnitude. The sum may have been rounded
+    // up.
+    let mean = (f64::from(sum) * BLOCK as f64 / block.len() as f64) as f32;
+    let mean = mean.min(f32::MAX);
+    if mean < SMALLEST { 0.0 } else { mean }
+}
+
+/// Adds the second `HALF` of the first numbers to the first half of them.
+#[inline(always)]
+fn fold<const HALF: usize>(sums: &mut [f32; BLOCK]) {
+    let (low, high) = sums.split_at_mut(HALF);
+    low.iter_mut().zip(high).for_each(|(a, b)| *a += *b);
+}
+
 /// Reads the step of a block of integers of magnitude up to `most`. Returns whether the block is
 /// flat, too.
 ///
@@ -84,7 +119,8 @@ pub fn read_step(bytes: [u8; STEP_BYTES], most: i8) -> Result<(f32, bool), Malfo
         return Ok((step, true));
     }
     // The largest magnitude was finite, and the quotient may have been rounded up.
-    let fits = step >= SMALLEST / f32::from(most)
+    let fits = step.is_finite()
+        && step >= SMALLEST / f32::from(most)
         && step <= f32::MAX / f32::from(most) * (1.0 + f32::EPSILON);
     if fits { Ok((step, false)) } else { Err(Malformed::Inconsistent) }
 }

@@ -5,6 +5,7 @@ use super::codec::Codec;
 use super::f16::F16;
 use super::int4::Int4;
 use super::int8::Int8;
+use super::one_bit::OneBit;
 use super::top_k::TopK;
 use crate::protocol::CodecId;
 
@@ -17,6 +18,7 @@ pub fn codec(id: CodecId) -> Option<&'static dyn Codec> {
         CodecId::F16 => Some(&F16),
         CodecId::Int8 => Some(&Int8),
         CodecId::Int4 => Some(&Int4),
+        CodecId::OneBit => Some(&OneBit),
         CodecId::TopK { kept } => Some(TopK::keeping(usize::from(kept))),
     }
 }
@@ -25,6 +27,7 @@ pub fn codec(id: CodecId) -> Option<&'static dyn Codec> {
 pub fn codec_of_sums(id: CodecId, members: usize) -> Option<&'static dyn Codec> {
     match id {
         CodecId::TopK { kept } => Some(TopK::keeping(usize::from(kept).saturating_mul(members))),
+        CodecId::OneBit => Some(&Int4),
         id => codec(id),
     }
 }

@@ -92,10 +92,11 @@ mod tests {
     use super::super::f16::F16;
     use super::super::int4::Int4;
     use super::super::int8::Int8;
+    use super::super::one_bit::OneBit;
     use super::*;
     use proptest::prelude::*;
 
-    const CODECS: [&dyn Codec; 4] = [&Bf16, &F16, &Int8, &Int4];
+    const CODECS: [&dyn Codec; 5] = [&Bf16, &F16, &Int8, &Int4, &OneBit];
 
     fn coded(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
         let (mut bytes, mut out) =

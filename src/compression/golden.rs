@@ -34,6 +34,7 @@ fn codecs_have_the_bits_of_the_golden_file() {
         CodecId::F16,
         CodecId::Int8,
         CodecId::Int4,
+        CodecId::OneBit,
         CodecId::TopK { kept: 1 },
         CodecId::TopK { kept: 100 },
     ];

@@ -24,6 +24,7 @@ mod feedback;
 mod golden;
 mod int4;
 mod int8;
+mod one_bit;
 mod rotation;
 #[cfg(test)]
 mod tests;

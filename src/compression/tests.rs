@@ -10,7 +10,8 @@ use crate::protocol::CodecId;
 use crate::wire::Malformed;
 use proptest::prelude::*;
 
-const CODECS: [CodecId; 4] = [CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4];
+const CODECS: [CodecId; 5] =
+    [CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4, CodecId::OneBit];
 
 fn all() -> impl Iterator<Item = (CodecId, &'static dyn Codec)> {
     CODECS.into_iter().map(|id| (id, codec(id).expect("a codec")))
@@ -33,8 +34,9 @@ fn off_by(id: CodecId) -> f32 {
     match id {
         CodecId::Int8 => 1.0 / 254.0,
         // The rotated numbers err by a fourteenth of the largest, which is at most the root of the
-        // sum of squares; `int4.rs` has the bound of the mean square.
+        // sum of squares; `int4.rs` and `one_bit.rs` have the bounds of the mean square.
         CodecId::Int4 => 16.0 * 0.76,
+        CodecId::OneBit => 1.0,
         CodecId::Bf16 => 1.0 / 256.0,
         _ => 1.0 / 2048.0,
     }
@@ -124,11 +126,12 @@ fn so_many_bytes() {
     assert_eq!(lens(CodecId::F16), [0, 2, 510, 512, 514, 2048, 2050]);
     assert_eq!(lens(CodecId::Int8), [0, 5, 259, 260, 265, 1040, 1045]);
     assert_eq!(lens(CodecId::Int4), [0, 5, 132, 132, 137, 528, 533]);
+    assert_eq!(lens(CodecId::OneBit), [0, 5, 36, 36, 41, 144, 149]);
 }
 
 #[test]
 fn what_cannot_be_told_shows() {
-    for id in [CodecId::Int8, CodecId::Int4] {
+    for id in [CodecId::Int8, CodecId::Int4, CodecId::OneBit] {
         let codec = codec(id).expect("a codec");
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut elements = vec![1.0; 600];

@@ -90,6 +90,7 @@ mod tests {
             CodecId::Int8,
             CodecId::Int4,
             CodecId::F16,
+            CodecId::OneBit,
             CodecId::TopK { kept: 3 },
         ] {
             let auto = AutoCodecs::new(|_| all);
@@ -103,8 +104,10 @@ mod tests {
             };
             assert_eq!(taken, expected);
         }
-        // F16, which is not allowed at all, and int8 where bf16 is the coarsest allowed.
-        for bytes in [[2, 0, 0, 0, 0], [3, 0, 0, 0, 0], [0, 4, 0, 0, 0], [7, 0, 0, 0, 0]] {
+        // F16 and one bit, which are not allowed at all, and int8 where bf16 is the coarsest.
+        for bytes in
+            [[2, 0, 0, 0, 0], [3, 0, 0, 0, 0], [0, 4, 0, 0, 0], [7, 0, 0, 0, 0], [0, 0, 9, 0, 0]]
+        {
             assert_eq!(AutoCodecs::from_bytes(&bytes), Err(Malformed::Inconsistent));
         }
     }

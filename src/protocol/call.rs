@@ -237,9 +237,12 @@ impl Call {
         }
         if let Some(op) =
             self.kind.reduce_op().filter(|op| !matches!(op, ReduceOp::Sum | ReduceOp::Mean))
-            && matches!(self.codec, CodecId::TopK { .. })
         {
-            return Some(Rejection::TopK(op));
+            match self.codec {
+                CodecId::TopK { .. } => return Some(Rejection::TopK(op)),
+                CodecId::OneBit => return Some(Rejection::OneBit(op)),
+                _ => {}
+            }
         }
         let uneven = self.kind == CallKind::AllToAll && !self.count.is_multiple_of(size as u64);
         uneven.then_some(Rejection::Uneven { count: self.count, size })

@@ -22,6 +22,9 @@ pub enum CodecId {
     /// Multiples, -7 to 7, of one step per 256 elements, after a rotation of these.
     #[display("int4")]
     Int4,
+    /// The sign of each element, and one magnitude per 256 elements. Sums are [`CodecId::Int4`].
+    #[display("one bit")]
+    OneBit,
     /// The elements with the largest magnitude in every 256, unencoded; the others count as 0.
     #[display("the top {kept} of 256")]
     TopK {
@@ -79,6 +82,7 @@ impl Encode for CodecId {
             CodecId::Auto(Coarsest::Bf16) => out.push(6),
             CodecId::Auto(Coarsest::Int8) => out.push(7),
             CodecId::Auto(Coarsest::Int4) => out.push(8),
+            CodecId::OneBit => out.push(9),
         }
     }
 }
@@ -98,6 +102,7 @@ impl Decode for CodecId {
             6 => CodecId::Auto(Coarsest::Bf16),
             7 => CodecId::Auto(Coarsest::Int8),
             8 => CodecId::Auto(Coarsest::Int4),
+            9 => CodecId::OneBit,
             _ => return Err(Malformed::UnknownTag),
         })
     }
@@ -110,7 +115,14 @@ mod tests {
 
     #[test]
     fn every_name_survives_the_wire() {
-        let plain = [CodecId::None, CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4];
+        let plain = [
+            CodecId::None,
+            CodecId::Bf16,
+            CodecId::F16,
+            CodecId::Int8,
+            CodecId::Int4,
+            CodecId::OneBit,
+        ];
         let kept = [1, 3, CodecId::KEPT_MAX].map(|kept| CodecId::TopK { kept });
         for id in plain.into_iter().chain(kept).chain(Coarsest::ALL.map(CodecId::Auto)) {
             assert_codec(&id);
@@ -118,6 +130,6 @@ mod tests {
         for kept in [0, CodecId::KEPT_MAX + 1, u8::MAX] {
             assert_eq!(CodecId::from_bytes(&[5, kept]), Err(Malformed::Inconsistent));
         }
-        assert_eq!(CodecId::from_bytes(&[9]), Err(Malformed::UnknownTag));
+        assert_eq!(CodecId::from_bytes(&[10]), Err(Malformed::UnknownTag));
     }
 }

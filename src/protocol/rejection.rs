@@ -115,6 +115,11 @@ pub enum Rejection {
              {_0}"
     )]
     TopK(ReduceOp),
+    /// A codec of one bit per element works for sums and means only.
+    #[display(
+        "one bit keeps no magnitudes, so it is for sums and means; take another codec for a {_0}"
+    )]
+    OneBit(ReduceOp),
     /// A codec with error feedback cannot be used for this call.
     #[display("{_0}")]
     Feedback(FeedbackProblem),

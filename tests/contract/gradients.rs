@@ -124,6 +124,7 @@ pub async fn encoded_are_alike(on: On) -> Result<()> {
             Codec::bf16(),
             Codec::int8(),
             Codec::int4().with_feedback(),
+            Codec::one_bit(),
             top(),
             top().without_feedback(),
         ] {

@@ -64,11 +64,11 @@ pub async fn codecs(on: On) -> Result<()> {
                 (Codec::bf16(), 0.004),
                 (Codec::f16(), 0.0005),
                 (Codec::int8(), 0.004),
+                // Noise: seven times the usual error of an element.
                 (Codec::int4(), 0.6),
-            ]
-            .into_iter()
-            .chain([(Codec::top_k(0.2), 1.0)])
-            {
+                (Codec::one_bit(), 1.0),
+                (Codec::top_k(0.2), 1.0),
+            ] {
                 let mut buffer: Vec<f32> = (0..10_001)
                     .map(|i| (i as f32 / 17.0).sin() * (context.rank().index() + 1) as f32)
                     .collect();

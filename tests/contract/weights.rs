@@ -165,6 +165,7 @@ pub async fn encoded(_cluster: Cluster, mut context: Context) -> Result<()> {
         Codec::f16(),
         Codec::int8(),
         Codec::int4().with_feedback(),
+        Codec::one_bit(),
         Codec::top_k(0.5),
         Codec::auto(),
     ];

@@ -22,11 +22,13 @@ pub enum Extent {
 const EPOCHS: u64 = 30;
 
 /// The codecs, and the points of accuracy that each may cost on average.
-const CODECS: [(&str, f64); 6] = [
+const CODECS: [(&str, f64); 8] = [
     ("bf16", 0.15),
     ("int8", 0.25),
     ("int4+ef", 0.30),
     ("int4", f64::INFINITY),
+    ("onebit+ef", f64::INFINITY),
+    ("onebit", f64::INFINITY),
     ("top10+ef", f64::INFINITY),
     ("top1+ef", f64::INFINITY),
 ];
@@ -246,7 +248,8 @@ fn sums(rounds: usize, report: &mut Report) -> Result<()> {
     ));
     let plain = median(&group.sum(4 << 20, "f32", rounds)?);
     report.say(&format!("| f32 | {plain:.3} | |"));
-    for (codec, least) in [("bf16", 1.9), ("f16", 0.0), ("int8", 3.5), ("int4", 0.0), ("top1", 0.0)]
+    let codecs = [("bf16", 1.9), ("f16", 0.0), ("int8", 3.5)];
+    for (codec, least) in codecs.into_iter().chain(["int4", "onebit", "top1"].map(|name| (name, 0.0)))
     {
         let seconds = median(&group.sum(4 << 20, codec, rounds)?);
         let faster = plain / seconds;

@@ -14,8 +14,8 @@ use std::time::Instant;
 pub struct Order {
     pub kind: Kind,
     pub seed: u64,
-    /// `f32`, `bf16`, `f16`, `int8`, `int4`, `top10` or `top1`; with the suffix `+ef` for error
-    /// feedback.
+    /// `f32`, `bf16`, `f16`, `int8`, `int4`, `onebit`, `top10` or `top1`; with the suffix `+ef` for
+    /// error feedback.
     pub codec: String,
     pub epochs: u64,
     /// The number of workers over which the samples of a step are divided.
@@ -192,6 +192,7 @@ pub fn codec(name: &str) -> Result<Option<Codec>> {
         "f16" => Codec::f16(),
         "int8" => Codec::int8(),
         "int4" => Codec::int4(),
+        "onebit" => Codec::one_bit().without_feedback(),
         // This percentage of the elements.
         "top10" => Codec::top_k(0.1).without_feedback(),
         "top1" => Codec::top_k(0.01).without_feedback(),

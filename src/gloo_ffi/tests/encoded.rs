@@ -27,12 +27,18 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
         let group = DOOR.group(size);
         // The last count is sent in pieces.
         let counts = [0, 1, 2, size, 1000, 5003, 65_537, if size > 3 { 700_001 } else { 270_000 }];
-        let codecs =
-            [CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4, CodecId::TopK { kept: 3 }];
+        let codecs = [
+            CodecId::Bf16,
+            CodecId::F16,
+            CodecId::Int8,
+            CodecId::Int4,
+            CodecId::OneBit,
+            CodecId::TopK { kept: 3 },
+        ];
         for (number, (count, id)) in
             counts.into_iter().flat_map(|count| codecs.map(|id| (count, id))).enumerate()
         {
-            let only_sums = matches!(id, CodecId::TopK { .. });
+            let only_sums = matches!(id, CodecId::TopK { .. } | CodecId::OneBit);
             let reduce =
                 if only_sums { SUMS[number / 10 % 2] } else { DOOR.reductions[number / 5 % 4] };
             let plan = plan(256 * 1024, SCHEDULES[number % 2].clone());
