@@ -203,7 +203,7 @@ mod tests {
     fn pieces_are_powers_of_two_that_cover_all() {
         let of = |len| pieces(len).collect::<Vec<_>>();
         assert!(of(0).is_empty());
-        assert_eq!(of(1), [0..1]);
+        assert!(of(1).into_iter().eq(std::iter::once(0..1)));
         assert_eq!(of(200), [0..128, 128..192, 192..200]);
         assert_eq!(of(255).len(), 8);
     }
