@@ -3,7 +3,7 @@
 use super::segment::Segment;
 use crate::identity::NodeId;
 use crate::os::InterfaceKind;
-use crate::protocol::MEMBERS_MAX;
+use crate::protocol::{CodingSpeed, MEMBERS_MAX};
 use crate::wire::layout::{List, layout};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::collections::BTreeSet;
@@ -16,6 +16,15 @@ pub struct KnownPaths {
     pub(super) segments: Vec<Segment>,
     /// The nodes between which all segments are known.
     pub(super) searched: BTreeSet<NodeId>,
+    /// How fast machines encode and decode.
+    pub(super) coding: Vec<KnownCoding>,
+}
+
+/// How fast a machine encodes and decodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KnownCoding {
+    pub(super) node: NodeId,
+    pub(super) speed: CodingSpeed,
 }
 
 /// A measured path from one machine to another.
@@ -40,15 +49,19 @@ impl KnownPaths {
     pub const PATHS_MAX: usize = 2 * MEMBERS_MAX * (MEMBERS_MAX - 1);
     /// Most segments: those of a View with two members on each switch.
     pub const SEGMENTS_MAX: usize = MEMBERS_MAX;
+    /// Most machines: those of two Views without a common member.
+    pub const NODES_MAX: usize = 2 * MEMBERS_MAX;
 }
 
 layout! { KnownPath { from, to, kind, number, cell: Medium, rtt_us, rate_kbps: Rate } }
+layout! { KnownCoding { node, speed } }
 layout! { Segment { sides: Sides, kbps: Rates, [is_half] } }
 layout! {
     KnownPaths {
         paths: List(KnownPaths::PATHS_MAX),
         segments: List(KnownPaths::SEGMENTS_MAX),
         searched: Nodes,
+        coding: List(KnownPaths::NODES_MAX),
     }
 }
 
@@ -96,17 +109,17 @@ impl Rates {
     }
 }
 
-/// A set of nodes: ascending, at most [`NODES_MAX`].
+/// A set of members of a View, ascending.
 struct Nodes;
 
 impl Nodes {
     fn put(&self, nodes: &BTreeSet<NodeId>, out: &mut Vec<u8>) {
-        let nodes: Vec<NodeId> = nodes.iter().copied().take(NODES_MAX).collect();
-        List(NODES_MAX).put(&nodes, out);
+        let nodes: Vec<NodeId> = nodes.iter().copied().take(MEMBERS_MAX).collect();
+        List(MEMBERS_MAX).put(&nodes, out);
     }
 
     fn read(&self, r: &mut Reader<'_>) -> Result<BTreeSet<NodeId>, Malformed> {
-        let nodes: Vec<NodeId> = List(NODES_MAX).read(r)?;
+        let nodes: Vec<NodeId> = List(MEMBERS_MAX).read(r)?;
         if nodes.is_sorted_by(|a, b| a < b) {
             Ok(nodes.into_iter().collect())
         } else {
@@ -127,9 +140,6 @@ impl Sides {
         Ok([Nodes.read(r)?, Nodes.read(r)?])
     }
 }
-
-/// The members of a View.
-const NODES_MAX: usize = MEMBERS_MAX;
 
 #[cfg(test)]
 mod tests {
@@ -152,18 +162,21 @@ mod tests {
     fn what_is_known_survives_its_file() {
         let searched = [1, 2, 3].map(|n| NodeId([n; 32])).into();
         let paths = vec![path(1, 2, Some(0)), path(2, 1, None)];
-        let known = KnownPaths { paths, segments: vec![segment(&[1, 2], &[3])], searched };
+        let coding = vec![KnownCoding { node: NodeId([1; 32]), speed: CodingSpeed::new(|_| 5000) }];
+        let known = KnownPaths { paths, segments: vec![segment(&[1, 2], &[3])], searched, coding };
         assert_codec(&known);
         assert_codec(&KnownPaths::default());
     }
 
     #[test]
     fn the_most_that_is_known_fits_into_its_file() {
-        let all: Vec<u8> = (0..NODES_MAX as u8).collect();
+        let all: Vec<u8> = (0..MEMBERS_MAX as u8).collect();
+        let coding = KnownCoding { node: NodeId([1; 32]), speed: CodingSpeed::default() };
         let known = KnownPaths {
             paths: vec![path(1, 2, Some(0)); KnownPaths::PATHS_MAX],
             segments: vec![segment(&all, &all); KnownPaths::SEGMENTS_MAX],
             searched: all.iter().map(|n| NodeId([*n; 32])).collect(),
+            coding: vec![coding; KnownPaths::NODES_MAX],
         };
         assert!(known.to_bytes().len() <= crate::identity::STATE_BYTES_MAX);
     }

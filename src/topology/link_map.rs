@@ -7,7 +7,7 @@
 #[cfg(test)]
 pub(crate) use testing::{links_of, path};
 
-use super::known_paths::{KnownPath, KnownPaths};
+use super::known_paths::{KnownCoding, KnownPath, KnownPaths};
 use super::port::Port;
 use super::segment::Segment;
 use crate::identity::{MemberId, NodeId};
@@ -32,7 +32,8 @@ pub struct LinkMap {
     /// Measurements of links, by machine. They survive while a link is re-established and its edge
     /// is missing, and also when a process is started again.
     paths: BTreeMap<(NodeId, NodeId), Path>,
-    coding: BTreeMap<MemberId, CodingSpeed>,
+    /// How fast the members encode and decode, by machine.
+    coding: BTreeMap<NodeId, CodingSpeed>,
     /// The hosts of the members, as far as these can share memory with others.
     hosts: BTreeMap<MemberId, HostId>,
     /// Parts of the network that several paths share.
@@ -116,12 +117,12 @@ impl LinkMap {
 
     /// Records how fast a member encodes and decodes, as reported by itself.
     pub fn set_coding(&mut self, member: MemberId, speed: CodingSpeed) {
-        self.coding.insert(member, speed);
+        self.coding.insert(member.node, speed);
     }
 
     /// The coding speed of a member; all unknown if the member has not reported it.
     pub fn coding(&self, member: MemberId) -> CodingSpeed {
-        self.coding.get(&member).copied().unwrap_or_default()
+        self.coding.get(&member.node).copied().unwrap_or_default()
     }
 
     /// Records on which host a member runs.
@@ -286,18 +287,19 @@ impl LinkMap {
         self.graph.edge_weight(from, to).is_some_and(|way| !way.relayed)
     }
 
-    /// Removes all edges from and to a member, what is known of its process, and its paths without a
-    /// measured rate. Rates stay: they are of the machine, which may start another process.
+    /// Removes all edges from and to a member, and its paths without a measured rate. Rates and
+    /// coding speeds stay: they are of the machine, which may start another process.
     pub fn forget(&mut self, member: MemberId) {
         self.graph.remove_node(member);
         let is_of = |(from, to): &(NodeId, NodeId)| *from == member.node || *to == member.node;
         self.paths.retain(|pair, path| !is_of(pair) || path.rate_kbps.is_some());
-        self.coding.remove(&member);
         self.hosts.remove(&member);
-        if self.paths.len() > KnownPaths::PATHS_MAX {
+        let are_many = self.coding.len() > KnownPaths::NODES_MAX;
+        if are_many || self.paths.len() > KnownPaths::PATHS_MAX {
             // Names cost an attacker nothing, so no more of the absent are kept.
             let present: BTreeSet<NodeId> = self.graph.nodes().map(|member| member.node).collect();
             self.paths.retain(|(from, to), _| present.contains(from) && present.contains(to));
+            self.coding.retain(|node, _| present.contains(node));
         }
     }
 
@@ -315,7 +317,13 @@ impl LinkMap {
         let mut paths: Vec<KnownPath> = self.paths.iter().filter_map(known).collect();
         paths.sort_by_key(is_absent);
         paths.truncate(KnownPaths::PATHS_MAX);
-        KnownPaths { paths, segments: self.segments.clone(), searched: self.searched.clone() }
+        let coding =
+            self.coding.iter().map(|(node, speed)| KnownCoding { node: *node, speed: *speed });
+        let mut coding: Vec<KnownCoding> = coding.collect();
+        coding.sort_by_key(|known| !present.contains(&known.node));
+        coding.truncate(KnownPaths::NODES_MAX);
+        let (segments, searched) = (self.segments.clone(), self.searched.clone());
+        KnownPaths { paths, segments, searched, coding }
     }
 
     /// Takes over what was known when this node ended. Each rate counts until it is measured again.
@@ -327,6 +335,7 @@ impl LinkMap {
         }
         known.segments.into_iter().for_each(|segment| self.cross(segment));
         self.searched = known.searched;
+        self.coding.extend(known.coding.into_iter().map(|known| (known.node, known.speed)));
     }
 
     /// The known properties of the path from one member to another; `None` while the edge is

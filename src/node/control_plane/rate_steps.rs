@@ -125,7 +125,10 @@ impl ControlPlane {
     }
 
     fn note_coding(&mut self, session: &ViewSession, rank: Rank, coding: CodingSpeed) {
-        if let Some(member) = session.view().member(rank) {
+        // A member that has sent no burst yet does not know its speed; an earlier run may have.
+        if let Some(member) = session.view().member(rank)
+            && coding != CodingSpeed::default()
+        {
             self.election.links_mut().set_coding(member.id, coding);
         }
     }

@@ -87,6 +87,7 @@ fn what_was_known_at_the_end_counts_at_the_next_start_until_it_is_measured_again
         links.rate(from, to, port, kbps(rate));
     }
     links.segments_follow(&[a, b, c]);
+    links.set_coding(c, CodingSpeed::new(|_| 5000));
     let sides = [[a.node, b.node].into(), [c.node].into()];
     links.cross(Segment { sides, kbps: [kbps(5_000), kbps(6_000)], is_half: false });
     let known = links.known_paths();
@@ -95,6 +96,7 @@ fn what_was_known_at_the_end_counts_at_the_next_start_until_it_is_measured_again
     later.recall(known.clone());
     assert_eq!(later.path(a, b), None, "there is no link yet");
     assert_eq!(later.known_paths(), known, "it is kept even if nobody comes");
+    assert_eq!(later.coding(c), CodingSpeed::new(|_| 5000));
     let [a, b, c] = [a, b, c].map(|member| MemberId { boot: member_id(9).boot, ..member });
     later.set_reach(b, &[a].into());
     later.round_trip(a, b, 300, Some(port));
@@ -123,8 +125,10 @@ fn no_more_is_kept_of_the_absent_than_of_two_views() {
         links.set_reach(comer, &here.into());
         here.iter().for_each(|to| links.rate(comer, *to, port, kbps));
         here.iter().for_each(|from| links.rate(*from, comer, port, kbps));
+        links.set_coding(comer, CodingSpeed::new(|_| 5000));
         links.forget(comer);
         assert!(links.paths.len() <= KnownPaths::PATHS_MAX, "{}", links.paths.len());
+        assert!(links.coding.len() <= KnownPaths::NODES_MAX, "{}", links.coding.len());
     }
     assert!(links.path(here[0], here[1]).is_some());
 }
