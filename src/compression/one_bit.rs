@@ -18,7 +18,7 @@ use super::blocks::{BLOCK, STEP_BYTES, mean_magnitude, read_step};
 use super::codec::Codec;
 use crate::wire::Malformed;
 
-/// The 1-bit codec; wire ratio 0.035. Only useful with error feedback.
+/// The 1-bit codec; wire ratio 0.035. Meant for error feedback.
 #[derive(Clone, Copy, Debug)]
 pub struct OneBit;
 
