@@ -144,16 +144,13 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     let forecast_s = known.forecast_s(case.bytes)?;
     let best_s = gloo_s.min(ring_s);
     report.line(&format!(
-        "| {} | {} | {} | {} | {:.2} | {} | {:.2} | {} | {:.2} | {:.2} | {} |",
+        "| {} | {} | {} | {} | {} | {} | {:.2} | {} |",
         case.profile,
         bytes(case.bytes),
         time(bound),
-        time(gloo_s),
-        gloo_s / bound,
-        time(ring_s),
-        ring_s / bound,
-        time(our_s),
-        our_s / bound,
+        cells(gloo_s, bound),
+        cells(ring_s, bound),
+        cells(our_s, bound),
         best_s / our_s,
         time(forecast_s),
     ));
@@ -167,6 +164,15 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     report.must(&format!("{of}, forecast off by"), (forecast_s / our_s - 1.0).abs(), FORECAST);
     contest.end()?;
     Ok(known.plan)
+}
+
+/// The cells of a time and of its ratio to the bound; empty ones if it was not measured.
+fn cells(took_s: f64, bound_s: f64) -> String {
+    if took_s.is_finite() {
+        format!("{} | {:.2}", time(took_s), took_s / bound_s)
+    } else {
+        " | ".to_owned()
+    }
 }
 
 /// Waits for a plan from measured rates, and then, not without end, for one that knows what the
@@ -185,10 +191,10 @@ fn until_found(group: &mut Group, case: &Case) -> Result<Known> {
 }
 
 impl Case {
-    /// The lower bound at line rate. What is behind a segment must be sent over it at least once,
-    /// as one sum, and the whole sum must come back: a buffer in each direction, which on a
-    /// half-duplex segment is twice the buffer. The machines' own cables have the bound of any
-    /// other home; processes of one machine exchange nothing by its cable.
+    /// The lower bound at line rate. A segment carries at least one buffer in each direction: the
+    /// sum of one side, and the sum of all. On a half-duplex segment these add up to two buffers.
+    /// The machines' own cables have the bound of any other home. Processes of one machine exchange
+    /// nothing over its cable.
     fn bound_s(&self) -> f64 {
         let (mbit, times) = match self.between {
             Between::Cable(mbit) => (mbit, 1.0),

@@ -113,7 +113,12 @@ fn known_paths(file: &StateFile) -> KnownPaths {
         trace::warn!(%problem, "the known rates of paths are ignored");
         None
     });
-    bytes.and_then(|bytes| KnownPaths::from_bytes(&bytes).ok()).unwrap_or_default()
+    let known =
+        bytes.map_or_else(|| Ok(KnownPaths::default()), |bytes| KnownPaths::from_bytes(&bytes));
+    known.unwrap_or_else(|problem| {
+        trace::warn!(%problem, path = %file.path().display(), "the known rates of paths are ignored");
+        KnownPaths::default()
+    })
 }
 
 /// All in memory: the nodes of one namespace in one process share a simulated network.

@@ -229,8 +229,9 @@ impl Planner {
         self.looked = known;
         let has_shares = !survey.stations().is_empty() || !survey.segments().is_empty();
         self.better_plan(session, links).or_else(|| {
-            // If a medium or a segment turned out to be shared, the present plan's promise is wrong even if the
-            // plan remains the best one; then the same plan with a new reason is proposed.
+            // If a medium or a segment turned out to be shared, the present plan's promise is wrong
+            // even if the plan remains the best one; then the same plan with a new reason is
+            // proposed.
             let is_wrong = known == Looked::AtThePaths && has_shares && can_be_revised(session);
             let best = is_wrong.then(|| {
                 let (order, links) = (members(session.view()), data_links(session, links));

@@ -1,7 +1,8 @@
 //! The plan for members whose links are measured and heterogeneous.
 //!
 //! The candidates are the exchange of whole buffers, rings, a star around each rank, the best
-//! single tree, and the best packing of trees. Each size class gets the candidate with the shortest predicted duration.
+//! single tree, and the best packing of trees. Each size class gets the candidate with the shortest
+//! predicted duration.
 //!
 //! One ring has the smallest sum of round-trip times. If the network has segments, another one
 //! crosses each of them once in each direction, which is as little as a ring can.

@@ -209,10 +209,7 @@ impl LinkMap {
             .collect();
         for other in &gone {
             self.graph.remove_edge(from, *other);
-            let pair = (from.node, other.node);
-            if self.paths.get(&pair).is_some_and(|path| path.rate_kbps.is_none()) {
-                self.paths.remove(&pair);
-            }
+            self.forget_unmeasured(from.node, other.node);
         }
         gone.into_iter().for_each(|other| self.forget_unless_named(other));
         for other in to.iter().copied().filter(|other| *other != from) {
@@ -291,8 +288,11 @@ impl LinkMap {
     /// coding speeds stay: they are of the machine, which may start another process.
     pub fn forget(&mut self, member: MemberId) {
         self.graph.remove_node(member);
-        let is_of = |(from, to): &(NodeId, NodeId)| *from == member.node || *to == member.node;
-        self.paths.retain(|pair, path| !is_of(pair) || path.rate_kbps.is_some());
+        let others: BTreeSet<NodeId> = self.paths.keys().flat_map(|(a, b)| [*a, *b]).collect();
+        for other in others {
+            self.forget_unmeasured(member.node, other);
+            self.forget_unmeasured(other, member.node);
+        }
         self.hosts.remove(&member);
         let are_many = self.coding.len() > KnownPaths::NODES_MAX;
         if are_many || self.paths.len() > KnownPaths::PATHS_MAX {
@@ -303,8 +303,19 @@ impl LinkMap {
         }
     }
 
-    /// What is worth to be known at the next start: the measured paths, first those between members
-    /// that are here, and what they share.
+    /// Forgets the path from one machine to another if its rate was not measured, and if no process
+    /// of the one has a link to a process of the other.
+    fn forget_unmeasured(&mut self, from: NodeId, to: NodeId) {
+        let is_measured = |path: &Path| path.rate_kbps.is_some();
+        if self.paths.get(&(from, to)).is_some_and(|path| !is_measured(path))
+            && !self.graph.all_edges().any(|(a, b, _)| (a.node, b.node) == (from, to))
+        {
+            self.paths.remove(&(from, to));
+        }
+    }
+
+    /// The measured paths, segments and coding speeds, for the next start. Paths between present
+    /// members come first.
     pub fn known_paths(&self) -> KnownPaths {
         let present: BTreeSet<NodeId> = self.graph.nodes().map(|member| member.node).collect();
         let known = |((from, to), path): (&(NodeId, NodeId), &Path)| {

@@ -344,7 +344,7 @@ impl Survey {
         self.finds_segments
     }
 
-    /// What was found of segments may be wrong: a path has changed.
+    /// Discards the found segments, because a path has changed, and searches again.
     fn search_again(&mut self) {
         self.segments = SegmentSearch::default();
         self.finds_segments = true;

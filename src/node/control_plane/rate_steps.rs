@@ -158,7 +158,7 @@ impl ControlPlane {
         self.paths_changed();
     }
 
-    /// What is known of paths has changed: the forecasts follow, and it is stored.
+    /// Updates the forecasts after a change of the link map, and has the rates stored.
     fn paths_changed(&mut self) {
         self.kept_paths.note(self.clock.now());
         self.renew_forecasts();
@@ -190,7 +190,8 @@ impl ControlPlane {
         }
     }
 
-    /// Reports the rate of a path of this node to all members; one that was measured together with others, to rank 0 only.
+    /// Reports the rate of a path of this node to all members, or to rank 0 only if it was measured
+    /// together with others.
     pub(super) fn rated(&mut self, to: Rank, kbps: u32) {
         let Some(session) = self.installed.session() else { return };
         let Some(port) = self.port_to(session.view(), to) else { return };

@@ -75,6 +75,12 @@ fn what_was_measured_of_a_way_outlasts_the_link_that_it_was_measured_over() {
     assert_eq!(links.path(b, again), Some(measured(400)), "its paths are the same");
     links.set_reach(again, &ids(&[2]));
     assert_eq!(links.path(again, b), None, "of an unmeasured path nothing is kept");
+    // The new process has proven its path before the old one is given up.
+    links.set_reach(a, &ids(&[2]));
+    links.round_trip(again, b, 500, Some(port));
+    links.set_reach(a, &BTreeSet::new());
+    links.forget(a);
+    assert_eq!(links.rtt_us(again, b), Some(500), "the path of the new process is not the old's");
 }
 
 #[test]
