@@ -7,7 +7,6 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context as Task, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -23,6 +22,8 @@ type Told<T> = Box<dyn FnOnce(&Outcome<T>) + Send>;
 
 /// A call under way, or ended. Any thread may use it.
 ///
+/// A thread that waits for it polls it; while there is none, the executor does.
+///
 /// Dropping it gives the call up if it has not ended. The drop returns when the call does not use
 /// its memory any more, and all that wanted to be told have been.
 pub struct Call<T: Send + Sync + 'static> {
@@ -32,30 +33,36 @@ pub struct Call<T: Send + Sync + 'static> {
 struct Running<T> {
     /// `None` when it has ended. The lock is held during a poll, and while the future is dropped.
     future: Mutex<Option<Boxed<T>>>,
-    /// Polls it. `None` if it has ended before it began.
+    /// `None` if it has ended before it began.
     executor: Option<Executor>,
-    /// Whether it is in the queue of the executor.
-    is_queued: AtomicBool,
+    /// Set once, under the lock of the state.
     outcome: OnceLock<Outcome<T>>,
-    end: Mutex<End<T>>,
-    ended: Condvar,
+    state: Mutex<State<T>>,
+    /// It has ended, all have been told, or a waiting thread should poll.
+    changed: Condvar,
 }
 
-struct End<T> {
-    /// To be told.
-    listeners: Vec<Told<T>>,
-    /// All of them have been told, and nobody is added any more.
+struct State<T> {
+    /// The future wants a poll that has not begun.
+    wants_poll: bool,
+    /// Threads in [`Call::wait`].
+    waiting: usize,
+    /// Dropped at the end, before the outcome is there.
+    held: Vec<Box<dyn Send>>,
+    /// To be told of the end. `None` when that has begun: then nobody is added any more.
+    listeners: Option<Vec<Told<T>>>,
+    /// All of them have been told.
     is_told: bool,
 }
 
 impl<T: Send + Sync + 'static> Call<T> {
-    /// Polls the future once, in this thread, and from then on by this executor.
+    /// Polls the future once, in this thread.
     pub fn begin(
         executor: &Executor,
         future: impl Future<Output = Outcome<T>> + Send + 'static,
     ) -> Call<T> {
         let running = Arc::new(Running::new(Some(Box::pin(future)), Some(executor.clone())));
-        Arc::clone(&running).poll();
+        running.poll_once();
         Call { running: ProcessLocal::new(running) }
     }
 
@@ -63,6 +70,7 @@ impl<T: Send + Sync + 'static> Call<T> {
     pub fn failed(failure: Failure) -> Call<T> {
         let running = Running::new(None, None);
         running.end(Err(failure));
+        running.tell();
         Call { running: ProcessLocal::new(Arc::new(running)) }
     }
 
@@ -83,19 +91,32 @@ impl<T: Send + Sync + 'static> Call<T> {
             return Err(Failure::InCallback);
         }
         let until = patience.and_then(|patience| Instant::now().checked_add(patience));
-        let mut end = locked(&running.end);
+        let mut state = locked(&running.state);
+        state.waiting += 1;
         while running.outcome.get().is_none() {
-            end = match until {
-                None => running.ended.wait(end).unwrap_or_else(PoisonError::into_inner),
+            if state.wants_poll {
+                drop(state);
+                running.poll_once();
+                state = locked(&running.state);
+                continue;
+            }
+            state = match until {
+                None => running.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         break;
                     }
-                    let waited = running.ended.wait_timeout(end, left);
+                    let waited = running.changed.wait_timeout(state, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+        }
+        state.waiting -= 1;
+        let is_left_alone = state.wants_poll && state.waiting == 0;
+        drop(state);
+        if is_left_alone {
+            running.poll_in_executor();
         }
         Ok(running.outcome.get())
     }
@@ -109,13 +130,24 @@ impl<T: Send + Sync + 'static> Call<T> {
             Ok(running) => running,
             Err(forked) => return executor::tell(|| f(&Err(forked))),
         };
-        let mut end = locked(&running.end);
-        match running.outcome.get() {
-            Some(outcome) => {
-                drop(end);
+        let mut state = locked(&running.state);
+        match (running.outcome.get(), &mut state.listeners) {
+            (None, Some(listeners)) => listeners.push(Box::new(f)),
+            (Some(outcome), _) => {
+                drop(state);
                 executor::tell(|| f(outcome));
             }
-            None => end.listeners.push(Box::new(f)),
+            (None, None) => {} // Nobody is told before the end.
+        }
+    }
+
+    /// Keeps a value as long as the call may use its memory: it is dropped, in any thread, before
+    /// the outcome is there, or now, if it is. Its drop must not wait, nor use this call.
+    pub fn hold(&self, value: impl Send + 'static) {
+        let Ok(running) = self.running.get() else { return };
+        let mut state = locked(&running.state);
+        if running.outcome.get().is_none() {
+            state.held.push(Box::new(value));
         }
     }
 
@@ -130,49 +162,40 @@ impl<T: Send + Sync + 'static> Call<T> {
         };
         if given_up {
             running.end(Err(Failure::GivenUp));
+            running.tell();
         } else if !executor::tells_here() {
-            // It may be ending in another thread.
-            let mut end = locked(&running.end);
-            while !end.is_told {
-                end = running.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
+            // Another thread may be ending it, or telling.
+            let mut state = locked(&running.state);
+            while !state.is_told {
+                state = running.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
 }
 
-impl<T> Running<T> {
+impl<T: Send + Sync + 'static> Running<T> {
     fn new(future: Option<Boxed<T>>, executor: Option<Executor>) -> Running<T> {
+        let state = State {
+            wants_poll: false,
+            waiting: 0,
+            held: Vec::new(),
+            listeners: Some(Vec::new()),
+            is_told: false,
+        };
         Running {
             future: Mutex::new(future),
             executor,
-            is_queued: AtomicBool::new(false),
             outcome: OnceLock::new(),
-            end: Mutex::new(End { listeners: Vec::new(), is_told: false }),
-            ended: Condvar::new(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
         }
     }
 
-    /// Nothing points at the memory of the call any more.
-    fn end(&self, outcome: Outcome<T>) {
-        let listeners = {
-            let mut end = locked(&self.end);
-            let _ = self.outcome.set(outcome);
-            self.ended.notify_all();
-            std::mem::take(&mut end.listeners)
-        };
-        if let Some(outcome) = self.outcome.get() {
-            listeners.into_iter().for_each(|told| executor::tell(|| told(outcome)));
-        }
-        locked(&self.end).is_told = true;
-        self.ended.notify_all();
-    }
-}
-
-impl<T: Send + Sync + 'static> Polled for Running<T> {
-    fn poll(self: Arc<Self>) {
+    /// Polls it once, in any thread. Nothing if it has ended.
+    fn poll_once(self: &Arc<Self>) {
         // Before the poll: a wake during the poll asks for another one.
-        self.is_queued.store(false, Ordering::SeqCst);
-        let waker = Waker::from(Arc::clone(&self));
+        locked(&self.state).wants_poll = false;
+        let waker = Waker::from(Arc::clone(self));
         let outcome = {
             let mut future = locked(&self.future);
             let Some(running) = future.as_mut() else { return };
@@ -186,16 +209,60 @@ impl<T: Send + Sync + 'static> Polled for Running<T> {
             drop_quietly(&mut future);
             outcome
         };
-        self.end(outcome);
+        if self.end(outcome) {
+            self.tell();
+        } else {
+            // The program may hold locks here that its functions need.
+            self.poll_in_executor();
+        }
+    }
+
+    fn poll_in_executor(self: &Arc<Self>) {
+        if let Some(executor) = &self.executor {
+            executor.poll_soon(Arc::clone(self) as Arc<dyn Polled>);
+        }
+    }
+
+    /// Nothing points at the memory of the call any more. Whether this thread may tell of it.
+    fn end(&self, outcome: Outcome<T>) -> bool {
+        let mut state = locked(&self.state);
+        state.held.clear();
+        let _ = self.outcome.set(outcome);
+        self.changed.notify_all();
+        executor::is_this_thread() || state.listeners.as_ref().is_none_or(Vec::is_empty)
+    }
+
+    /// Tells of the end all that wanted to be told, once.
+    fn tell(&self) {
+        let Some(listeners) = locked(&self.state).listeners.take() else { return };
+        if let Some(outcome) = self.outcome.get() {
+            listeners.into_iter().for_each(|told| executor::tell(|| told(outcome)));
+        }
+        locked(&self.state).is_told = true;
+        self.changed.notify_all();
+    }
+}
+
+impl<T: Send + Sync + 'static> Polled for Running<T> {
+    fn poll(self: Arc<Self>) {
+        self.poll_once();
+        if self.outcome.get().is_some() {
+            self.tell();
+        }
     }
 }
 
 impl<T: Send + Sync + 'static> Wake for Running<T> {
     fn wake(self: Arc<Self>) {
-        if !self.is_queued.swap(true, Ordering::SeqCst)
-            && let Some(executor) = self.executor.clone()
-        {
-            executor.poll_soon(self);
+        let mut state = locked(&self.state);
+        if std::mem::replace(&mut state.wants_poll, true) {
+            return;
+        }
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        } else {
+            drop(state);
+            self.poll_in_executor();
         }
     }
 }
@@ -230,6 +297,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
+    use std::thread;
 
     #[test]
     fn a_panic_in_a_call_ends_the_call() {
@@ -237,5 +306,77 @@ mod tests {
         let call: Call<()> = Call::begin(&executor, async { panic!("a fault") });
         let failure = call.outcome().expect("ended").as_ref().expect_err("failed");
         assert_eq!(failure.to_string(), "potluck has a fault, please report it: a fault");
+    }
+
+    /// Waits until it is woken, and then returns the name of the thread that polls it.
+    #[derive(Default)]
+    struct Woken(Arc<Mutex<(bool, Option<Waker>)>>);
+
+    impl Future for Woken {
+        type Output = Outcome<Option<String>>;
+
+        fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+            let mut woken = locked(&self.0);
+            woken.1 = Some(task.waker().clone());
+            let name = thread::current().name().map(str::to_owned);
+            if woken.0 { Poll::Ready(Ok(name)) } else { Poll::Pending }
+        }
+    }
+
+    fn wake(woken: &Mutex<(bool, Option<Waker>)>) {
+        let waker = {
+            let mut woken = locked(woken);
+            woken.0 = true;
+            woken.1.clone()
+        };
+        waker.expect("polled once").wake();
+    }
+
+    fn polled_by<'a>(call: &'a Call<Option<String>>) -> Option<&'a str> {
+        call.outcome()?.as_ref().expect("a name").as_deref()
+    }
+
+    #[test]
+    fn a_thread_that_waits_polls_the_call_and_the_executor_tells() {
+        let executor = Executor::start().expect("a thread");
+        let (future, (told, tells)) = (Woken::default(), mpsc::channel());
+        let woken = Arc::clone(&future.0);
+        let call = Call::begin(&executor, future);
+        call.on_end(move |_| told.send(thread::current().name().map(str::to_owned)).expect("open"));
+        thread::scope(|scope| {
+            let waits = || assert!(call.wait(None).expect("no callback").is_some());
+            let waiter = thread::Builder::new().name("waiter".to_owned());
+            waiter.spawn_scoped(scope, waits).expect("a thread");
+            let running = call.running.get().expect("this process");
+            while locked(&running.state).waiting == 0 {
+                thread::yield_now();
+            }
+            wake(&woken);
+        });
+        assert_eq!(polled_by(&call), Some("waiter"));
+        assert_eq!(tells.recv().expect("told").as_deref(), Some("potluck-calls"));
+    }
+
+    #[test]
+    fn the_executor_polls_a_call_that_nobody_waits_for() {
+        let executor = Executor::start().expect("a thread");
+        let (future, (told, tells)) = (Woken::default(), mpsc::channel());
+        let woken = Arc::clone(&future.0);
+        let call = Call::begin(&executor, future);
+        assert!(call.wait(Some(Duration::ZERO)).expect("no callback").is_none());
+        call.hold(Held(told));
+        wake(&woken);
+        // What it held is dropped at the end.
+        tells.recv().expect("dropped");
+        assert!(call.wait(None).expect("no callback").is_some());
+        assert_eq!(polled_by(&call), Some("potluck-calls"));
+    }
+
+    struct Held(mpsc::Sender<()>);
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that polls the calls of a foreign program.
+//! The thread that polls the calls that a foreign program does not wait for.
 
 use super::failure::Failure;
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// Something that can be polled from any thread.
+/// Something that the executor can poll.
 pub(crate) trait Polled: Send + Sync {
     /// Polls it once.
     fn poll(self: Arc<Self>);

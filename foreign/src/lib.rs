@@ -2,9 +2,9 @@
 //! their buffers. The C interface and the Python module are made of it.
 //!
 //! Each method of [`SharedContext`] begins a call and returns a [`Call`]. By then the call has its
-//! number in the lane, and has been polled once: its contribution has been read. All further polls
-//! are made by one thread, the [`Executor`]. The program waits for the call, asks
-//! whether it has ended, or is told.
+//! number in the lane, and has been polled once: its contribution has been read. The program waits
+//! for the call, asks whether it has ended, or is told. A thread that waits polls the call itself;
+//! calls that nobody waits for are polled by one thread, the [`Executor`].
 //!
 //! The buffers are [`Memory`]: a pointer, a length and a type. They stay the program's, which must
 //! leave them alone and alive until the call has ended or its [`Call`] has been dropped. Dropping

@@ -6,7 +6,7 @@ use potluck_foreign::Failure;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// First byte, the byte after the last one, and whether it is written.
 type Span = (usize, usize, bool);
@@ -14,13 +14,13 @@ type Span = (usize, usize, bool);
 static LEASED: Mutex<BTreeMap<u64, Vec<Span>>> = Mutex::new(BTreeMap::new());
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// The buffers of one call, until its end.
+/// The buffers of one call, and its claim on their memory.
 pub struct Lease {
-    claim: Arc<Claim>,
-    _buffers: Vec<Buffer>,
+    claim: Claim,
+    buffers: Vec<Buffer>,
 }
 
-/// The entry of a lease among all. It may be freed more than once.
+/// The entry of a lease among all: until it is dropped, no other call may use the memory.
 pub struct Claim(u64);
 
 impl Lease {
@@ -30,26 +30,20 @@ impl Lease {
     /// Argument if another call under way uses the memory.
     pub fn of(py: Python<'_>, buffers: Vec<Buffer>) -> PyResult<Lease> {
         let spans: Vec<Span> = buffers.iter().map(Buffer::span).collect();
-        let claim = Arc::new(claimed(spans).or_raise(py)?);
-        Ok(Lease { claim, _buffers: buffers })
+        let claim = claimed(spans).or_raise(py)?;
+        Ok(Lease { claim, buffers })
     }
 
-    /// What to free when the call has ended.
-    pub fn claim(&self) -> Arc<Claim> {
-        Arc::clone(&self.claim)
-    }
-}
-
-impl Claim {
-    /// The memory may be used by other calls.
-    pub fn free(&self) {
-        leased().remove(&self.0);
+    /// The claim, which ends with the call, and the buffers, which need the interpreter to be
+    /// dropped.
+    pub fn apart(self) -> (Claim, Vec<Buffer>) {
+        (self.claim, self.buffers)
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.free();
+        leased().remove(&self.0);
     }
 }
 

@@ -1,5 +1,6 @@
 //! A call that was begun.
 
+use super::buffer::Buffer;
 use super::error::{OrRaise, late};
 use super::lease::Lease;
 use super::results::Gives;
@@ -19,8 +20,8 @@ pub struct Pending {
 
 struct Running {
     call: Call<Reply>,
-    /// The memory of the call. Given back when its end is seen.
-    leases: Mutex<Vec<Lease>>,
+    /// Those of the call. Given back when its end is seen.
+    buffers: Mutex<Vec<Buffer>>,
     gives: Gives,
     result: PyOnceLock<Py<PyAny>>,
 }
@@ -45,10 +46,11 @@ pub fn returned(
 
 impl Pending {
     fn of(call: Call<Reply>, leases: Vec<Lease>, gives: Gives) -> Pending {
-        let claims: Vec<_> = leases.iter().map(Lease::claim).collect();
-        call.on_end(move |_| claims.iter().for_each(|claim| claim.free()));
-        let (leases, result) = (Mutex::new(leases), PyOnceLock::new());
-        Pending { running: ProcessLocal::new(Running { call, leases, gives, result }) }
+        let (claims, buffers): (Vec<_>, Vec<_>) = leases.into_iter().map(Lease::apart).unzip();
+        call.hold(claims);
+        let buffers = Mutex::new(buffers.into_iter().flatten().collect());
+        let running = Running { call, buffers, gives, result: PyOnceLock::new() };
+        Pending { running: ProcessLocal::new(running) }
     }
 
     fn result(&self, py: Python<'_>, patience: Option<Duration>) -> PyResult<Py<PyAny>> {
@@ -147,13 +149,11 @@ impl Pending {
 impl Running {
     /// The exporters of the memory get it back.
     fn give_back(&self) {
-        let leases = {
-            let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *leases)
+        let buffers = {
+            let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *buffers)
         };
-        // The thread that tells of the end may not have come to it, and holds the claims so long.
-        leases.iter().for_each(|lease| lease.claim().free());
-        drop(leases);
+        drop(buffers);
     }
 }
 
