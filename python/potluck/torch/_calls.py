@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -73,22 +74,7 @@ class Calls:
         for call in begun:
             if call.error is not None:
                 raise failed(call.error)
-        work = CallsWork(source)
-        left, lock = len(begun), threading.Lock()
-
-        def one_is_over() -> None:
-            nonlocal left
-            with lock:
-                left -= 1
-                if left > 0:
-                    return
-            self._end(work, begun, result)
-
-        if not begun:
-            self._end(work, begun, result)
-        for call in begun:
-            call.when_over(one_is_over)
-        return work
+        return CallsWork(begun, self._ends, result, source)
 
     def _begins(self) -> Iterator[Callable[[], Pending[Any]]]:
         """What begins the calls: several ones as a step, so that they succeed or fail together."""
@@ -107,16 +93,6 @@ class Calls:
         begun: Pending[Any] = step.commit(**options)
         return begun
 
-    def _end(self, work: CallsWork, begun: list[Begun], result: Any) -> None:
-        try:
-            values = [call.result() for call in begun]
-            for end in self._ends:
-                end(values)
-        except BaseException as error:
-            work._end(failed(error), None, [])
-        else:
-            work._end(None, result, values)
-
 
 @dataclass
 class Planned:
@@ -131,29 +107,79 @@ class Planned:
 
 
 class CallsWork(dist.Work):
-    """A Work that raises the error of its calls. PyTorch's own Work of a future drops it."""
+    """A Work that raises the error of its calls. PyTorch's own Work of a future drops it.
 
-    def __init__(self, source: Callable[[int], int] | None) -> None:
+    The thread that waits carries out what is to be done with the results. Where nobody may wait, a
+    thread of potluck does: for a future, and for results that are to be copied.
+    """
+
+    def __init__(
+        self,
+        begun: list[Begun],
+        ends: list[Callable[[list[Any]], object]],
+        result: Any,
+        source: Callable[[int], int] | None,
+    ) -> None:
         super().__init__()
-        self._source = source
+        self._begun, self._ends, self._result, self._source = begun, ends, result, source
         self._values: list[Any] = []
-        self._is_over = threading.Event()
         self._error: BaseException | None = None
-        self._result: Any = None
-        self._future: Future[Any] = Future()
-        # The error travels as a value, and is raised in `then`: C++ does not catch an exception
-        # that is set on a future.
-        self._told = self._future.then(_value)
+        self._is_over = False
+        self._future: Future[Any] | None = None
+        self._told: Any = None
+        # Held while it ends: also `_ends` are carried out once.
+        self._lock = threading.Lock()
+        if ends:
+            self._end_by_itself()
 
-    def _end(self, error: BaseException | None, result: Any, values: list[Any]) -> None:
-        self._error, self._result, self._values = error, result, values
-        self._is_over.set()
-        self._future.set_result((error, result))
+    def _end_by_itself(self) -> None:
+        """Ends it when all calls have ended, if nobody waits before."""
+        left, lock = len(self._begun), threading.Lock()
+
+        def one_is_over() -> None:
+            nonlocal left
+            with lock:
+                left -= 1
+                if left > 0:
+                    return
+            self._end()
+
+        if not self._begun:
+            self._end()
+        for call in self._begun:
+            call.when_over(one_is_over)
+
+    def _end(self) -> None:
+        """All calls are over."""
+        with self._lock:
+            if self._is_over:
+                return
+            try:
+                values = [call.result() for call in self._begun]
+                for end in self._ends:
+                    end(values)
+            except BaseException as error:
+                self._error, self._result = failed(error), None
+            else:
+                self._values = values
+            self._is_over = True
+            future = self._future
+        if future is not None:
+            future.set_result((self._error, self._result))
+
+    def __del__(self) -> None:
+        # A program may drop the Work of a call that is to go on.
+        for call in self._begun if not self._is_over else []:
+            call.when_over(partial(_keep, call))
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Waits for the end. The timeout is of this wait; the calls have deadlines."""
-        if not self._is_over.wait(timeout.total_seconds() or None):
-            raise RuntimeError(f"potluck: the call is still under way after {timeout}")
+        until = time.monotonic() + timeout.total_seconds() if timeout else None
+        for call in self._begun if not self._is_over else []:
+            left = None if until is None else max(until - time.monotonic(), 0.0)
+            if not call.wait(left):
+                raise RuntimeError(f"potluck: the call is still under way after {timeout}")
+        self._end()
         if self._error is not None:
             raise self._error from None
         return True
@@ -162,10 +188,12 @@ class CallsWork(dist.Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        return self._is_over.is_set()
+        if not self._is_over and all(call.is_over() for call in self._begun):
+            self._end()
+        return self._is_over
 
     def is_success(self) -> bool:
-        return self._is_over.is_set() and self._error is None
+        return self.is_completed() and self._error is None
 
     def exception(self) -> BaseException | None:
         return self._error
@@ -176,6 +204,18 @@ class CallsWork(dist.Work):
         return self._result
 
     def get_future(self) -> Any:
+        with self._lock:
+            if self._told is not None:
+                return self._told
+            self._future = Future()
+            # The error travels as a value, and is raised in `then`: C++ does not catch an exception
+            # that is set on a future.
+            self._told = self._future.then(_value)
+            is_over = self._is_over
+        if is_over:
+            self._future.set_result((self._error, self._result))
+        elif not self._ends:
+            self._end_by_itself()
         return self._told
 
     def source_rank(self) -> int:
@@ -186,6 +226,10 @@ class CallsWork(dist.Work):
         return self._source(self._values[-1])
 
     _source_rank = source_rank
+
+
+def _keep(_call: Begun) -> None:
+    """Keeps it by being kept."""
 
 
 def _value(future: Future[Any]) -> Any:

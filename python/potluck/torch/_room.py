@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -11,44 +12,68 @@ from .. import Pending
 
 
 class Begun:
-    """A call that has begun, or begins when there is room."""
+    """A call that has begun, or begins when there is room.
+
+    As with a Pending, dropping it gives the call up, unless somebody is to be told of its end.
+    """
 
     def __init__(self, begin: Callable[[], Pending[Any]]) -> None:
         self._begin: Callable[[], Pending[Any]] | None = begin
-        self._ended: list[Callable[[], object]] = []
+        self._told: list[Callable[[], object]] = []
         self._lock = threading.Lock()
         self._call: Pending[Any] | None = None
-        self._is_over = False
         self.error: Exception | None = None
         """Why it could not begin."""
+        self.is_watched = False
+        """Whether its Room is told when it is over."""
 
-    def start(self, ended: Callable[[], object]) -> None:
-        """Begins it. `ended` is called once, perhaps at once."""
+    def start(self) -> None:
+        """Begins it."""
         begin, self._begin = self._begin, None
         assert begin is not None, "a call begins once"
+        call, error = None, None
         try:
             call = begin()
-        except Exception as error:
-            self.error = error
-            self._end(ended)
-        else:
-            self._call = call
-            call.add_done_callback(lambda _: self._end(ended))
-
-    def _end(self, ended: Callable[[], object]) -> None:
-        ended()
+        except Exception as problem:
+            error = problem
         with self._lock:
-            self._is_over, told = True, self._ended
+            self._call, self.error = call, error
+            told, self._told = self._told, []
         for tell in told:
-            tell()
+            self.when_over(tell)
+
+    def is_over(self) -> bool:
+        """Whether it has ended, or could not begin."""
+        return self.error is not None or (self._call is not None and self._call.done())
 
     def when_over(self, tell: Callable[[], object]) -> None:
-        """Calls `tell` once when the call is over: at once if it is."""
+        """Calls `tell` once when it is over: at once if it is."""
         with self._lock:
-            if not self._is_over:
-                self._ended.append(tell)
+            call, error = self._call, self.error
+            if call is None and error is None:
+                self._told.append(tell)
                 return
-        tell()
+        if call is None:
+            tell()
+        else:
+            call.add_done_callback(lambda _: tell())
+
+    def wait(self, timeout: float | None) -> bool:
+        """Whether it is over, after so many seconds at most."""
+        call = self._call
+        if call is None:
+            over = threading.Event()
+            self.when_over(over.set)
+            return over.wait(timeout)
+        try:
+            call.wait(timeout)
+        except Exception as error:
+            # Else it is the end of the call, which `result` tells.
+            if not call.done():
+                if isinstance(error, TimeoutError):
+                    return False
+                raise
+        return True
 
     def result(self) -> Any:
         """What the call returned, when it is over. Raises its error."""
@@ -67,7 +92,7 @@ class Room:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._open = 0
+        self._open: weakref.WeakSet[Begun] = weakref.WeakSet()
         self._waiting: deque[Begun] = deque()
         self._is_starting = False
         self._lock = threading.Lock()
@@ -81,22 +106,37 @@ class Room:
         return begun
 
     def _start(self) -> None:
-        # One thread at a time, so that they begin in order. A call that ends at once comes back
-        # here, and finds that thread at work.
+        # One thread at a time, so that they begin in order.
         while True:
             with self._lock:
-                if self._is_starting or not self._waiting or self._open >= self._most:
+                if self._is_starting or not self._waiting:
                     return
-                self._is_starting = True
-                self._open += 1
-                begun = self._waiting.popleft()
+                unwatched = self._unwatched_if_full()
+                if unwatched is None:
+                    self._is_starting = True
+                    begun = self._waiting.popleft()
+                    self._open.add(begun)
+            if unwatched is not None:
+                # One that has ended meanwhile comes back here at once.
+                for call in unwatched:
+                    call.when_over(self._start)
+                return
             try:
-                begun.start(self._one_has_ended)
+                begun.start()
             finally:
                 with self._lock:
                     self._is_starting = False
 
-    def _one_has_ended(self) -> None:
-        with self._lock:
-            self._open -= 1
-        self._start()
+    def _unwatched_if_full(self) -> list[Begun] | None:
+        """None if there is room. Else the open calls that do not tell of their ends yet."""
+        if len(self._open) < self._most:
+            return None
+        for call in list(self._open):
+            if call.is_over():
+                self._open.discard(call)
+        if len(self._open) < self._most:
+            return None
+        unwatched = [call for call in self._open if not call.is_watched]
+        for call in unwatched:
+            call.is_watched = True
+        return unwatched
