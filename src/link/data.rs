@@ -17,6 +17,7 @@ use super::rings::Rings;
 use super::secure_channel::{Opener, SecureChannel};
 use super::shared_ring::{Liveness, Side};
 use super::transport::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
+use super::unacknowledged::unacknowledged_bytes;
 use crate::identity::MemberId;
 use crate::trace;
 use std::io;
@@ -182,6 +183,10 @@ impl DataSender for TcpSender {
     fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         self.connection.0.check()?;
         self.frames.send(header, payload).inspect_err(|error| self.connection.0.broke(error))
+    }
+
+    fn unacknowledged_bytes(&self) -> usize {
+        unacknowledged_bytes(&self.connection.0.socket)
     }
 }
 

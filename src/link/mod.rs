@@ -31,6 +31,7 @@ mod terms;
 mod testing;
 mod token_bucket;
 mod transport;
+mod unacknowledged;
 
 pub use control::{CONTROL_BYTES_MAX, ControlReceiver, ControlSender, into_control};
 pub use data::into_data_link;

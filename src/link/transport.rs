@@ -60,6 +60,11 @@ pub trait DataLink: Send {
 pub trait DataSender: Send {
     /// Sends one frame; blocks while the peer's window is full. An error is final.
     fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()>;
+
+    /// Sent bytes that the peer's machine does not have yet, where the system tells.
+    fn unacknowledged_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// The receiving half.

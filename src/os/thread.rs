@@ -2,6 +2,6 @@
 //! in [`locks`](super::locks).
 
 #[cfg(all(test, potluck_threads))]
-pub(crate) use shuttle::thread::{Builder, ThreadId, current, panicking};
+pub(crate) use shuttle::thread::{Builder, ThreadId, current, panicking, sleep};
 #[cfg(not(all(test, potluck_threads)))]
-pub(crate) use std::thread::{Builder, ThreadId, current, panicking};
+pub(crate) use std::thread::{Builder, ThreadId, current, panicking, sleep};

@@ -5,6 +5,9 @@
 //! enough, or when a frame of an operation passes over any link of this node. Its frames have their
 //! own lane and are filtered out here, so no engine sees them.
 //!
+//! Only so much of a burst is on its way as the path carries in [`WINDOW`]: on a slow path, the rest
+//! would be in the way of the next operation, and of the control link, which has the same path.
+//!
 //! Bursts that are measured together all last their full time. On a shared medium one of them may
 //! get nearly everything at first. If that one ended as soon as it could, the others would be
 //! measured alone, and the medium would seem not to be shared.
@@ -22,6 +25,13 @@ use std::time::{Duration, Instant};
 
 /// Longest duration of a burst, which matters on slow paths.
 const BURST_MAX: Duration = Duration::from_millis(400);
+
+/// The part of a burst that may be on its way: what the path has carried in this time, and at least
+/// [`WINDOW_BYTES_MIN`], which is 2 ms at 1 Gbit/s, and a third of a second at 5 Mbit/s.
+const WINDOW: Duration = Duration::from_millis(100);
+const WINDOW_BYTES_MIN: usize = 192 * 1024;
+/// How often a burst looks whether its window has room: a fast path takes longer for half of it.
+const WINDOW_POLL: Duration = Duration::from_micros(50);
 
 /// The kind of a burst frame, in the header's `flow`.
 const FRAME: u32 = 0;
@@ -108,15 +118,24 @@ impl Connection {
         let traffic = &self.reports.traffic;
         let (began, before) = (Instant::now(), traffic.counted());
         let payload = vec![0; Burst::FRAME_BYTES];
-        for number in 0.. {
+        let mut number = 0;
+        loop {
             let is_seen = self.enough.load(Ordering::Acquire) || number >= Burst::FRAMES_MAX as u32;
             if is_seen && !to_the_end || traffic.counted() != before || began.elapsed() > longest {
                 break;
             }
             let frame = link_frame(Lane::BURSTS, FRAME, number, Burst::FRAME_BYTES as u32);
-            if lock(&self.outgoing).send(&frame, &payload).is_err() {
+            let mut outgoing = lock(&self.outgoing);
+            let sent = number as usize * Burst::FRAME_BYTES;
+            if is_window_full(sent, outgoing.unacknowledged_bytes(), began.elapsed()) {
+                drop(outgoing);
+                thread::sleep(WINDOW_POLL);
+                continue;
+            }
+            if outgoing.send(&frame, &payload).is_err() {
                 return;
             }
+            number += 1;
         }
         let disturbed = if traffic.counted() == before { 0 } else { DISTURBED };
         // An error ends the link, and its receiver reports that.
@@ -124,11 +143,26 @@ impl Connection {
     }
 }
 
+/// Whether a burst waits before its next frame: so many bytes were sent so far, in this time, and so
+/// many of them the peer does not have yet.
+fn is_window_full(sent: usize, unacknowledged: usize, took: Duration) -> bool {
+    let carried = sent.saturating_sub(unacknowledged) as f64;
+    let window = carried * (WINDOW.as_secs_f64() / took.as_secs_f64().max(1e-6));
+    unacknowledged + Burst::FRAME_BYTES > WINDOW_BYTES_MIN.max(window as usize)
+}
+
 impl Outgoing {
     pub(super) fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         match self {
             Outgoing::Open(sender) => sender.send(header, payload),
             Outgoing::Moved(_) | Outgoing::Closed => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn unacknowledged_bytes(&self) -> usize {
+        match self {
+            Outgoing::Open(sender) => sender.unacknowledged_bytes(),
+            Outgoing::Moved(_) | Outgoing::Closed => 0,
         }
     }
 }
@@ -205,6 +239,7 @@ impl Incoming {
 mod tests {
     use super::*;
     use crate::link::data_pair;
+    use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
     use std::thread::JoinHandle;
 
@@ -231,6 +266,57 @@ mod tests {
     /// The kinds of the frames that are still sent.
     fn rest(frames: &Receiver<u32>) -> Vec<u32> {
         frames.iter().take_while(|kind| *kind != END).collect()
+    }
+
+    #[test]
+    fn the_window_of_a_burst_is_what_its_path_carries_in_a_tenth_of_a_second() {
+        let full = |sent, unacknowledged, ms| {
+            is_window_full(sent, unacknowledged, Duration::from_millis(ms))
+        };
+        let (frame, kib) = (Burst::FRAME_BYTES, 1024);
+        // 5 Mbit/s: 250 KB in 400 ms.
+        assert!(!full(160 * kib, 160 * kib, 0) && full(192 * kib, 192 * kib, 0));
+        assert!(!full(410_000, 160_000, 400) && full(450_000, 200_000, 400));
+        // 1 Gbit/s with 5 ms of delay needs 625 KB on their way.
+        assert!(!full(1_250_000, 625_000, 10) && !full(200_000, 200_000 - frame, 5));
+        assert!(!full(50_000_000, 9_900_000, 400) && full(50_000_000, 11_000_000, 400));
+    }
+
+    #[test]
+    fn a_burst_waits_until_its_path_has_carried_something() {
+        let (into, frames) = sync_channel(WINDOW_BYTES_MIN / Burst::FRAME_BYTES + 1);
+        let (connection, _) = Connection::new(data_pair().0, Reports::to_test().0);
+        let unacknowledged = Arc::new(AtomicUsize::new(0));
+        let sender = Uncarried { frames: into, unacknowledged: Arc::clone(&unacknowledged) };
+        *lock(&connection.outgoing) = Outgoing::Open(Box::new(sender));
+        let sending = Arc::clone(&connection);
+        let thread = std::thread::spawn(move || sending.burst(LONGEST, true));
+        let of_window = WINDOW_BYTES_MIN / Burst::FRAME_BYTES;
+        (0..of_window).for_each(|_| assert_eq!(frames.recv(), Ok(FRAME)));
+        // Nothing follows, however long one waits, until the path has carried a frame.
+        assert!(frames.recv_timeout(Duration::from_millis(20)).is_err());
+        unacknowledged.fetch_sub(Burst::FRAME_BYTES, Ordering::Relaxed);
+        assert_eq!(frames.recv(), Ok(FRAME));
+        connection.reports.traffic.count();
+        assert!(rest(&frames).is_empty());
+        thread.join().expect("no panic");
+    }
+
+    /// A path that carries nothing by itself.
+    struct Uncarried {
+        frames: SyncSender<u32>,
+        unacknowledged: Arc<AtomicUsize>,
+    }
+
+    impl DataSender for Uncarried {
+        fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+            self.unacknowledged.fetch_add(payload.len(), Ordering::Relaxed);
+            self.frames.send(header.flow).map_err(|_| io::ErrorKind::NotConnected.into())
+        }
+
+        fn unacknowledged_bytes(&self) -> usize {
+            self.unacknowledged.load(Ordering::Relaxed)
+        }
     }
 
     #[test]
