@@ -177,12 +177,16 @@ fn cells(took_s: f64, bound_s: f64) -> String {
 
 /// Waits for a plan from measured rates, and then, not without end, for one that knows what the
 /// paths share. If the group does not find it, the row shows what that costs. What one process has
-/// for itself is no segment but its port.
+/// for itself is no segment but its port, and a half-duplex one is a medium.
 fn until_found(group: &mut Group, case: &Case) -> Result<Known> {
     let planned = |known: &Known| known.revision > 0;
     let mut known = until_all_know(group, MEASURED_WITHIN, planned)?;
     let began = Instant::now();
-    let is_found = |known: &Known| case.behind < 2 || known.plan.contains(SHARED);
+    let is_found = |known: &Known| match (case.behind, case.between) {
+        (1, Between::Half(_)) => known.shared > 0,
+        (1, Between::Cable(_)) => true,
+        _ => known.plan.contains(SHARED),
+    };
     while !is_found(&known) && began.elapsed() < FOUND_WITHIN {
         std::thread::sleep(Duration::from_millis(500));
         known = until_all_know(group, MEASURED_WITHIN, planned)?;
