@@ -101,6 +101,24 @@ impl Lab {
         far.as_str().filter(|_| is_switch).map(str::to_owned).context("this lab has no switch")
     }
 
+    /// Lets these paths, each from a machine to another one, carry only so much together, in Mbit/s:
+    /// the switch drops what is more.
+    pub fn squeeze(&self, paths: &[(String, String)], mbit: u32) -> Result<()> {
+        let port = |node: &str| self.state["nodes"][node]["links"][0]["far_dev"].to_string();
+        let rules: Vec<String> = paths
+            .iter()
+            .map(|(from, to)| format!("iifname {} oifname {} jump many", port(from), port(to)))
+            .collect();
+        let kbytes = mbit * 125;
+        let table = format!(
+            "table bridge squeezed {{\n\
+             chain many {{\nlimit rate over {kbytes} kbytes/second burst 256 kbytes drop\n}}\n\
+             chain pairs {{\ntype filter hook forward priority 0; policy accept;\n{}\n}}\n}}\n",
+            rules.join("\n")
+        );
+        ran(Command::new("ip").args(["netns", "exec", &self.switch()?, "nft", &table]))
+    }
+
     /// A command that runs as machine `node`, with its network, host name and hosts file.
     ///
     /// The wrapper scripts replace themselves by the program (`exec`), so signals to the spawned

@@ -6,6 +6,8 @@
 //! while bursts give a rate at least every three seconds, and for at most ten seconds after the
 //! last running operation has ended.
 //!
+//! A plan that disappoints is compared with others on real operations, see [`Comparison`].
+//!
 //! Gloo's schedules follow the ranks, whatever the links are. If trees suit the links much better,
 //! the plan names trees, and with them the native engine.
 
@@ -15,7 +17,8 @@ use crate::protocol::{EngineKind, OpId, Plan, PlanStep, Rank, View};
 use crate::report::Forecast;
 use crate::session::ViewSession;
 use crate::topology::{
-    LinkMap, Survey, Watch, best_plan, better_plan, forecasts_us, with_better_codecs,
+    Comparison, LinkMap, RUNNER_UPS_BYTES, Survey, Watch, best_plan, better_plan, forecasts_us,
+    runner_ups, with_better_codecs,
 };
 use crate::trace;
 use std::time::Duration;
@@ -52,6 +55,7 @@ pub(super) struct Planner {
     looked: Looked,
     forecasts: Vec<Forecast>,
     watch: Watch,
+    comparison: Comparison,
     /// Some calls leave their codecs to the plan.
     asked_for_codecs: bool,
     /// Calls are not held for measuring before this time.
@@ -112,6 +116,7 @@ impl Planner {
             looked: Looked::Never,
             forecasts: Vec::new(),
             watch: Watch::new(now),
+            comparison: Comparison::default(),
             asked_for_codecs: false,
             pause_from: now + BUSY_MS,
             served_large: Duration::ZERO,
@@ -121,6 +126,7 @@ impl Planner {
     /// Searches again, because new knowledge may give a better plan.
     pub(super) fn look_again(&mut self) {
         self.looked = Looked::Never;
+        self.comparison.forget();
     }
 
     /// Searches again if calls leave their codecs to the plan since the last look.
@@ -183,15 +189,12 @@ impl Planner {
         {
             return false;
         }
-        // The forecast is by bandwidth alone, from the slope between two large sizes: operations
-        // overlap, and the time that they wait for each other is not due to the links.
-        let order = members(session.view());
-        let [(small, small_us), (large, large_us)] =
-            forecasts_us(&order, links, &session.plan(), [GIB, 2 * GIB])[..]
-        else {
+        let in_us = |(bytes, took): &(u64, Duration)| (*bytes, took.as_secs_f64() * 1e6);
+        self.comparison.note(&session.plan(), served.iter().map(in_us));
+        if self.comparison.is_trying() {
             return false;
-        };
-        let us_of_a_byte = (large_us - small_us) / (large - small) as f64;
+        }
+        let Some(us_of_a_byte) = predicted_us_of_a_byte(session, links) else { return false };
         let is_late = |(bytes, took): &&(u64, Duration)| {
             let us = *bytes as f64 * us_of_a_byte;
             self.watch.note(now, us, took.as_secs_f64() * 1e6)
@@ -207,6 +210,30 @@ impl Planner {
             );
         }
         late.is_some()
+    }
+
+    /// The next plan to be compared with the present one on real operations, or the fastest one
+    /// after that. `None` while the ports are not known.
+    pub(super) fn compare(
+        &mut self,
+        session: &ViewSession,
+        rates: &Rates,
+        links: &LinkMap,
+    ) -> Option<Plan> {
+        rates.survey().filter(|survey| survey.is_good_for_a_plan())?;
+        if session.view().size() < 3 || !can_be_revised(session) {
+            return None;
+        }
+        let mib_us = predicted_us_of_a_byte(session, links)? * Comparison::BYTES_MIN as f64;
+        let (order, present) = (members(session.view()), session.plan());
+        let links = data_links(session, links);
+        let mibs = (RUNNER_UPS_BYTES / Comparison::BYTES_MIN) as f64;
+        let others = |us_of_mib: f64| runner_ups(&order, &links, &present, us_of_mib * mibs);
+        let next = self.comparison.next(&present, mib_us, others);
+        if let Some(next) = &next {
+            trace::info!(reason = next.reason, "compares plans on real operations");
+        }
+        next
     }
 
     /// Searches once when all ports are measured, and once when all paths are. Returns the plan to
@@ -227,6 +254,7 @@ impl Planner {
             return None;
         }
         self.looked = known;
+        self.comparison.reopen();
         let has_shares = !survey.stations().is_empty() || !survey.segments().is_empty();
         self.better_plan(session, links).or_else(|| {
             // If a medium or a segment turned out to be shared, the present plan's promise is wrong
@@ -255,6 +283,7 @@ impl Planner {
         } else {
             None
         };
+        let other = other.filter(|other| !self.comparison.is_slower(other, &present));
         other.or_else(|| {
             self.asked_for_codecs.then(|| with_better_codecs(&order, &links, &present))?
         })
@@ -345,6 +374,18 @@ impl Planner {
         let forecasts = forecasts_us(&order, links, &session.plan(), FORECAST_BYTES);
         self.forecasts =
             forecasts.into_iter().map(|(bytes, us)| Forecast { bytes, takes: takes(us) }).collect();
+    }
+}
+
+/// The forecast of the present plan by bandwidth alone, from the slope between two large sizes:
+/// operations overlap, and the time that they wait for each other is not due to the links.
+fn predicted_us_of_a_byte(session: &ViewSession, links: &LinkMap) -> Option<f64> {
+    let order = members(session.view());
+    match forecasts_us(&order, links, &session.plan(), [GIB, 2 * GIB])[..] {
+        [(small, small_us), (large, large_us)] => {
+            Some((large_us - small_us) / (large - small) as f64)
+        }
+        _ => None,
     }
 }
 

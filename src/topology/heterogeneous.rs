@@ -17,7 +17,9 @@ use super::rings::Rings;
 use super::segment::Segment;
 use super::single_tree::single_tree;
 use crate::identity::{MemberId, NodeId};
-use crate::protocol::{Algorithm, Plan, PlanClass, Rank, RankSet, Tree, TreeShare, ranks};
+use crate::protocol::{
+    Algorithm, EngineKind, Plan, PlanClass, Rank, RankSet, Tree, TreeShare, ranks,
+};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -90,6 +92,33 @@ pub fn best_plan(members: &[MemberId], links: &LinkMap, have_gloo: bool) -> Plan
         _ => plan(members, links),
     };
     with_codecs(members, links, best)
+}
+
+/// The best plan of each other kind than that of the present one, for large buffers; those that are
+/// predicted to take at most `us_max` microseconds for [`RUNNER_UPS_BYTES`], the fastest first.
+pub fn runner_ups(members: &[MemberId], links: &LinkMap, present: &Plan, us_max: f64) -> Vec<Plan> {
+    let Some(network) = Network::of(members, links) else { return Vec::new() };
+    let Some(packing) = Packing::of(&network) else { return Vec::new() };
+    let rings = [Rings::new(members, links).best(), by_sides(members, links, &network)];
+    let candidates = Candidates::of(&network, rings.into_iter().flatten(), &packing);
+    // Small buffers stay as they are, unless they are Gloo's: a plan has one engine.
+    let base = match present.engine() {
+        EngineKind::Gloo => plan(members, links),
+        EngineKind::Native => present.clone(),
+    };
+    let with = |algorithm: &Algorithm| {
+        let reason =
+            format!("tried {}, because operations took longer than predicted", in_words(algorithm));
+        let small = base.classes.iter().filter(|class| class.bytes_max <= SIZES[1].0).cloned();
+        let large = SIZES[2..].iter().map(|(max, _, chunk)| class(*max, *chunk, algorithm));
+        let plan = Plan { revision: 0, reason, classes: small.chain(large).collect() };
+        with_codecs(members, links, plan)
+    };
+    let mut timed: Vec<(f64, &Algorithm)> = candidates.best_of_each_kind().collect();
+    let present = &present.class_for(u64::MAX).algorithm;
+    timed.retain(|(us, algorithm)| *us <= us_max && *algorithm != present);
+    timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    timed.into_iter().take(RUNNER_UPS_MAX).map(|(_, algorithm)| with(algorithm)).collect()
 }
 
 /// Predicted durations of an all-reduce under this plan: for each buffer size in `bytes` the size
@@ -165,12 +194,19 @@ impl<'a> Candidates<'a> {
         Some(classes)
     }
 
+    /// The fastest schedules for large buffers: each ring and tree, and the best star; with their
+    /// predicted durations for [`RUNNER_UPS_BYTES`], in microseconds.
+    fn best_of_each_kind(&self) -> impl Iterator<Item = (f64, &Algorithm)> {
+        let us =
+            |algorithm| forecast_us(self.network, algorithm, RUNNER_UPS_BYTES, SIZES[3].2 * 1024);
+        let timed = move |algorithm| Some((us(algorithm)?, algorithm));
+        let star = self.hubs.iter().filter_map(timed).min_by(|a, b| a.0.total_cmp(&b.0));
+        let trees = self.tree.iter().chain([&self.trees]).chain(&self.exchange);
+        self.rings.iter().chain(trees).filter_map(timed).chain(star)
+    }
+
     fn reason(&self, large: &PlanClass, chosen_us: f64, bound_kbps: f64) -> String {
-        let chosen = match &large.algorithm {
-            Algorithm::Trees { trees } => over(trees, self.network.size),
-            Algorithm::Ring { .. } => "round a ring".to_owned(),
-            _ => "whole to everybody".to_owned(),
-        };
+        let chosen = in_words(&large.algorithm);
         let us = |algorithm: &Algorithm| self.us(algorithm, LARGE_BYTES, large);
         let faster = |a: &&Algorithm, b: &&Algorithm| {
             let [a, b] = [a, b].map(|ring| us(ring).unwrap_or(f64::INFINITY));
@@ -228,9 +264,21 @@ fn class(bytes_max: u64, chunk_kib: u32, algorithm: &Algorithm) -> PlanClass {
     PlanClass::new(bytes_max, chunk_kib * 1024, algorithm.clone())
 }
 
-fn over(trees: &[TreeShare], size: usize) -> String {
+/// A schedule for people.
+pub(super) fn in_words(algorithm: &Algorithm) -> String {
+    match algorithm {
+        Algorithm::Trees { trees } => over(trees),
+        Algorithm::Ring { .. } => "round a ring".to_owned(),
+        Algorithm::OneShot => "whole to everybody".to_owned(),
+        Algorithm::GlooRing => "round Gloo's ring".to_owned(),
+        Algorithm::GlooExchange | Algorithm::GlooBcube => "by Gloo".to_owned(),
+    }
+}
+
+fn over(trees: &[TreeShare]) -> String {
     let named = |share: &TreeShare| {
-        let root = share.tree.root(size).map_or_else(String::new, |root| root.to_string());
+        let root = share.tree.root(share.tree.parents.len());
+        let root = root.map_or_else(String::new, |root| root.to_string());
         if trees.len() == 1 { root } else { format!("{root} ({} %)", (share.ppm + 5_000) / 10_000) }
     };
     let roots: Vec<String> = trees.iter().map(named).collect();
@@ -261,6 +309,10 @@ fn time(us: f64) -> String {
 
 /// The minimum speed-up for a change of the plan or of the engine.
 const WORTH_IT: f64 = 1.1;
+/// Other plans are compared by their durations for this size.
+pub const RUNNER_UPS_BYTES: u64 = LARGE_BYTES;
+/// At most so many are worth a trial.
+const RUNNER_UPS_MAX: usize = 3;
 const KIB: u64 = 1024;
 const TINY_BYTES_MAX: u64 = KIB;
 /// The buffer size by which plans are compared.

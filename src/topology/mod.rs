@@ -8,6 +8,7 @@
 mod arrangement;
 mod burst;
 mod codec_choice;
+mod comparison;
 mod costs;
 mod division;
 #[cfg(test)]
@@ -38,8 +39,9 @@ mod watch;
 pub use arrangement::{Arrangement, arrange};
 pub use burst::Burst;
 pub use codec_choice::with_better_codecs;
+pub use comparison::Comparison;
 pub use group_plan::{lacks_a_path, plan_of_group};
-pub use heterogeneous::{best_plan, better_plan, forecasts_us};
+pub use heterogeneous::{RUNNER_UPS_BYTES, best_plan, better_plan, forecasts_us, runner_ups};
 pub use known_paths::KnownPaths;
 pub use link_map::LinkMap;
 #[cfg(test)]

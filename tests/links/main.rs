@@ -5,6 +5,7 @@ mod cables;
 mod codecs;
 mod flows;
 mod gloo;
+mod limits;
 mod paths;
 mod unequal;
 mod wires;
@@ -32,11 +33,13 @@ fn main() {
     suite.on("native", None);
     paths::add_once(&mut suite);
     unequal::add(&mut suite);
+    limits::add(&mut suite);
     codecs::add_native(&mut suite);
     flows::add(&mut suite);
     cables::add(&mut suite);
     // A group that starts on Gloo and may leave it.
     suite.on("auto", missing);
     unequal::add(&mut suite);
+    limits::add(&mut suite);
     suite.run()
 }

@@ -24,7 +24,9 @@ impl ControlPlane {
         if self.planner.is_changing() {
             return self.decide_plan();
         }
-        let plan = self.planner.find(&session, &self.rates, self.election.links());
+        let (rates, links) = (&self.rates, self.election.links());
+        let found = self.planner.find(&session, rates, links);
+        let plan = found.or_else(|| self.planner.compare(&session, rates, links));
         if plan.is_some() || self.planner.is_busy(self.clock.now(), &session, &self.rates) {
             self.hold_all(plan);
         }
