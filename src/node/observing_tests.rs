@@ -5,7 +5,7 @@ use super::testing::{PATIENCE, in_world, in_world_as, ip, of_group, view_of};
 use crate::api::{Config, Part};
 use crate::identity::Name;
 use crate::link::MemoryWorld;
-use crate::report::document::StatusDocument;
+use crate::report::document::{StatusDocument, ViewDocument};
 use crate::report::{Event, State};
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -24,6 +24,12 @@ async fn observer(world: &MemoryWorld, group: &str, n: usize) -> Handles {
 async fn hears(observer: &mut Handles, wanted: impl Fn(&[StatusDocument]) -> bool) {
     let heard = timeout(PATIENCE, observer.observed.wait_for(|heard| wanted(heard))).await;
     drop(heard.expect("in time").expect("it runs"));
+}
+
+async fn leave(node: Handles) {
+    let (done, gone) = tokio::sync::oneshot::channel();
+    node.commands.send(Command::Leave(done)).await.expect("it runs");
+    gone.await.expect("it has left");
 }
 
 fn lines(heard: &[StatusDocument]) -> Vec<String> {
@@ -68,6 +74,39 @@ async fn an_observer_sees_every_job_and_no_job_sees_it() {
     }
 }
 
+/// Both members of a View name the same View and the same members.
+#[tokio::test]
+async fn members_say_the_same_of_their_view() {
+    let world = MemoryWorld::new();
+    let group = "alike";
+    let mut eye = observer(&world, group, 0).await;
+    let _members =
+        [member(&world, group, 1, "train").await, member(&world, group, 2, "train").await];
+    hears(&mut eye, |heard| {
+        let views: Vec<_> = heard.iter().filter_map(|node| node.view.as_ref()).collect();
+        let [first, second] = views[..] else { return false };
+        let names = |view: &ViewDocument| {
+            let mut names: Vec<_> = view.members.iter().map(|of| of.name.clone()).collect();
+            names.sort();
+            names
+        };
+        first.id == second.id && [first, second].map(names) == [["n1", "n2"]; 2]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whoever_is_left_of_two_has_not_enough_peers() {
+    let world = MemoryWorld::new();
+    let group = "left";
+    let mut eye = observer(&world, group, 0).await;
+    let _stays = member(&world, group, 1, "train").await;
+    let leaver = member(&world, group, 2, "train").await;
+    hears(&mut eye, |heard| lines(heard) == ["train n1 in", "train n2 in"]).await;
+    leave(leaver).await;
+    hears(&mut eye, |heard| lines(heard) == ["train n1 not-enough-peers"]).await;
+}
+
 #[tokio::test]
 async fn the_oldest_observer_gives_way() {
     let world = MemoryWorld::new();
@@ -94,9 +133,7 @@ async fn an_observer_is_told_who_leaves() {
     hears(&mut eye, |heard| heard.len() == 2).await;
     let mut events = eye.happened.resubscribe();
     for (handles, name) in [(leaver, "n1"), (second, "o2")] {
-        let (done, gone) = tokio::sync::oneshot::channel();
-        handles.commands.send(Command::Leave(done)).await.expect("it runs");
-        gone.await.expect("it has left");
+        leave(handles).await;
         let told = timeout(PATIENCE, events.recv()).await.expect("in time").expect("it runs");
         let Event::Left(who) = &told else { panic!("{told}") };
         assert_eq!(who.name.as_ref().map(Name::as_str), Some(name));
