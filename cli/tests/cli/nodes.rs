@@ -180,6 +180,7 @@ pub fn status() -> Result<()> {
     let asked = status("bob")?.json(0)?;
     ensure!(asked["running"] == false && asked["name"] == "ada", "{asked}");
     ensure!(asked["here"] == json!([]) && asked["cluster"][0]["name"] == "ada", "{asked}");
+    ensure!(asked["neighbours"][0]["cluster"] == "ours", "{asked}");
     ensure!(status("eve")?.json(3)?["neighbours"][0]["cluster"] == "other");
 
     // A killed node leaves its socket file behind; that must not hinder the next one.
