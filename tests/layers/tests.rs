@@ -54,6 +54,7 @@ fn a_re_export_counts_as_the_file_that_defines_it() {
     assert_eq!(plan("use crate::link::Session as S;"), 1);
     assert_eq!(plan("use crate::link::Frame;"), 0, "passed on by a star, defined below");
     assert_eq!(plan("use crate::link::Door;"), 1, "the door itself is above");
+    assert_eq!(plan("use crate::Version;"), 1, "what lib.rs defines is above all layers");
     let via_lib = ("lib.rs", "mod link;\npub use link::{Frame, Session};");
     let with = |name: &str| {
         let user = format!("use crate::{name};");
