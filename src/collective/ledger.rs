@@ -26,8 +26,11 @@
 //! voted on. A best-effort call has no votes for `Done`: each member commits it as soon as it holds
 //! the result, and it is not listed.
 
+mod admission;
 mod bounds;
 mod calls;
+mod deadlines;
+mod descriptors;
 mod entry;
 #[cfg(test)]
 mod inspection;
@@ -35,17 +38,17 @@ mod replanning;
 mod reports;
 mod revisions;
 mod sync_source;
+mod syncs;
 #[cfg(test)]
 mod tests;
 
 use super::lanes::Lanes;
 use crate::protocol::{
-    AbortCause, AbortReason, Call, CallKind, CallMode, Closing, CommittedOp, Defect, Descriptor,
-    FailedOp, Lane, LaneStates, OF_SOME_IN_FLIGHT_MAX, OpBody, OpId, OpSet, Outcome,
-    REVISION_UNKNOWN, Rank, Seeded, View, ViewDigest, Vote,
+    AbortCause, AbortReason, Call, CallKind, Closing, CommittedOp, Defect, FailedOp, Lane,
+    LaneStates, OF_SOME_IN_FLIGHT_MAX, OpBody, OpId, OpSet, Outcome, Rank, Seeded, View,
+    ViewDigest, Vote,
 };
 pub(crate) use bounds::LedgerBounds;
-use calls::Calls;
 use entry::Entry;
 use revisions::Revisions;
 use std::collections::BTreeMap;
@@ -172,18 +175,6 @@ impl Ledger {
         self.synced
     }
 
-    /// Whether a sync in this lane transfers a state: if the members did not share one history from
-    /// the start, until the lane is used for anything else. It depends only on this member's own
-    /// calls and not on messages, so all members get the same answer.
-    pub fn sync_brings(&self, lane: Lane) -> bool {
-        !self.began_synced && self.worked.get(lane).is_none()
-    }
-
-    /// The program syncs a state in this lane.
-    pub fn note_state(&mut self, lane: Lane) {
-        self.states.stateful.insert(lane);
-    }
-
     /// The number of operations of all members committed here so far, without best-effort calls.
     pub fn committed(&self) -> u64 {
         self.committed.len()
@@ -294,72 +285,6 @@ impl Ledger {
         }
     }
 
-    /// Announces to all participants that this member has begun `op` and has its staging memory
-    /// ready. Sends nothing if the operation is already decided; returns whether the descriptor was
-    /// sent.
-    pub fn describe(&mut self, op: OpId) -> bool {
-        let call = self.entries.get(&op).and_then(|e| e.call);
-        call.is_some_and(|call| self.tell_begun(op, None, call))
-    }
-
-    /// Like [`describe`](Ledger::describe), for one call of a step.
-    pub fn describe_part(&mut self, part: OpId, call: Call) -> bool {
-        part.step().is_some_and(|(op, index)| self.tell_begun(op, Some(index), call))
-    }
-
-    fn tell_begun(&mut self, op: OpId, part: Option<u8>, call: Call) -> bool {
-        let (me, frozen) = (self.me, self.frozen);
-        let Some(entry) = self
-            .entries
-            .get_mut(&op)
-            .filter(|e| !frozen && e.call.is_some() && e.outcome.is_none())
-        else {
-            return false;
-        };
-        let name = part.map_or(op, |index| op.part(index));
-        // Only a sync or the end of a step is described while its plan is unknown. Their
-        // descriptors grant no credit.
-        let descriptor = Descriptor {
-            op: name,
-            call,
-            plan_revision: entry.revision.unwrap_or(REVISION_UNKNOWN),
-        };
-        if entry.calls_of_mut(part).note(me, descriptor) != Some(true) {
-            return false;
-        }
-        self.effects.push(LedgerEffect::Tell(OpBody::Describe(descriptor)));
-        let others = entry.calls_of(part).into_iter().flat_map(Calls::said).map(|(rank, _)| rank);
-        for rank in others.filter(|rank| *rank != me && entry.credits(part, *rank, &call)) {
-            self.effects.push(LedgerEffect::Credit(name, rank));
-        }
-        self.compare(op);
-        true
-    }
-
-    /// The engine has begun the transfer of a sync, whose state has this many bytes. The transfer
-    /// had to wait for all descriptors.
-    pub fn ready(&mut self, op: OpId, bytes: u64) {
-        let open = |e: &&mut Entry| e.ready.is_none() && e.outcome.is_none();
-        if let Some(entry) = self.entries.get_mut(&op).filter(open) {
-            entry.ready = Some(bytes);
-            self.effects.push(LedgerEffect::Tell(OpBody::Ready(op, bytes)));
-        }
-    }
-
-    /// Another member's engine has begun the transfer of a sync. If that member is the source, the
-    /// transfer can begin here too.
-    pub fn on_ready(&mut self, from: Rank, op: OpId, bytes: u64) {
-        let open = |e: &&mut Entry| e.outcome.is_none() && e.concerns(from);
-        let Some(entry) = self.entries.get_mut(&op).filter(open) else { return };
-        self.effects.push(LedgerEffect::Credit(op, from));
-        let is_first = !entry.lengths.contains_key(&from);
-        entry.lengths.entry(from).or_insert(bytes);
-        let source = entry.sync_source(self.me, &self.sources).filter(|_| entry.agreed && is_first);
-        if let Some(source) = source.filter(|source| source.rank == from) {
-            self.effects.push(LedgerEffect::Agreed(op, Some(source)));
-        }
-    }
-
     /// The engine holds the full result; for a step, the results of all its calls. Ignored if the
     /// View is frozen or this member has voted `Abort`.
     ///
@@ -402,106 +327,10 @@ impl Ledger {
         }
     }
 
-    /// Handles the deadline of `op` on this member. Before its vote this member votes `Abort`. A
-    /// vote `Done` stands, because others may have committed on it; then this member asks the
-    /// members that have not voted to vote `Abort`.
-    pub fn expire(&mut self, op: OpId) {
-        if self.has_voted_done(op) { self.hurry(op) } else { self.abort(op, AbortReason::Deadline) }
-    }
-
-    fn hurry(&mut self, op: OpId) {
-        if let Some(entry) = self.entries.get_mut(&op).filter(|e| !self.frozen && !e.overdue) {
-            entry.overdue = true;
-            self.effects.push(LedgerEffect::Tell(OpBody::Overdue(op)));
-        }
-    }
-
-    /// Handles the deadline of `op` on another member. A member that has voted `Done` repeats the
-    /// request, so that all members wait for the same votes from the same moment on.
-    pub fn on_overdue(&mut self, from: Rank, op: OpId) -> Result<(), Misbehaviour> {
-        if self.frozen {
-            return Ok(());
-        }
-        if op.step().is_some() {
-            return Err(Misbehaviour);
-        }
-        self.admit(from, op, true)?;
-        if self.has_voted_done(op) {
-            self.hurry(op);
-        } else if self.entries.get(&op).is_some_and(|e| e.votes[self.me.index()].is_none()) {
-            let cause = AbortCause { reason: AbortReason::Deadline, by: from };
-            self.vote(op, Vote::Abort(cause));
-        }
-        Ok(())
-    }
-
-    /// The other members whose vote on an open `op` is missing although a correct member votes at
-    /// once: `Abort` in answer to `Abort`, any vote in answer to [`Overdue`](OpBody::Overdue). None
-    /// if this member has not called it: the others may not know of it.
-    pub fn unanswered(&self, op: OpId) -> Vec<Rank> {
-        let waits = |e: &&Entry| e.call.is_some() && e.outcome.is_none();
-        let open = self.entries.get(&op).filter(|_| !self.frozen).filter(waits);
-        let Some(entry) = open else { return Vec::new() };
-        let answers = |vote: Option<Vote>| match entry.votes[self.me.index()] {
-            Some(Vote::Abort(_)) => matches!(vote, Some(Vote::Abort(_))),
-            Some(Vote::Done { .. }) => vote.is_some() || !entry.overdue,
-            None => true,
-        };
-        let ranks = (0..self.size).map(|rank| Rank(rank as u8));
-        let others = ranks.filter(|rank| *rank != self.me && entry.concerns(*rank));
-        others.filter(|rank| !answers(entry.votes[rank.index()])).collect()
-    }
-
     /// Whether this member has voted `Done` for an operation that is undecided.
     pub fn has_voted_done(&self, op: OpId) -> bool {
         let entry = self.entries.get(&op).filter(|e| e.outcome.is_none());
         entry.is_some_and(|e| matches!(e.votes[self.me.index()], Some(Vote::Done { .. })))
-    }
-
-    /// Another member has begun an operation. Returns whether this is its first such message for an
-    /// operation that is still tracked.
-    pub fn on_descriptor(
-        &mut self,
-        from: Rank,
-        descriptor: Descriptor,
-    ) -> Result<bool, Misbehaviour> {
-        if self.frozen {
-            return Ok(false);
-        }
-        let (op, part) =
-            descriptor.op.step().map_or((descriptor.op, None), |(op, index)| (op, Some(index)));
-        if !is_honest(&descriptor, part, self.size) {
-            return Err(Misbehaviour);
-        }
-        self.admit(from, op, true)?;
-        if matches!(descriptor.call.kind, CallKind::Sync { .. }) {
-            self.note_state(op.lane);
-        }
-        let me = self.me;
-        let Some(entry) = self.entries.get_mut(&op) else {
-            // Of a step only the first call and the end are answered: after a replay, answers to
-            // all of its calls could fill the queue of the link.
-            if matches!(part, None | Some(0)) {
-                self.refuse_finished(from, op);
-            }
-            return Ok(false);
-        };
-        let is_first = entry.calls_of_mut(part).note(from, descriptor).ok_or(Misbehaviour)?;
-        // If this member does not have that plan yet, the message with the plan will also release
-        // the held call.
-        if entry.call.is_some()
-            && entry.revision.is_none()
-            && self.revisions.has(descriptor.plan_revision)
-        {
-            entry.revision = Some(descriptor.plan_revision);
-        }
-        let mine = entry.calls_of(part).and_then(|calls| calls.of(me));
-        if is_first && mine.is_some_and(|call| entry.credits(part, from, &call)) {
-            self.effects.push(LedgerEffect::Credit(descriptor.op, from));
-        }
-        self.answer(op);
-        self.compare(op);
-        Ok(is_first)
     }
 
     /// Another member has voted.
@@ -585,55 +414,6 @@ impl Ledger {
         self.view
     }
 
-    /// Creates an entry for a message of `from` about `op`, within the limits of open operations
-    /// per member; `is_caller` if the message shows that `from` has called it.
-    fn admit(&mut self, from: Rank, op: OpId, is_caller: bool) -> Result<(), Misbehaviour> {
-        let concerns = |rank: Rank| op.lane.participants(self.size) >> rank.0 & 1 == 1;
-        if !op.lane.fits(self.size) || !concerns(from) || !concerns(self.me) {
-            return Err(Misbehaviour);
-        }
-        let known = self.entries.get(&op);
-        if known.is_none() && op.number < self.next_in(op.lane) {
-            return Ok(());
-        }
-        let is_news = known
-            .is_none_or(|entry| is_caller && entry.call.is_none() && !entry.is_called_by(from));
-        if is_news && self.is_too_much(from, is_caller) {
-            return Err(Misbehaviour);
-        }
-        let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, self.size));
-        entry.callers |= u32::from(is_caller) << from.0;
-        Ok(())
-    }
-
-    /// Whether an honest member would not tell of one more operation that this member has not
-    /// called. It lists its own calls until this member has reported them decided. And it answers
-    /// each third member's calls: those open there, and those decided there whose votes are still
-    /// on their way to this member. It also repeats answers that it has not forgotten yet.
-    fn is_too_much(&self, from: Rank, is_caller: bool) -> bool {
-        let open = || self.entries.values().filter(|e| e.call.is_none() && e.outcome.is_none());
-        let called = || open().filter(|e| e.is_called_by(from)).count();
-        let answered = || open().filter(|e| e.is_answered_by(from)).count();
-        let LedgerBounds { listed, uncalled, .. } = self.bounds;
-        if self.seeded.has(Defect::NarrowAdmission) {
-            return called() + answered() >= listed;
-        }
-        if is_caller {
-            called() >= listed
-        } else {
-            answered() >= 2 * listed * self.size.saturating_sub(2) + uncalled
-        }
-    }
-
-    /// Answers a descriptor for an operation that is decided and forgotten here. Either its sender
-    /// knows that too and has missed the report, or it calls the operation only now: then it cannot
-    /// have been committed, and is voted down.
-    fn refuse_finished(&mut self, from: Rank, op: OpId) {
-        let cause = AbortCause { reason: AbortReason::Dropped, by: from };
-        self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, Vote::Abort(cause))));
-        self.tell_settled(op.lane);
-    }
-
     fn vote(&mut self, op: OpId, vote: Vote) {
         if self.frozen {
             return;
@@ -657,30 +437,6 @@ impl Ledger {
             self.in_engine(op, LedgerEffect::Cancel);
         }
         self.settle(op);
-    }
-
-    /// Compares the descriptors. A difference leads to an `Abort` that names the lowest pair of
-    /// ranks.
-    fn compare(&mut self, op: OpId) {
-        let Some(entry) = self.entries.get_mut(&op) else { return };
-        if entry.outcome.is_some() || entry.agreed {
-            return;
-        }
-        if let Some(mismatch) = entry.mismatch() {
-            self.vote(
-                op,
-                Vote::Abort(AbortCause { reason: AbortReason::Mismatch(mismatch), by: self.me }),
-            );
-        } else if entry.is_unanimous() {
-            entry.agreed = true;
-            let (source, spoiled) = (entry.sync_source(self.me, &self.sources), entry.spoiled);
-            self.effects.push(LedgerEffect::Agreed(op, source));
-            if let Some(reason) = spoiled {
-                self.abort(op, reason);
-            }
-            self.count_result(op);
-            self.settle(op);
-        }
     }
 
     /// Decides `op` if its verdict is known.
@@ -749,28 +505,4 @@ fn is_of_a_caller(from: Rank, vote: Vote) -> bool {
         Vote::Done { .. } => true,
         Vote::Abort(cause) => cause.by == from && !matches!(cause.reason, AbortReason::Mismatch(_)),
     }
-}
-
-/// Whether an honest member of a View of `size` can send this descriptor, for an operation or for
-/// one call of a step.
-fn is_honest(descriptor: &Descriptor, part: Option<u8>, size: usize) -> bool {
-    let (call, lane) = (&descriptor.call, descriptor.op.lane);
-    if lane.is_of_part() && matches!(call.kind, CallKind::Sync { .. }) {
-        return false;
-    }
-    // A call names ranks of the group, a lane those of the View.
-    let (group, ends) = (lane.group(size), lane.ends());
-    let ends = ends.map(|(from, to)| (group.in_group(from), group.in_group(to)));
-    let called = match call.kind {
-        CallKind::Message { from, to, .. } => Some((Some(from), Some(to))),
-        _ => None,
-    };
-    let in_step = call.mode == CallMode::PerStep
-        && !matches!(
-            call.kind,
-            CallKind::Message { .. } | CallKind::Step { .. } | CallKind::Sync { .. }
-        );
-    let voted = !call.is_uneven() || call.mode == CallMode::PerOp;
-    let alone = call.mode != CallMode::PerStep && voted && called == ends;
-    if part.is_some() { in_step && ends.is_none() } else { alone }
 }

@@ -7,7 +7,8 @@ mod others;
 use super::*;
 use crate::memory::DType;
 use crate::protocol::{
-    Failure, Mismatch, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, ReduceOp, Status, view_of,
+    CallMode, Descriptor, Failure, Mismatch, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, ReduceOp, Status,
+    view_of,
 };
 use group::Group;
 

@@ -4,7 +4,7 @@ use super::super::*;
 use super::group::Group;
 use super::{SUM, aborted};
 use crate::memory::DType;
-use crate::protocol::{GroupRanks, Mismatch, OPS_LISTED_MAX, view_of};
+use crate::protocol::{Descriptor, GroupRanks, Mismatch, OPS_LISTED_MAX, view_of};
 
 /// The lane of the ranks 1, 2 and 4 of five.
 fn lane() -> Lane {

@@ -1,0 +1,62 @@
+//! Which messages about operations are admitted: those that an honest member can send, within the
+//! limits for each member.
+
+use super::entry::Entry;
+use super::{Ledger, LedgerBounds, LedgerEffect, Misbehaviour};
+use crate::protocol::{AbortCause, AbortReason, Defect, OpBody, OpId, Rank, Vote};
+
+impl Ledger {
+    /// Creates an entry for a message of `from` about `op`, within the limits of open operations
+    /// per member; `is_caller` if the message shows that `from` has called it.
+    pub(super) fn admit(
+        &mut self,
+        from: Rank,
+        op: OpId,
+        is_caller: bool,
+    ) -> Result<(), Misbehaviour> {
+        let concerns = |rank: Rank| op.lane.participants(self.size) >> rank.0 & 1 == 1;
+        if !op.lane.fits(self.size) || !concerns(from) || !concerns(self.me) {
+            return Err(Misbehaviour);
+        }
+        let known = self.entries.get(&op);
+        if known.is_none() && op.number < self.next_in(op.lane) {
+            return Ok(());
+        }
+        let is_news = known
+            .is_none_or(|entry| is_caller && entry.call.is_none() && !entry.is_called_by(from));
+        if is_news && self.is_too_much(from, is_caller) {
+            return Err(Misbehaviour);
+        }
+        let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, self.size));
+        entry.callers |= u32::from(is_caller) << from.0;
+        Ok(())
+    }
+
+    /// Whether an honest member would not tell of one more operation that this member has not
+    /// called. It lists its own calls until this member has reported them decided. And it answers
+    /// each third member's calls: those open there, and those decided there whose votes are still
+    /// on their way to this member. It also repeats answers that it has not forgotten yet.
+    fn is_too_much(&self, from: Rank, is_caller: bool) -> bool {
+        let open = || self.entries.values().filter(|e| e.call.is_none() && e.outcome.is_none());
+        let called = || open().filter(|e| e.is_called_by(from)).count();
+        let answered = || open().filter(|e| e.is_answered_by(from)).count();
+        let LedgerBounds { listed, uncalled, .. } = self.bounds;
+        if self.seeded.has(Defect::NarrowAdmission) {
+            return called() + answered() >= listed;
+        }
+        if is_caller {
+            called() >= listed
+        } else {
+            answered() >= 2 * listed * self.size.saturating_sub(2) + uncalled
+        }
+    }
+
+    /// Answers a descriptor for an operation that is decided and forgotten here. Either its sender
+    /// knows that too and has missed the report, or it calls the operation only now: then it cannot
+    /// have been committed, and is voted down.
+    pub(super) fn refuse_finished(&mut self, from: Rank, op: OpId) {
+        let cause = AbortCause { reason: AbortReason::Dropped, by: from };
+        self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, Vote::Abort(cause))));
+        self.tell_settled(op.lane);
+    }
+}
