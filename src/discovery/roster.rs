@@ -5,8 +5,12 @@
 //! Several adverts, addresses and origins may belong to one peer; its boot joins them, and while it
 //! has a link none of its addresses is dialled.
 
+mod adverts;
+mod direct_links;
+mod limits;
 #[cfg(test)]
 mod tests;
+mod told_addresses;
 
 use super::candidate::Candidate;
 use super::dial_outcome::DialOutcome;
@@ -19,49 +23,12 @@ use crate::identity::{Boot, JobMember, MemberId};
 use crate::link::{Rate, TokenBucket};
 use crate::os::{AddressPolicy, is_dialable};
 use crate::wire::PROTOCOL_VERSION;
+use adverts::{Adverts, Seen};
+use direct_links::DirectLinks;
+pub use limits::Limits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
-
-/// Bounds of the roster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Addresses in the table, and also adverts. 16 members with 16 addresses each fit.
-    pub entries: usize,
-    /// Unverified addresses with the same IP address, so that one host cannot fill the table.
-    pub per_ip: usize,
-    /// The same on loopback, where every node of a test has one IP address.
-    pub per_loopback_ip: usize,
-    /// Adverts of one boot at a time. A correct node makes one.
-    pub per_boot: usize,
-    /// Adverts of other clusters and versions, which are kept only for reports.
-    pub others: usize,
-    /// Dials per second to unverified addresses.
-    pub dials_per_second: u32,
-    /// Most of these dials in a burst after a pause: as many as a View has members, so that a group
-    /// that starts at once gets its direct links at once.
-    pub dial_burst: u32,
-    /// Most dials in flight to unverified addresses; as many as in a burst.
-    pub dialing: usize,
-    /// Most dials in flight to verified, stored and fixed addresses: a fixed peer without a port is
-    /// 16 addresses.
-    pub dialing_trusted: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            entries: 256,
-            per_ip: 8,
-            per_loopback_ip: 64,
-            per_boot: 4,
-            others: 64,
-            dials_per_second: 4,
-            dial_burst: 16,
-            dialing: 16,
-            dialing_trusted: 32,
-        }
-    }
-}
+use told_addresses::ToldAddresses;
 
 /// One dial to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,28 +71,12 @@ pub struct Roster {
     /// For dials to unverified addresses.
     rate: TokenBucket,
     candidates: BTreeMap<SocketAddr, Candidate>,
-    /// Adverts of our job in our namespace, by instance.
-    adverts: BTreeMap<String, Seen>,
+    /// Adverts of our job, and of other namespaces and versions.
+    adverts: Adverts,
     /// Nodes of our namespace that run other jobs.
     other_jobs: OtherJobs,
-    /// Other adverts, by instance.
-    others: BTreeMap<String, Seen>,
-    /// Members with a direct link over a proven path.
-    linked: BTreeMap<Boot, MemberId>,
-    /// Members with a direct link over an unproven path. A proven one is still sought.
-    detours: BTreeMap<Boot, MemberId>,
-    /// Members that have had a direct link in this run.
-    met: BTreeMap<Boot, MemberId>,
-    /// The addresses that members have told of themselves, without scopes.
-    told: BTreeMap<Boot, BTreeSet<(IpAddr, u16)>>,
-}
-
-#[derive(Clone, Debug)]
-struct Seen {
-    advert: Advert,
-    seen_ms: u64,
-    /// Whether it is of an observer, and this node is none.
-    observes: bool,
+    links: DirectLinks,
+    told: ToldAddresses,
 }
 
 impl Roster {
@@ -145,13 +96,10 @@ impl Roster {
             me,
             relation: Box::new(relation),
             candidates: BTreeMap::new(),
-            adverts: BTreeMap::new(),
+            adverts: Adverts::default(),
             other_jobs: OtherJobs::default(),
-            others: BTreeMap::new(),
-            linked: BTreeMap::new(),
-            detours: BTreeMap::new(),
-            met: BTreeMap::new(),
-            told: BTreeMap::new(),
+            links: DirectLinks::default(),
+            told: ToldAddresses::default(),
         }
     }
 
@@ -179,8 +127,7 @@ impl Roster {
         now_ms: u64,
     ) {
         self.relation = Box::new(relation);
-        let seen = [&self.adverts, &self.others].into_iter().flat_map(BTreeMap::values);
-        let adverts: Vec<Advert> = seen.map(|seen| seen.advert.clone()).collect();
+        let adverts: Vec<Advert> = self.adverts.all().cloned().collect();
         for advert in adverts {
             self.sighted(Sighting::Appeared(advert), now_ms);
         }
@@ -219,10 +166,8 @@ impl Roster {
             self.authenticated(to, member, now_ms);
             return;
         }
-        if let DialOutcome::Unproven(member) = outcome
-            && !self.linked.contains_key(&member.boot)
-        {
-            self.detours.insert(member.boot, member);
+        if let DialOutcome::Unproven(member) = outcome {
+            self.links.answered_unproven(member);
         }
         let Some(candidate) = self.candidates.get_mut(&to) else { return };
         candidate.dialing = false;
@@ -250,40 +195,21 @@ impl Roster {
 
     /// A link to `member` over a proven path is established, dialled by either end.
     pub fn link_up(&mut self, member: MemberId) {
-        self.detours.remove(&member.boot);
-        self.linked.insert(member.boot, member);
-        self.meet(member);
-    }
-
-    fn meet(&mut self, member: MemberId) {
-        self.met.insert(member.boot, member);
-        if self.met.len() > MET_MAX {
-            // Any one: it is for reports.
-            self.met.pop_first();
-        }
+        self.links.up(member);
     }
 
     /// A link to `member` over an unproven path is established, dialled by either end, and there is
     /// no other. Its addresses are still dialled, for a proven path; those over which it answered
     /// are not.
     pub fn detour_up(&mut self, member: MemberId) {
-        self.linked.remove(&member.boot);
-        self.detours.insert(member.boot, member);
-        self.meet(member);
+        self.links.unproven_up(member);
     }
 
     /// Replaces the addresses that `member` has told of itself. If its link has an unproven path,
     /// they are dialled.
     pub fn tells(&mut self, member: MemberId, addresses: &[SocketAddr], now_ms: u64) {
-        if self.told.len() >= TOLD_MAX {
-            let (linked, detours) = (&self.linked, &self.detours);
-            self.told.retain(|boot, _| linked.contains_key(boot) || detours.contains_key(boot));
-        }
-        if self.told.len() < TOLD_MAX || self.told.contains_key(&member.boot) {
-            let plain = addresses.iter().take(Advert::ADDRESSES_MAX).map(|to| plain(*to));
-            self.told.insert(member.boot, plain.collect());
-        }
-        if self.detours.contains_key(&member.boot) {
+        self.told.set(member.boot, addresses, &self.links);
+        if self.links.is_unproven(member.boot) {
             let to = addresses.iter().take(Advert::ADDRESSES_MAX);
             to.for_each(|to| self.add(*to, Origin::Gossip, now_ms));
         }
@@ -324,7 +250,7 @@ impl Roster {
         self.policy = policy;
         let adverts: Vec<(Boot, Vec<SocketAddr>)> = self
             .adverts
-            .values()
+            .ours()
             .map(|seen| (seen.advert.boot, seen.advert.addresses.clone()))
             .collect();
         for (boot, addresses) in adverts {
@@ -384,16 +310,12 @@ impl Roster {
 
     /// Whether these boots, of which there is at least one, observe, and this node does not.
     fn observe(&self, boots: &BTreeSet<Boot>) -> bool {
-        let observes = |boot: &Boot| {
-            self.adverts.values().any(|seen| seen.observes && seen.advert.boot == *boot)
-        };
-        !boots.is_empty() && boots.iter().all(observes)
+        !boots.is_empty() && boots.iter().all(|boot| self.adverts.observes(*boot))
     }
 
     /// Whether announcements of this boot are received.
     pub fn hears(&self, boot: Boot) -> bool {
-        let known = [&self.adverts, &self.others].into_iter().flat_map(BTreeMap::values);
-        known.map(|seen| seen.advert.boot).any(|of| of == boot) || self.other_jobs.hears(boot)
+        self.adverts.all().any(|advert| advert.boot == boot) || self.other_jobs.hears(boot)
     }
 
     /// Whether this node may dial `to` because a member has named it.
@@ -419,22 +341,20 @@ impl Roster {
     /// the member has told itself. Any host can send an advert that names the member, so adverts
     /// alone do not count.
     pub fn own_addresses_of(&self, member: MemberId) -> BTreeSet<SocketAddr> {
-        let told = self.told.get(&member.boot);
-        let is_told = |to: SocketAddr| told.is_some_and(|told| told.contains(&plain(to)));
-        let is_other = |c: &Candidate| c.verified.is_some_and(|it| self.has_link(it.boot));
+        let is_other = |c: &Candidate| c.verified.is_some_and(|it| self.links.has(it.boot));
         let theirs = |(to, c): &(&SocketAddr, &Candidate)| {
-            c.verified == Some(member) || is_told(**to) && !is_other(c)
+            c.verified == Some(member) || self.told.has(member.boot, **to) && !is_other(c)
         };
         let known = self.candidates.iter().filter(theirs).map(|(to, _)| *to);
-        let others = told.into_iter().flatten().map(|(ip, port)| SocketAddr::new(*ip, *port));
+        let told = self.told.of(member.boot);
         let is_new = |to: &SocketAddr| !self.candidates.contains_key(to);
-        known.chain(others.filter(|to| self.policy.allows(*to) && is_new(to))).collect()
+        known.chain(told.filter(|to| self.policy.allows(*to) && is_new(to))).collect()
     }
 
     /// Adverts of other namespaces or versions, for reports like "another cluster is here". They
     /// are never dialled.
     pub fn others(&self) -> impl Iterator<Item = &Advert> {
-        self.others.values().map(|seen| &seen.advert)
+        self.adverts.others()
     }
 
     /// Nodes of our own namespace that have told that they run other jobs.
@@ -446,33 +366,34 @@ impl Roster {
     pub fn elsewhere(&self) -> impl Iterator<Item = &Advert> {
         let is_far = |advert: &&Advert| {
             let near = |to: &SocketAddr| self.policy.allows_advertised(*to);
-            !self.has_link(advert.boot) && !advert.addresses.iter().any(near)
+            !self.links.has(advert.boot) && !advert.addresses.iter().any(near)
         };
-        let ours = self.adverts.values().filter(|seen| !seen.observes);
+        let ours = self.adverts.ours().filter(|seen| !seen.observes);
         ours.map(|seen| &seen.advert).filter(is_far)
     }
 
     /// Whether another node of our own job is announced that has had no link in this run: one that
     /// was killed is announced for two more minutes.
     pub fn sees_ours(&self) -> bool {
-        let is_new = |seen: &Seen| !seen.observes && !self.met.contains_key(&seen.advert.boot);
-        self.adverts.values().any(is_new)
+        let is_new = |seen: &Seen| !seen.observes && self.links.met(seen.advert.boot).is_none();
+        self.adverts.ours().any(is_new)
     }
 
     /// Whether the node that has answered at this address has a link.
     pub fn has_link_at(&self, to: SocketAddr) -> bool {
-        self.candidates.get(&to).is_some_and(|candidate| candidate.is_linked(&self.linked))
+        self.candidates.get(&to).is_some_and(|candidate| candidate.is_linked(self.links.proven()))
     }
 
     /// Whether a node that has answered on this host has a link.
     pub fn has_link_on(&self, host: IpAddr) -> bool {
         let here = self.candidates.iter().filter(|(to, _)| to.ip() == host);
-        here.map(|(_, candidate)| candidate).any(|candidate| candidate.is_linked(&self.linked))
+        here.map(|(_, candidate)| candidate)
+            .any(|candidate| candidate.is_linked(self.links.proven()))
     }
 
     /// Whether any node is announced that is of another cluster, job or version.
     pub fn sees_others(&self) -> bool {
-        !self.others.is_empty() || self.other_jobs.any()
+        self.others().next().is_some() || self.other_jobs.any()
     }
 
     /// The standing of an address; `None` if it is not dialled any more, or is an observer's.
@@ -481,7 +402,7 @@ impl Roster {
         let candidate = self.candidates.get(&to).filter(is_told)?;
         let announced = candidate.boots.first().copied();
         // Whichever end has dialled.
-        let answered = announced.map_or(candidate.verified, |boot| self.met.get(&boot).copied());
+        let answered = announced.map_or(candidate.verified, |boot| self.links.met(boot));
         Some(match (answered, announced) {
             (Some(member), _) => Standing::Answered(member),
             (None, Some(boot)) => Standing::Announced(boot),
@@ -498,27 +419,16 @@ impl Roster {
             boots: c.boots.iter().copied().collect(),
             origins: c.origins.iter().copied().collect(),
             verified: c.verified,
-            linked: c.is_linked(&self.linked),
+            linked: c.is_linked(self.links.proven()),
             failures: c.failures,
             verdict: c.verdict,
         };
         self.candidates.iter().map(entry).collect()
     }
 
-    /// Whether a member with a link over a proven path has told this address of itself.
-    fn is_of_linked(&self, to: SocketAddr) -> bool {
-        let mut told = self.told.iter().filter(|(boot, _)| self.linked.contains_key(boot));
-        told.any(|(_, told)| told.contains(&plain(to)))
-    }
-
-    fn has_link(&self, boot: Boot) -> bool {
-        self.linked.contains_key(&boot) || self.detours.contains_key(&boot)
-    }
-
     fn forget_links(&mut self, member: MemberId) {
-        self.linked.remove(&member.boot);
-        self.detours.remove(&member.boot);
-        self.told.remove(&member.boot);
+        self.links.down(member);
+        self.told.forget(member.boot);
     }
 
     fn relation_of(&self, advert: &Advert) -> Relation {
@@ -529,13 +439,10 @@ impl Roster {
     }
 
     fn appeared(&mut self, mut advert: Advert, observes: bool, now_ms: u64) {
-        self.others.remove(&advert.instance);
         self.other_jobs.vanished(&advert.instance);
         advert.addresses.truncate(Advert::ADDRESSES_MAX);
-        let (instance, boot, addresses) =
-            (advert.instance.clone(), advert.boot, advert.addresses.clone());
-        let seen = Seen { advert, seen_ms: now_ms, observes };
-        let before = self.adverts.insert(instance, seen);
+        let (boot, addresses) = (advert.boot, advert.addresses.clone());
+        let before = self.adverts.insert(Seen { advert, seen_ms: now_ms, observes });
         self.bound_adverts(boot);
         self.advertised(boot, &addresses, now_ms);
         self.withdraw_addresses(before);
@@ -558,7 +465,6 @@ impl Roster {
     }
 
     fn other_job_appeared(&mut self, advert: Advert, now_ms: u64) {
-        self.others.remove(&advert.instance);
         let before = self.adverts.remove(&advert.instance);
         self.withdraw_addresses(before);
         self.other_jobs.appeared(advert, now_ms);
@@ -566,41 +472,34 @@ impl Roster {
 
     fn other_appeared(&mut self, mut advert: Advert, now_ms: u64) {
         self.other_jobs.vanished(&advert.instance);
-        let before = self.adverts.remove(&advert.instance);
-        self.withdraw_addresses(before);
         advert.addresses.truncate(Advert::ADDRESSES_MAX);
         let seen = Seen { advert, seen_ms: now_ms, observes: false };
-        self.others.insert(seen.advert.instance.clone(), seen);
-        while self.others.len() > self.limits.others {
-            remove_oldest(&mut self.others, |_| true);
-        }
+        let before = self.adverts.insert_other(seen, self.limits.others);
+        self.withdraw_addresses(before);
     }
 
     fn vanished(&mut self, instance: &str) {
-        self.others.remove(instance);
         self.other_jobs.vanished(instance);
-        let Some(seen) = self.adverts.remove(instance) else { return };
-        for to in &seen.advert.addresses {
+        let Some(advert) = self.adverts.remove(instance) else { return };
+        for to in &advert.addresses {
             // After a good-bye there is no reason to remember its addresses.
             if let Some(candidate) = self.candidates.get_mut(to)
-                && candidate.verified.is_none_or(|member| member.boot == seen.advert.boot)
+                && candidate.verified.is_none_or(|member| member.boot == advert.boot)
             {
                 candidate.origins.remove(&Origin::Remembered);
             }
         }
-        self.withdraw_addresses(Some(seen));
+        self.withdraw_addresses(Some(advert));
     }
 
     /// Removes the boot of a removed or replaced advert from addresses that none of its remaining
     /// adverts lists.
-    fn withdraw_addresses(&mut self, gone: Option<Seen>) {
-        let Some(Seen { advert, .. }) = gone else { return };
+    fn withdraw_addresses(&mut self, gone: Option<Advert>) {
+        let Some(advert) = gone else { return };
         for to in advert.addresses {
-            let still = self
-                .adverts
-                .values()
-                .any(|seen| seen.advert.boot == advert.boot && seen.advert.addresses.contains(&to));
-            if !still && let Some(candidate) = self.candidates.get_mut(&to) {
+            if !self.adverts.list(advert.boot, to)
+                && let Some(candidate) = self.candidates.get_mut(&to)
+            {
                 candidate.boots.remove(&advert.boot);
             }
             self.forget_unknown(to);
@@ -614,15 +513,13 @@ impl Roster {
             candidate.authenticated(member, now_ms);
         }
         // Adverts of other boots that list this address are out of date.
-        for seen in self.adverts.values_mut().filter(|seen| seen.advert.boot != member.boot) {
-            seen.advert.addresses.retain(|address| *address != to);
-        }
+        self.adverts.withdraw_from_others(to, member.boot);
     }
 
     /// Removes an address without boots and origins, unless its link or a dial in flight needs it.
     fn forget_unknown(&mut self, to: SocketAddr) {
         let needed = |c: &Candidate| {
-            c.is_known() || c.dialing || c.is_linked(&self.linked) && c.verified.is_some()
+            c.is_known() || c.dialing || c.is_linked(self.links.proven()) && c.verified.is_some()
         };
         if self.candidates.get(&to).is_some_and(|candidate| !needed(candidate)) {
             self.candidates.remove(&to);
@@ -656,7 +553,7 @@ impl Roster {
     /// Evicts the address among `which` with the oldest sighting. Addresses with a dial in flight
     /// or a linked peer stay.
     fn evict(&mut self, which: impl Fn(&SocketAddr, &Candidate) -> bool) -> bool {
-        let idle = |c: &Candidate| !c.dialing && !c.is_linked(&self.linked);
+        let idle = |c: &Candidate| !c.dialing && !c.is_linked(self.links.proven());
         let oldest = self
             .candidates
             .iter()
@@ -668,26 +565,23 @@ impl Roster {
     }
 
     fn bound_adverts(&mut self, boot: Boot) {
-        while self.adverts.values().filter(|seen| seen.advert.boot == boot).count()
-            > self.limits.per_boot
-        {
-            let gone = remove_oldest(&mut self.adverts, |seen| seen.advert.boot == boot);
-            self.withdraw_addresses(gone);
+        while let Some(gone) = self.adverts.remove_surplus_of(boot, self.limits.per_boot) {
+            self.withdraw_addresses(Some(gone));
         }
-        while self.adverts.len() > self.limits.entries {
-            let linked: BTreeSet<Boot> = self.linked.keys().copied().collect();
-            let gone = remove_oldest(&mut self.adverts, |seen| !linked.contains(&seen.advert.boot))
-                .or_else(|| remove_oldest(&mut self.adverts, |_| true));
-            self.withdraw_addresses(gone);
+        let entries = self.limits.entries;
+        while let Some(gone) =
+            self.adverts.remove_surplus(entries, |boot| self.links.is_proven(boot))
+        {
+            self.withdraw_addresses(Some(gone));
         }
     }
 
     fn waiting(&self) -> impl Iterator<Item = (&SocketAddr, &Candidate)> {
         self.candidates
             .iter()
-            .filter(|(_, c)| !c.dialing && c.is_known() && !c.is_linked(&self.linked))
-            .filter(|(_, c)| !c.unproven().is_some_and(|member| self.has_link(member.boot)))
-            .filter(|(to, c)| !c.boots.is_empty() || !self.is_of_linked(**to))
+            .filter(|(_, c)| !c.dialing && c.is_known() && !c.is_linked(self.links.proven()))
+            .filter(|(_, c)| !c.unproven().is_some_and(|member| self.links.has(member.boot)))
+            .filter(|(to, c)| !c.boots.is_empty() || !self.told.are_of_linked(**to, &self.links))
     }
 
     fn free(&self) -> Slots {
@@ -701,32 +595,8 @@ impl Roster {
     }
 }
 
-/// An address without its scope, which is a number of one machine.
-fn plain(to: SocketAddr) -> (IpAddr, u16) {
-    (to.ip().to_canonical(), to.port())
-}
-
-/// Members that are remembered for reports.
-const MET_MAX: usize = 256;
-
-/// Members whose own addresses are kept: more than may have links at a time.
-const TOLD_MAX: usize = 64;
-
 /// How many more dials may be started.
 struct Slots {
     trusted: usize,
     strangers: usize,
-}
-
-fn remove_oldest(
-    table: &mut BTreeMap<String, Seen>,
-    which: impl Fn(&Seen) -> bool,
-) -> Option<Seen> {
-    let oldest = table
-        .iter()
-        .filter(|(_, seen)| which(seen))
-        .min_by_key(|(_, seen)| seen.seen_ms)?
-        .0
-        .clone();
-    table.remove(&oldest)
 }

@@ -1,6 +1,7 @@
 //! Tests of the roster's guarantees.
 
 use super::super::sighting::{Tag, advert};
+use super::told_addresses::TOLD_MAX;
 use super::*;
 use crate::identity::{JobName, Name, NodeId};
 use crate::protocol::MEMBERS_MAX;
@@ -301,7 +302,7 @@ fn what_members_tell_of_themselves_is_bounded() {
     for n in 1..1000 {
         roster.tells(member(n), &many, 0);
     }
-    assert!(roster.told.len() <= TOLD_MAX);
+    assert!(roster.told.boots() <= TOLD_MAX);
     assert_eq!(roster.own_addresses_of(member(1)).len(), Advert::ADDRESSES_MAX);
 }
 
@@ -480,7 +481,11 @@ fn a_flood_stays_bounded_and_does_not_displace_the_proven() {
         appeared(&mut roster, fake, 10 + u64::from(n));
     }
     let entries = roster.entries();
-    assert!(entries.len() <= 256 && roster.adverts.len() <= 256 && roster.others().count() <= 64);
+    assert!(
+        entries.len() <= 256
+            && roster.adverts.ours().count() <= 256
+            && roster.others().count() <= 64
+    );
     assert!(entries.iter().any(|entry| entry.address == real));
     for entry in &entries {
         let same = entries
@@ -502,7 +507,7 @@ fn replayed_adverts_of_one_boot_are_bounded() {
             u64::from(n),
         );
     }
-    assert_eq!((roster.adverts.len(), roster.entries().len()), (4, 4));
+    assert_eq!((roster.adverts.ours().count(), roster.entries().len()), (4, 4));
 }
 
 #[derive(Clone, Debug)]
@@ -566,7 +571,7 @@ proptest! {
             take_in(&mut roster, &[mention]);
             for dial in roster.due(now_ms) {
                 prop_assert!(open.iter().all(|other| other.to != dial.to));
-                prop_assert!(dial.expected.is_none_or(|boot| !roster.linked.contains_key(&boot)));
+                prop_assert!(dial.expected.is_none_or(|boot| !roster.links.is_proven(boot)));
                 open.push(dial);
             }
             prop_assert!(roster.next_due(now_ms).is_none_or(|at| at > now_ms));
