@@ -35,11 +35,13 @@
 
 mod active_op;
 mod backend;
+mod chunk_numbers;
+mod chunk_state;
 mod coding;
 mod flow_control;
 mod op_progress;
 mod outbox;
-mod part;
+mod partial_sum;
 mod table;
 #[cfg(test)]
 mod tests;

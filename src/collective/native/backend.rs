@@ -202,9 +202,9 @@ impl LinkUser for Core {
         out: &mut Vec<OutgoingFrame>,
     ) -> io::Result<()> {
         let len = header.len as usize;
-        if let Some((active, mut landing)) = self.place(from, header) {
-            receiver.payload(landing.bytes_mut())?;
-            let progress = active.progress().land_frame(landing, out);
+        if let Some((active, mut slot)) = self.receive_slot(from, header) {
+            receiver.payload(slot.bytes_mut())?;
+            let progress = active.progress().land_frame(slot, out);
             self.go_on(&active, progress, out);
         } else {
             match self.pool.block(len) {
@@ -378,10 +378,14 @@ impl Core {
         }
     }
 
-    fn place(&self, from: Rank, header: &DataHeader) -> Option<(Arc<ActiveOp>, ReceiveSlot)> {
+    fn receive_slot(
+        &self,
+        from: Rank,
+        header: &DataHeader,
+    ) -> Option<(Arc<ActiveOp>, ReceiveSlot)> {
         let active = lock(&self.table).find(header.op)?;
-        let landing = active.progress().place(from, header)?;
-        Some((active, landing))
+        let slot = active.progress().receive_slot(from, header)?;
+        Some((active, slot))
     }
 
     /// Handles a frame from `from`, received over the link `generation` or with a descriptor.

@@ -40,15 +40,17 @@ use super::super::digest::Digest;
 use super::super::fold::finish;
 use super::super::input::Input;
 use super::super::schedule::{FlowRole, Schedule, Then};
+use super::chunk_numbers::{ChunkAt, ChunkNumbers};
+use super::chunk_state::ChunkState;
 use super::coding::{decoded, encoded, round_trip, rounded};
-use super::part::{Part, Payload};
+use super::partial_sum::{PartialSum, Payload};
 use crate::compression::Codec;
 use crate::link::{DataHeader, Phase};
 use crate::memory::{
     Block, OutOfMemory, PartWriter, Pool, ResultBuffer, Staging, elements_of_mut, listed,
 };
 use crate::os::copy;
-use crate::os::{AtomicUsize, Mutex, lock};
+use crate::os::{AtomicUsize, Mutex, MutexGuard, lock};
 use crate::protocol::{
     Defect, ENCLOSED_BYTES_MAX, Enclosed, EngineFault, GroupRanks, OpId, Rank, Seeded, ranks,
 };
@@ -56,15 +58,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The progress of one operation on one rank.
-///
-/// Chunks are numbered across flows. Example: flow 0 has 3 chunks, flow 1 has 2, and this rank
-/// keeps only flow 1:
-///
-/// ```text
-/// flow, chunk     0,0  0,1  0,2  1,0  1,1
-/// index in cells    0    1    2    3    4     firsts = [0, 3, 5]
-/// part of result    -    -    -    0    1     places = [0, 0, 2]
-/// ```
 pub struct OpProgress {
     op: OpId,
     group: GroupRanks,
@@ -72,11 +65,9 @@ pub struct OpProgress {
     me: Rank,
     schedule: Schedule,
     roles: Vec<FlowRole>,
-    /// Index of each flow's first chunk in `cells`, plus the total at the end.
-    firsts: Vec<usize>,
-    cells: Vec<Mutex<Cell>>,
-    /// Index of each flow's first chunk among the parts of the result, plus the total at the end.
-    places: Vec<usize>,
+    numbers: ChunkNumbers,
+    /// By the number of the chunk.
+    chunks: Vec<Mutex<ChunkState>>,
     /// The result; `None` once it is handed out or the progress is cleared.
     result: Mutex<Option<Arc<ResultBuffer>>>,
     /// Kept chunks that have not landed, plus unsent frames of flows that are not kept.
@@ -132,32 +123,10 @@ impl From<OutOfMemory> for Untaken {
 
 /// The receive slot of a frame: its place in the result, while the payload is still to be read.
 pub struct ReceiveSlot {
-    at: At,
+    at: ChunkAt,
     from: Rank,
     phase: Phase,
     claim: PartWriter,
-}
-
-/// The state of one chunk.
-#[derive(Default)]
-struct Cell {
-    /// One bit per contributor whose contribution has arrived or is being received.
-    came: u16,
-    /// The number of contributors in `sum`.
-    folded: usize,
-    sum: Option<Part>,
-    /// Contributions that wait for their turn, with their index among the contributors.
-    waiting: Vec<(usize, Part)>,
-    /// The result is here or is being received.
-    landed: bool,
-}
-
-/// The position of a chunk.
-#[derive(Clone, Copy)]
-struct At {
-    flow: usize,
-    chunk: usize,
-    cell: usize,
 }
 
 impl ReceiveSlot {
@@ -184,13 +153,7 @@ impl OpProgress {
         let me = group.in_group(me).ok_or(EngineFault::Unfit)?;
         let roles: Vec<FlowRole> =
             (0..schedule.flows.len()).map(|flow| schedule.role(flow, me)).collect();
-        let (mut firsts, mut places) = (vec![0], vec![0]);
-        for (flow, role) in roles.iter().enumerate() {
-            let chunks = schedule.chunks(flow);
-            firsts.push(firsts[flow] + chunks);
-            places.push(places[flow] + if role.keeps { chunks } else { 0 });
-        }
-        let chunks = firsts[roles.len()];
+        let numbers = ChunkNumbers::new(&schedule, &roles);
         let missing =
             roles.iter().enumerate().map(|(flow, role)| role.steps() * schedule.chunks(flow)).sum();
         let digest = schedule
@@ -208,9 +171,8 @@ impl OpProgress {
             group,
             me,
             roles,
-            firsts,
-            cells: listed(chunks, std::iter::repeat_with(Mutex::default))?,
-            places,
+            chunks: listed(numbers.count(), std::iter::repeat_with(Mutex::default))?,
+            numbers,
             result: Mutex::new(Some(result)),
             missing: AtomicUsize::new(missing),
             open,
@@ -286,9 +248,9 @@ impl OpProgress {
         input: &Input<'_>,
         out: &mut Vec<OutgoingFrame>,
     ) -> Result<Progress, EngineFault> {
-        let at = At { flow, chunk, cell: self.firsts[flow] + chunk };
+        let at = self.numbers.at(flow, chunk);
         let (role, bytes) = (&self.roles[flow], self.schedule.input_range(self.me, flow, chunk));
-        let place = role.contributors.iter().position(|rank| *rank == self.me).unwrap_or(0);
+        let contributor = role.contributors.iter().position(|rank| *rank == self.me).unwrap_or(0);
         // Case 1. `Staged` if the sum goes on to a parent, `InPlace` if this rank owns the flow.
         let own_codec = self.schedule.codec_own(self.me);
         let meets_others =
@@ -300,16 +262,16 @@ impl OpProgress {
             if !input.copy_to(bytes.start, claim.bytes_mut()) {
                 return Err(EngineFault::Unfit);
             }
-            let part = if matches!(role.then, Then::Send(_)) {
-                Part::Staged(claim)
+            let own = if matches!(role.then, Then::Send(_)) {
+                PartialSum::Staged(claim)
             } else {
-                Part::InPlace(claim)
+                PartialSum::InPlace(claim)
             };
-            return self.add(at, place, part, out);
+            return self.add(at, contributor, own, out);
         }
         let mut block = input.piece(&self.pool, bytes)?;
         if role.then != Then::Keep {
-            // Case 2. A chunk that goes on alone is encoded in `settle`. A chunk that meets others
+            // Case 2. A chunk that goes on alone is encoded in `pass_on`. A chunk that meets others
             // is rounded, so that it counts here as if another rank had decoded it.
             let is_alone = role.contributors.len() == 1 && matches!(role.then, Then::Send(_));
             let encoding = own_codec.filter(|_| !is_alone);
@@ -317,7 +279,7 @@ impl OpProgress {
                 Some(codec) => rounded(codec, block.bytes(), &self.pool)?,
                 None => block,
             };
-            return self.add(at, place, Part::new(own), out);
+            return self.add(at, contributor, PartialSum::new(own), out);
         }
         let others: Vec<Rank> =
             role.contributors.iter().copied().filter(|rank| *rank != self.me).collect();
@@ -334,7 +296,7 @@ impl OpProgress {
             &Payload::Block(encoded.unwrap_or_else(|| Arc::clone(&own))),
             out,
         );
-        self.add(at, place, Part::Block(own), out)
+        self.add(at, contributor, PartialSum::Block(own), out)
     }
 
     /// The common payload of these frames, if it is small and they carry it to all other ranks.
@@ -356,8 +318,8 @@ impl OpProgress {
     /// the result. The caller must either [land](OpProgress::land_frame) the frame or end the link
     /// to that peer. `None` does not mean that the frame is invalid:
     /// [`receive`](OpProgress::receive) decides that.
-    pub fn place(&self, from: Rank, header: &DataHeader) -> Option<ReceiveSlot> {
-        let (from, at) = (self.group.in_group(from)?, self.locate(header)?);
+    pub fn receive_slot(&self, from: Rank, header: &DataHeader) -> Option<ReceiveSlot> {
+        let (from, at) = (self.group.in_group(from)?, self.numbers.find(header)?);
         let (role, elements) =
             (&self.roles[at.flow], self.schedule.elements(at.flow, at.chunk).len());
         let len = header.len as usize;
@@ -367,16 +329,16 @@ impl OpProgress {
         }
         let claim = match header.phase {
             Phase::Reduce if !matches!(role.then, Then::Send(_)) => {
-                let bit = 1 << self.contributor(at, from)?;
-                let mut cell = lock(&self.cells[at.cell]);
-                let claim = if cell.came & bit == 0 { self.claim(at) } else { None }?;
-                cell.came |= bit;
+                let contributor = self.contributor(at, from)?;
+                let mut chunk = self.lock(at);
+                let claim = if chunk.has_come(contributor) { None } else { self.claim(at) }?;
+                chunk.comes(contributor);
                 claim
             }
             Phase::Gather if role.down_from == Some(from) => {
-                let mut cell = lock(&self.cells[at.cell]);
-                let claim = if cell.landed { None } else { self.claim(at) }?;
-                cell.landed = true;
+                let mut chunk = self.lock(at);
+                let claim = if chunk.has_landed() { None } else { self.claim(at) }?;
+                chunk.lands();
                 claim
             }
             _ => return None,
@@ -391,14 +353,15 @@ impl OpProgress {
     /// As for [`contribute`](OpProgress::contribute).
     pub fn land_frame(
         &self,
-        landing: ReceiveSlot,
+        slot: ReceiveSlot,
         out: &mut Vec<OutgoingFrame>,
     ) -> Result<Progress, EngineFault> {
-        let ReceiveSlot { at, from, phase, claim } = landing;
+        let ReceiveSlot { at, from, phase, claim } = slot;
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
         match phase {
             Phase::Reduce => {
-                self.add(at, self.contributor(at, from).unwrap_or(0), Part::InPlace(claim), out)
+                let contributor = self.contributor(at, from).unwrap_or(0);
+                self.add(at, contributor, PartialSum::InPlace(claim), out)
             }
             _ => Ok(self.land(at, claim, None, out)),
         }
@@ -419,14 +382,14 @@ impl OpProgress {
         out: &mut Vec<OutgoingFrame>,
     ) -> Result<Progress, Untaken> {
         let from = self.group.in_group(from).ok_or(Untaken::Violation)?;
-        let at = self.locate(header).ok_or(Untaken::Violation)?;
+        let at = self.numbers.find(header).ok_or(Untaken::Violation)?;
         let elements = self.schedule.elements(at.flow, at.chunk).len();
         let codec = self.codec_of(&at, from, header.phase).ok_or(Untaken::Violation)?;
         if block.len() != self.schedule.wire_bytes(codec, elements) {
             return Err(Untaken::Violation);
         }
         match header.phase {
-            Phase::Reduce => self.receive_part(at, from, codec, block, out),
+            Phase::Reduce => self.receive_contribution(at, from, codec, block, out),
             _ => self.receive_result(at, from, codec, block, out),
         }
     }
@@ -448,14 +411,19 @@ impl OpProgress {
     /// is receiving stays alive until the thread is done.
     pub fn clear(&self) {
         lock(&self.result).take();
-        for cell in &self.cells {
-            *lock(cell) = Cell { came: u16::MAX, landed: true, ..Cell::default() };
+        for chunk in &self.chunks {
+            *lock(chunk) = ChunkState::over();
         }
     }
 
     /// The codec of the frames that `from` sends in this phase; the outer `None` for phases of
     /// another engine.
-    fn codec_of(&self, at: &At, from: Rank, phase: Phase) -> Option<Option<&'static dyn Codec>> {
+    fn codec_of(
+        &self,
+        at: &ChunkAt,
+        from: Rank,
+        phase: Phase,
+    ) -> Option<Option<&'static dyn Codec>> {
         match phase {
             Phase::Reduce => Some(self.schedule.codec_up(at.flow, from)),
             Phase::Gather => Some(self.schedule.codec_down()),
@@ -463,53 +431,42 @@ impl OpProgress {
         }
     }
 
-    fn locate(&self, header: &DataHeader) -> Option<At> {
-        let (flow, chunk) = (header.flow as usize, header.chunk as usize);
-        let (first, end) = (*self.firsts.get(flow)?, *self.firsts.get(flow + 1)?);
-        (chunk < end - first).then_some(At { flow, chunk, cell: first + chunk })
-    }
-
     /// The index of a peer among the contributors to a chunk; `None` for this rank itself.
-    fn contributor(&self, at: At, from: Rank) -> Option<usize> {
+    fn contributor(&self, at: ChunkAt, from: Rank) -> Option<usize> {
         self.roles[at.flow].contributors.iter().position(|rank| *rank == from && from != self.me)
     }
 
     /// The right to write a kept chunk of the result.
-    fn claim(&self, at: At) -> Option<PartWriter> {
-        lock(&self.result).as_ref()?.claim(self.places[at.flow] + at.chunk)
+    fn claim(&self, at: ChunkAt) -> Option<PartWriter> {
+        lock(&self.result).as_ref()?.claim(self.numbers.part_of(at))
     }
 
-    fn receive_part(
+    fn receive_contribution(
         &self,
-        at: At,
+        at: ChunkAt,
         from: Rank,
         codec: Option<&dyn Codec>,
         block: Block,
         out: &mut Vec<OutgoingFrame>,
     ) -> Result<Progress, Untaken> {
-        let place = self.contributor(at, from).ok_or(Untaken::Violation)?;
-        let bit = 1 << place;
-        {
-            let mut cell = lock(&self.cells[at.cell]);
-            if cell.came & bit != 0 {
-                return Err(Untaken::Violation);
-            }
-            cell.came |= bit;
+        let contributor = self.contributor(at, from).ok_or(Untaken::Violation)?;
+        if !self.lock(at).comes(contributor) {
+            return Err(Untaken::Violation);
         }
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
-        let part = match codec {
+        let contribution = match codec {
             None => block,
             Some(codec) => {
                 let elements = self.schedule.elements(at.flow, at.chunk).len();
                 decoded(codec, block.bytes(), elements, &self.pool)?.ok_or(Untaken::Violation)?
             }
         };
-        Ok(self.add(at, place, Part::new(part), out)?)
+        Ok(self.add(at, contributor, PartialSum::new(contribution), out)?)
     }
 
     fn receive_result(
         &self,
-        at: At,
+        at: ChunkAt,
         from: Rank,
         codec: Option<&dyn Codec>,
         block: Block,
@@ -519,11 +476,8 @@ impl OpProgress {
         if role.down_from != Some(from) {
             return Err(Untaken::Violation);
         }
-        {
-            let mut cell = lock(&self.cells[at.cell]);
-            if std::mem::replace(&mut cell.landed, true) {
-                return Err(Untaken::Violation);
-            }
+        if !self.lock(at).lands() {
+            return Err(Untaken::Violation);
         }
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
         let received = Payload::Block(Arc::new(block));
@@ -544,49 +498,40 @@ impl OpProgress {
         Ok(self.land(at, claim, Some(received), out))
     }
 
-    /// Adds a contribution, and folds all whose turn has come, in the order of the contributors.
-    /// Example with three contributors, arrivals 2, 0, 1: part 2 waits, part 0 becomes the sum,
-    /// part 1 is folded and then the waiting part 2.
+    /// Adds a contribution to the sum of its chunk, and passes the sum on when it is complete.
     fn add(
         &self,
-        at: At,
-        place: usize,
-        part: Part,
+        at: ChunkAt,
+        contributor: usize,
+        contribution: PartialSum,
         out: &mut Vec<OutgoingFrame>,
     ) -> Result<Progress, EngineFault> {
-        let mut cell = lock(&self.cells[at.cell]);
-        cell.waiting.push((place, part));
-        while let Some(next) = cell.waiting.iter().position(|(place, _)| *place == cell.folded) {
-            let (_, part) = cell.waiting.swap_remove(next);
-            cell.folded += 1;
-            let sum = match (cell.sum.take(), self.schedule.reduce) {
-                (Some(sum), Some(_)) if self.leaves_out() => sum,
-                (Some(sum), Some(op)) => sum.fold(part, op, self.schedule.dtype, &self.pool)?,
-                _ => part,
-            };
-            cell.sum = Some(sum);
-        }
-        if cell.folded < self.roles[at.flow].contributors.len() {
-            return Ok(Progress::Going);
-        }
-        match cell.sum.take() {
-            Some(sum) => {
-                drop(cell);
-                self.settle(at, sum, out)
-            }
-            None => Ok(Progress::Going),
+        let mut chunk = self.lock(at);
+        chunk.add(contributor, contribution, |sum, next| self.fold(sum, next))?;
+        let sum = chunk.take_sum_of(self.roles[at.flow].contributors.len());
+        drop(chunk);
+        sum.map_or(Ok(Progress::Going), |sum| self.pass_on(at, sum, out))
+    }
+
+    /// The sum of two contributions. Where nothing is reduced there is one contribution only.
+    fn fold(&self, sum: PartialSum, next: PartialSum) -> Result<PartialSum, EngineFault> {
+        let is_left_out = self.seeded.has(Defect::DropsContributions) && self.op.number % 16 == 5;
+        match self.schedule.reduce {
+            Some(_) if is_left_out => Ok(sum),
+            Some(op) => sum.fold(next, op, self.schedule.dtype, &self.pool),
+            None => Ok(next),
         }
     }
 
-    fn leaves_out(&self) -> bool {
-        self.seeded.has(Defect::DropsContributions) && self.op.number % 16 == 5
+    fn lock(&self, at: ChunkAt) -> MutexGuard<'_, ChunkState> {
+        lock(&self.chunks[at.number])
     }
 
     /// Sends or concludes the sum of all contributions, by this rank's role in the flow.
-    fn settle(
+    fn pass_on(
         &self,
-        at: At,
-        sum: Part,
+        at: ChunkAt,
+        sum: PartialSum,
         out: &mut Vec<OutgoingFrame>,
     ) -> Result<Progress, EngineFault> {
         let role = &self.roles[at.flow];
@@ -595,13 +540,13 @@ impl OpProgress {
             Then::HandOn if !role.keeps => (Phase::Gather, &role.down_to[..]),
             Then::Keep | Then::HandOn => return self.conclude(at, sum, out),
         };
-        if let Part::Block(sum) = sum {
+        if let PartialSum::Block(sum) = sum {
             let codec = self.schedule.codec_up(at.flow, self.me);
-            let part = match codec {
+            let block = match codec {
                 Some(codec) => encoded(codec, sum.bytes(), &self.pool)?,
                 None => sum,
             };
-            self.post(at, phase, to, &Payload::Block(part), out);
+            self.post(at, phase, to, &Payload::Block(block), out);
         }
         Ok(Progress::Going)
     }
@@ -609,13 +554,13 @@ impl OpProgress {
     /// Writes the complete sum to the result, at a rank that keeps it.
     fn conclude(
         &self,
-        at: At,
-        sum: Part,
+        at: ChunkAt,
+        sum: PartialSum,
         out: &mut Vec<OutgoingFrame>,
     ) -> Result<Progress, EngineFault> {
         let claim = match sum {
-            Part::InPlace(claim) | Part::Staged(claim) => Some(claim),
-            Part::Block(sum) => self.claim(at).map(|mut claim| {
+            PartialSum::InPlace(claim) | PartialSum::Staged(claim) => Some(claim),
+            PartialSum::Block(sum) => self.claim(at).map(|mut claim| {
                 copy(claim.bytes_mut(), sum.bytes());
                 claim
             }),
@@ -624,7 +569,7 @@ impl OpProgress {
         let Some(mut claim) = claim else { return Ok(Progress::Going) };
         let Schedule { reduce, dtype, size, .. } = self.schedule;
         reduce.map_or(Ok(()), |op| finish(op, dtype, claim.bytes_mut(), size))?;
-        lock(&self.cells[at.cell]).landed = true;
+        self.lock(at).lands();
         let encoded = match (self.schedule.codec_down(), self.roles[at.flow].then) {
             (Some(codec), Then::HandOn) => {
                 Some(Payload::Block(round_trip(codec, claim.bytes_mut(), &self.pool)?))
@@ -637,7 +582,7 @@ impl OpProgress {
     /// Marks a chunk of the result as written, and forwards it: from its place, or as `encoded`.
     fn land(
         &self,
-        at: At,
+        at: ChunkAt,
         claim: PartWriter,
         encoded: Option<Payload>,
         out: &mut Vec<OutgoingFrame>,
@@ -674,7 +619,7 @@ impl OpProgress {
 
     fn post(
         &self,
-        at: At,
+        at: ChunkAt,
         phase: Phase,
         to: &[Rank],
         payload: &Payload,

@@ -7,13 +7,13 @@ use crate::protocol::{EngineFault, ReduceOp};
 use std::sync::Arc;
 
 /// A contribution or a partial sum.
-pub enum Part {
+pub enum PartialSum {
     /// In a block, which a frame in flight may share.
     Block(Arc<Block>),
     /// In its place in the result.
     InPlace(PartWriter),
     /// This rank's own contribution, parked in the chunk's place in the result. It is added to
-    /// another part; then the place is free again.
+    /// another contribution; then the place is free again.
     Staged(PartWriter),
 }
 
@@ -26,20 +26,20 @@ pub enum Payload {
     WrittenPart(WrittenPart),
 }
 
-impl Part {
-    /// A part in a block that is lent by the caller or has no other owner.
-    pub fn new(block: Block) -> Part {
-        Part::Block(Arc::new(block))
+impl PartialSum {
+    /// A contribution in a block that is lent by the caller or has no other owner.
+    pub fn new(block: Block) -> PartialSum {
+        PartialSum::Block(Arc::new(block))
     }
 
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Part::Block(block) => block.bytes(),
-            Part::InPlace(claim) | Part::Staged(claim) => claim.bytes(),
+            PartialSum::Block(block) => block.bytes(),
+            PartialSum::InPlace(claim) | PartialSum::Staged(claim) => claim.bytes(),
         }
     }
 
-    /// Folds two parts into one. The sum is written to the first of these that exists: the place in
+    /// Folds two sums into one. The sum is written to the first of these that exists: the place in
     /// the result, a block without another reader, a copy.
     ///
     /// # Errors
@@ -47,23 +47,23 @@ impl Part {
     /// [`EngineFault::Memory`].
     pub fn fold(
         self,
-        other: Part,
+        other: PartialSum,
         op: ReduceOp,
         dtype: DType,
         pool: &Pool,
-    ) -> Result<Part, EngineFault> {
-        let self_first = matches!(self, Part::InPlace(_))
-            || !matches!(other, Part::InPlace(_)) && self.is_writable();
+    ) -> Result<PartialSum, EngineFault> {
+        let self_first = matches!(self, PartialSum::InPlace(_))
+            || !matches!(other, PartialSum::InPlace(_)) && self.is_writable();
         let (mut sum, with) = if self_first { (self, other) } else { (other, self) };
         if !sum.is_writable() {
             sum = sum.copied(pool)?;
         }
         match &mut sum {
-            Part::InPlace(claim) | Part::Staged(claim) => {
+            PartialSum::InPlace(claim) | PartialSum::Staged(claim) => {
                 fold(op, dtype, claim.bytes_mut(), with.bytes())?;
             }
             // `is_writable` or the copy ensures that no other reference exists.
-            Part::Block(block) => {
+            PartialSum::Block(block) => {
                 let block = Arc::get_mut(block).ok_or(Misfit)?;
                 fold(op, dtype, block.bytes_mut(), with.bytes())?;
             }
@@ -75,21 +75,21 @@ impl Part {
     fn is_writable(&self) -> bool {
         match self {
             // A count of 1 cannot grow meanwhile: `self` holds the only reference.
-            Part::Block(block) => Arc::strong_count(block) == 1 && !block.is_lent(),
-            Part::InPlace(_) => true,
-            Part::Staged(_) => false,
+            PartialSum::Block(block) => Arc::strong_count(block) == 1 && !block.is_lent(),
+            PartialSum::InPlace(_) => true,
+            PartialSum::Staged(_) => false,
         }
     }
 
-    fn copied(self, pool: &Pool) -> Result<Part, OutOfMemory> {
+    fn copied(self, pool: &Pool) -> Result<PartialSum, OutOfMemory> {
         let mut another = pool.block(self.bytes().len())?;
         copy(another.bytes_mut(), self.bytes());
         self.give_back();
-        Ok(Part::new(another))
+        Ok(PartialSum::new(another))
     }
 
     fn give_back(self) {
-        if let Part::Staged(claim) = self {
+        if let PartialSum::Staged(claim) = self {
             claim.give_back();
         }
     }
