@@ -6,6 +6,7 @@
 //! outcome. *Failure.* [`ViewSession::freeze`] ends the View: voting stops and the links close; the
 //! next View states which operations were committed. Nothing here ever writes to a caller's buffer.
 
+mod abandoned;
 mod begin;
 mod choice;
 mod choices;
@@ -14,6 +15,7 @@ mod decided;
 mod elements_tests;
 #[cfg(test)]
 mod enclosed_tests;
+mod finished;
 mod lost;
 mod op_sender;
 mod part_result;
@@ -21,6 +23,7 @@ mod plans;
 #[cfg(test)]
 mod plans_tests;
 mod state;
+mod syncs;
 #[cfg(test)]
 mod testing;
 mod uneven;
@@ -29,16 +32,15 @@ mod uneven_tests;
 
 use super::meter::Meter;
 use crate::collective::{
-    Backend, Board, Engine, Finished, Lanes, Ledger, LedgerEffect, Misbehaviour, Outgoing,
-    SyncSource, ViewBoard, all_finite, digest_of_parts,
+    Backend, Board, Engine, Lanes, Ledger, LedgerEffect, Misbehaviour, Outgoing, ViewBoard,
 };
-use crate::memory::{Block, Pool, Staging};
+use crate::memory::Pool;
 use crate::os::{Mutex, MutexGuard, Race, lock};
 use crate::protocol::{
-    AbortReason, Call, CallKind, Closing, EngineFault, Lane, OpBody, OpId, OpMessage, Outcome,
-    Rank, Seeded, View, ViewDigest, Vote,
+    AbortReason, Call, CallKind, Closing, Lane, OpBody, OpId, OpMessage, Rank, Seeded, View,
+    ViewDigest, Vote,
 };
-use crate::trace::{self, unharmed};
+use crate::trace::unharmed;
 pub use choice::{Choice, Unchosen};
 use choices::Choices;
 pub use decided::{Decided, Fate, Refused, SyncDue, SyncStep};
@@ -176,7 +178,7 @@ impl ViewSession {
     pub fn call(&self, lane: Lane, call: Call) -> Result<OpId, Refused> {
         let mut state = lock(&self.state);
         let op = self.take_number(&mut state, lane, call)?;
-        self.settle(state);
+        self.execute_effects(state);
         Ok(op)
     }
 
@@ -206,44 +208,6 @@ impl ViewSession {
         state.ledger.refusal(call).map_or(Ok(()), |refusal| Err(Refused::By(refusal)))
     }
 
-    /// Takes the result of a sync of this lane that was dropped in an earlier View and has
-    /// committed. This View may still need a sync of its own. `None` if there is no such result, or
-    /// if `has_room` says that there is no room for its bytes; the result then stays.
-    pub fn kept_sync(&self, lane: Lane, has_room: impl FnOnce(usize) -> bool) -> Option<Decided> {
-        lock(&self.state).ledger.note_state(lane);
-        self.before.take_sync(lane, has_room)
-    }
-
-    /// Decides how a sync in this lane proceeds, after [`kept_sync`](ViewSession::kept_sync).
-    pub fn sync_due(&self, lane: Lane) -> SyncDue {
-        let mut own = lock(&self.state);
-        let lost_sync =
-            own.lost_in(lane).filter(|op| own.slots.get(op).is_some_and(|slot| slot.is_sync));
-        if let Some(op) = lost_sync.filter(|_| self.before.first_in(lane).is_none()) {
-            own.lost.remove(&op);
-            return SyncDue::Dropped(op);
-        }
-        // The program must fetch other abandoned results first: `Call` makes it run into the
-        // refusal of `call`, which names the result.
-        let is_lost = self.before.first_in(lane).or_else(|| own.lost_in(lane)).is_some();
-        if is_lost || own.ledger.is_frozen() {
-            return SyncDue::Call;
-        }
-        match own.brought.get(lane).filter(|_| own.ledger.sync_brings(lane)) {
-            Some(brought) => SyncDue::Unless(*brought),
-            None if own.ledger.sync_brings(lane) => SyncDue::Call,
-            None => SyncDue::Nothing,
-        }
-    }
-
-    /// Notes that a sync has delivered this state to the program.
-    pub fn brought(&self, lane: Lane, state: &Staging) {
-        let mut own = lock(&self.state);
-        if own.ledger.sync_brings(lane) {
-            own.brought.set(lane, digest_of_parts(state.blocks.iter().map(Block::bytes)));
-        }
-    }
-
     /// Resolves to the operation's outcome and frees its slot. A freed slot resolves to
     /// `Indeterminate`.
     pub fn poll_decided(&self, op: OpId, task: &mut Task<'_>) -> Poll<Decided> {
@@ -259,73 +223,6 @@ impl ViewSession {
     /// would return.
     pub fn result_bytes(&self, op: OpId) -> Option<usize> {
         lock(&self.state).slots.get(&op)?.bytes()
-    }
-
-    /// Resolves when all members have called the sync and the length of the state is known, on its
-    /// source without the length; or when the sync is decided before that.
-    pub fn poll_sync(&self, op: OpId, task: &mut Task<'_>) -> Poll<SyncStep> {
-        let mut state = lock(&self.state);
-        let Some(slot) = state.undecided(op) else {
-            return Poll::Ready(SyncStep::Decided(state.take(op)));
-        };
-        let begins = |source: &SyncSource| source.rank == self.me || source.bytes.is_some();
-        if let Some(source) = slot.source.flatten().filter(begins) {
-            return Poll::Ready(SyncStep::Agreed(source));
-        }
-        slot.waker = Some(task.waker().clone());
-        Poll::Pending
-    }
-
-    /// Handles a call whose future was dropped. Before this member's vote it votes `Abort`. After
-    /// `Done`, or if the call is committed, it keeps the result for
-    /// [`take_lost`](ViewSession::take_lost). Returns the fate of the contribution, as far as it is
-    /// known now.
-    pub fn abandon(&self, op: OpId) -> Fate {
-        let mut state = lock(&self.state);
-        let Some(slot) = state.slots.get_mut(&op) else { return Fate::Unknown };
-        slot.waker = None;
-        let outcome = slot.outcome;
-        if outcome.is_none() {
-            state.ledger.abort(op, AbortReason::Dropped);
-        }
-        // Where the View is being replaced the others decide, and may have all of it without a vote
-        // of this member.
-        let is_frozen = state.ledger.is_frozen();
-        let voted_done = state.ledger.has_voted_done(op);
-        let committed = outcome == Some(Outcome::Committed);
-        if voted_done || committed {
-            state.lost.insert(op);
-        } else {
-            // No later call asks for it.
-            state.slots.remove(&op);
-        }
-        self.hand_on(&mut state);
-        self.settle(state);
-        match outcome {
-            Some(outcome) => Fate::of(outcome),
-            None if voted_done || is_frozen => Fate::Unknown,
-            None => Fate::Void,
-        }
-    }
-
-    /// Moves the committed results of abandoned calls to the list of the node, whose memory is
-    /// bounded and which the next View reads. A sync stays until the View has ended, because it may
-    /// be continued; so does what comes after an undecided one in its lane.
-    fn hand_on(&self, state: &mut SessionState) {
-        let has_ended = state.ledger.is_frozen();
-        let is_over = |op: &OpId| {
-            let committed = |slot: &&Slot| slot.outcome == Some(Outcome::Committed);
-            let slot = state.slots.get(op).filter(committed);
-            slot.is_some_and(|slot| {
-                has_ended || !slot.is_sync && state.lost_in(op.lane) == Some(*op)
-            })
-        };
-        let over: Vec<OpId> = state.lost.iter().filter(|op| is_over(op)).copied().collect();
-        for op in over {
-            state.lost.remove(&op);
-            let decided = state.take(op);
-            self.before.keep(op, decided);
-        }
     }
 
     /// Requests an `Abort` after this time.
@@ -350,7 +247,7 @@ impl ViewSession {
             return wake(woken);
         }
         state.ledger.expire(op);
-        self.settle(state);
+        self.execute_effects(state);
     }
 
     /// Members that have not answered for an open operation, see [`Ledger::unanswered`].
@@ -377,34 +274,14 @@ impl ViewSession {
     pub fn becomes_step(&self, op: OpId, step: Call) {
         let mut state = lock(&self.state);
         state.ledger.becomes_step(op, step);
-        self.settle(state);
+        self.execute_effects(state);
     }
 
     /// Votes `Abort`, unless this member has already voted.
     pub fn give_up(&self, op: OpId, reason: AbortReason) {
         let mut state = lock(&self.state);
         state.ledger.abort(op, reason);
-        self.settle(state);
-    }
-
-    /// Takes the outcome of the first abandoned call of the lane. `None`, and the outcome stays, if
-    /// it is undecided or if `fits` refuses the number of bytes of its result.
-    pub fn take_lost(
-        &self,
-        lane: Lane,
-        mut fits: impl FnMut(Option<usize>) -> bool,
-    ) -> Option<Decided> {
-        if self.before.first_in(lane).is_some() {
-            return self.before.take_if(lane, |decided| fits(decided.bytes()));
-        }
-        let mut state = lock(&self.state);
-        let op = state.lost_in(lane)?;
-        let slot = state.slots.get(&op).filter(|slot| slot.outcome.is_some())?;
-        if !fits(slot.bytes()) {
-            return None;
-        }
-        state.lost.remove(&op);
-        Some(state.take(op))
+        self.execute_effects(state);
     }
 
     /// Whether the View's members share one history now.
@@ -453,7 +330,7 @@ impl ViewSession {
         state.ledger.on_resolved(from, &message.resolved);
         let known = state.no_longer_held();
         let woken = state.choices.woken_by(&message.body, self.me);
-        self.settle(state);
+        self.execute_effects(state);
         wake(woken);
         if let Some((op, enclosed)) = enclosed {
             self.backend.receive_enclosed(op, from, enclosed);
@@ -504,9 +381,9 @@ impl ViewSession {
         end(&mut state.ledger);
         state.plans.forget_held();
         let woken = state.choices.wakers();
-        self.settle(state);
+        self.execute_effects(state);
         wake(woken);
-        // `settle` has written the outcomes into the slots.
+        // `execute_effects` has written the outcomes into the slots.
         self.hand_on(&mut lock(&self.state));
     }
 
@@ -558,81 +435,6 @@ impl ViewSession {
         lock(&self.state).ledger.committed()
     }
 
-    fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {
-        match result {
-            Ok(Finished { output, digest }) => {
-                if !output.blocks.iter().all(|block| call.dtype.is_valid(block.bytes())) {
-                    return self.spoil(op, EngineFault::Bits(call.dtype));
-                }
-                // If the ranks hold different results, there is no common digest to compare.
-                let digest = if call.kind.has_common_result() { digest } else { 0 };
-                let mut state = lock(&self.state);
-                let whole = op.step().map_or(op, |(step, _)| step);
-                if let Some((_, index)) = op.step()
-                    && state.slots.get(&whole).is_some_and(|slot| slot.sums_weights(index))
-                    && PartResult::weight_sum(&output).is_none()
-                {
-                    drop(state);
-                    return self.give_up(whole, AbortReason::Weights);
-                }
-                let reduced = call.kind.reduce_op().is_some();
-                if reduced && state.slots.get(&whole).is_some_and(|slot| slot.finite_only) {
-                    drop(state);
-                    if !output.blocks.iter().all(|block| all_finite(call.dtype, block.bytes())) {
-                        return self.give_up(whole, AbortReason::NonFinite);
-                    }
-                    state = lock(&self.state);
-                }
-                if let Some((step, index)) = op.step() {
-                    if let Some(slot) = state.slots.get_mut(&step) {
-                        let part = PartResult { output, dtype: call.dtype, weights: None };
-                        slot.parts.insert(index, (part, digest));
-                    }
-                    // Only the lengths of an uneven call are waited for.
-                    let waker = state.undecided(step).filter(|slot| slot.is_uneven);
-                    let waker = waker.and_then(|slot| slot.waker.take());
-                    state.note_step(step);
-                    self.settle(state);
-                    return wake(waker);
-                }
-                if let Some(slot) = state.slots.get_mut(&op) {
-                    slot.output = Some(output);
-                }
-                state.ledger.done(op, digest);
-                self.settle(state);
-            }
-            // The operation was given up or the View has ended; the vote or the next View decides
-            // it.
-            Err(EngineFault::Closed | EngineFault::Cancelled) => {}
-            Err(fault) => self.fail(op, fault),
-        }
-    }
-
-    /// The result cannot count. That need not be the fault of a peer, if that calls something else.
-    fn spoil(&self, op: OpId, fault: EngineFault) {
-        let whole = op.whole();
-        let mut state = lock(&self.state);
-        if let Some(slot) = state.slots.get_mut(&whole) {
-            slot.fault = Some(fault);
-        }
-        state.ledger.spoiled(whole, AbortReason::of(fault));
-        self.settle(state);
-    }
-
-    fn fail(&self, op: OpId, fault: EngineFault) {
-        trace::warn!(%op, %fault, "the engine could not finish an operation");
-        if fault.is_the_engines() {
-            let _ = self.out.send(Outgoing::EngineFailed);
-        }
-        let whole = op.step().map_or(op, |(step, _)| step);
-        let mut state = lock(&self.state);
-        if let Some(slot) = state.slots.get_mut(&whole) {
-            slot.fault = Some(fault);
-        }
-        state.ledger.abort(whole, AbortReason::of(fault));
-        self.settle(state);
-    }
-
     /// Executes the ledger's effects: messages in order under the lock, everything else after it is
     /// released.
     ///
@@ -641,7 +443,7 @@ impl ViewSession {
     /// | `Tell` | queue the message | flush once |
     /// | `Agreed`, `Resolved` | update the slot | free a held input, wake the caller |
     /// | `Credit`, `Cancel`, `Retire` | forget enclosed bytes | call the backend |
-    fn settle(&self, mut state: MutexGuard<'_, SessionState>) {
+    fn execute_effects(&self, mut state: MutexGuard<'_, SessionState>) {
         let (mut wakers, mut later, mut released) = (Vec::new(), Vec::new(), Vec::new());
         let mut tells = false;
         for effect in state.ledger.take_effects() {

@@ -194,7 +194,7 @@ impl ViewSession {
         let mut state = lock(&self.state);
         state.measure(op, measured);
         beginning(&mut state);
-        self.settle(state);
+        self.execute_effects(state);
     }
 
     /// The engine of a call; if its plan is not known yet, the current plan's.
@@ -251,7 +251,7 @@ impl ViewSession {
                 return None;
             }
         }
-        self.settle(state);
+        self.execute_effects(state);
         start
     }
 
@@ -293,7 +293,7 @@ impl ViewSession {
         state
             .enclosed
             .extend(enclosed.filter(|_| is_told).map(|enclosed| (op, Arc::new(enclosed))));
-        self.settle(state);
+        self.execute_effects(state);
         if !is_small {
             self.backend.feed(op, input);
         }

@@ -80,7 +80,7 @@ impl Choice {
         let taken = session.take_number(&mut state, self.lane.messages(from, session.me), call);
         state.choices.chose(from);
         self.name.take().into_iter().for_each(|name| state.choices.end(name));
-        session.settle(state);
+        session.execute_effects(state);
         Poll::Ready(taken.map(|op| (call, op)).map_err(Unchosen::Refused))
     }
 
