@@ -10,6 +10,8 @@ mod durable;
 mod environment;
 #[cfg(test)]
 mod inspection;
+mod own_proposal;
+mod own_report;
 mod proposal;
 
 use super::applicant::Applicant;
@@ -17,12 +19,12 @@ use super::recovery;
 use crate::identity::MemberId;
 use crate::protocol::{
     Accepted, Ballot, Closing, Defect, EngineKind, History, LaneSet, Message, Partition, Promise,
-    Rank, Seeded, View, ViewDigest, ViewId,
+    Seeded, View, ViewDigest, ViewId,
 };
 pub use durable::Durable;
 pub(crate) use environment::Environment;
 use proposal::Proposal;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The largest rise of the highest round seen with one message: too little for a member to exhaust
@@ -207,40 +209,11 @@ impl Agreement {
         !self.held.is_empty()
     }
 
-    /// The members of the running proposal, and those that have not answered its current phase.
-    pub(crate) fn proposal(&self) -> Option<(&BTreeSet<MemberId>, BTreeSet<MemberId>)> {
-        let proposal = self.proposal.as_ref()?;
-        let answered = |m: &&MemberId| match proposal.view {
-            None => !proposal.promises.contains_key(m),
-            Some(_) => !proposal.accepted.contains(m),
-        };
-        Some((&proposal.members, proposal.members.iter().filter(answered).copied().collect()))
-    }
-
     /// The Views that a data link may belong to: the installed one unless frozen, and an accepted
     /// one until a higher ballot is promised.
     pub(crate) fn open_views(&self) -> impl Iterator<Item = &Arc<View>> {
         let installed = self.installed.iter().filter(|_| self.closing.is_none());
         installed.chain(self.accepted_here.iter().filter(|v| self.durable.promised == v.ballot))
-    }
-
-    /// Starts a ballot for these members; this node must be one of them.
-    pub(crate) fn propose(&mut self, members: BTreeSet<MemberId>, effects: &mut Vec<Effect>) {
-        if !self.partition.admits(members.iter().copied()) {
-            return;
-        }
-        let round = self.round_seen.max(self.durable.promised.round) + 1;
-        self.round_seen = round;
-        let ballot = Ballot { round, proposer: self.me };
-        let message = Message::Prepare(ballot, members.iter().copied().collect());
-        effects.extend(members.iter().map(|m| Effect::Send(*m, message.clone())));
-        self.proposal = Some(Proposal {
-            ballot,
-            members,
-            promises: BTreeMap::new(),
-            view: None,
-            accepted: BTreeSet::new(),
-        });
     }
 
     /// Ends the open operations of the installed View as indeterminate here. Later promises still
@@ -255,11 +228,6 @@ impl Agreement {
         self.held.iter_mut().for_each(|(_, reply)| _ = reply.take_if(is_acceptance));
         self.proposal = None;
         effects.push(Effect::CutOff);
-    }
-
-    /// Gives up the running proposal. Promises stay binding.
-    pub(crate) fn withdraw(&mut self) {
-        self.proposal = None;
     }
 
     fn on_persisted(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
@@ -343,43 +311,6 @@ impl Agreement {
         self.persist(Some((from, Message::Promise(ballot, Box::new(promise)))), effects);
     }
 
-    fn on_promise(
-        &mut self,
-        from: MemberId,
-        ballot: Ballot,
-        promise: Promise,
-        environment: &dyn Environment,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(proposal) = &mut self.proposal else { return };
-        if proposal.ballot != ballot || proposal.view.is_some() || !proposal.members.contains(&from)
-        {
-            return;
-        }
-        proposal.promises.insert(from, promise);
-        if proposal.promises.len() < proposal.members.len() {
-            return;
-        }
-        let view = Arc::new(proposal.draft(self.installed.as_deref(), environment, self.seeded));
-        // While the promises came in, the members may have lost their direct links: no plan leads
-        // to all of them any more, and no member would accept such a View.
-        if !view.is_consistent() {
-            self.proposal = None;
-            return;
-        }
-        effects.extend(
-            proposal.members.iter().map(|m| Effect::Send(*m, Message::Accept(Arc::clone(&view)))),
-        );
-        proposal.view = Some(view);
-    }
-
-    pub(super) fn on_nack(&mut self, ballot: Ballot, promised: Ballot) {
-        self.see(promised.round);
-        if self.proposal.as_ref().is_some_and(|p| p.ballot == ballot) {
-            self.proposal = None;
-        }
-    }
-
     fn can_run(&self, view: &View) -> bool {
         [EngineKind::Native, EngineKind::Gloo]
             .into_iter()
@@ -443,25 +374,6 @@ impl Agreement {
         });
         self.accepted_here = Some(Arc::clone(view));
         self.persist(Some((from, Message::Accepted(id))), effects);
-    }
-
-    fn on_accepted(&mut self, from: MemberId, id: ViewId, effects: &mut Vec<Effect>) {
-        let Some(proposal) = &mut self.proposal else { return };
-        if proposal.view.as_ref().is_none_or(|v| v.id() != id) || !proposal.members.contains(&from)
-        {
-            return;
-        }
-        proposal.accepted.insert(from);
-        let early = self.seeded.has(Defect::EarlyInstall)
-            && 2 * proposal.accepted.len() > proposal.members.len();
-        if proposal.accepted.len() < proposal.members.len() && !early {
-            return;
-        }
-        let members = std::mem::take(&mut proposal.members);
-        self.proposal = None;
-        if self.durable.promised == id.ballot {
-            effects.extend(members.iter().map(|m| Effect::Send(*m, Message::Install(id))));
-        }
     }
 
     /// Installs the accepted View. Any member that has installed it may send this, because
@@ -528,69 +440,6 @@ impl Agreement {
             self.proposal = None;
         }
         effects.push(Effect::Install(view, decides));
-    }
-
-    /// This member's history after it installs `view`.
-    fn history_in(&self, view: &View) -> Option<History> {
-        let member = view.rank_of(self.me).and_then(|rank| view.member(rank));
-        let is_common = view.in_sync() || member.is_some_and(|m| m.in_sync);
-        // Its own history, after `view` has decided the operations of its View or left them open.
-        let own = || {
-            recovery::history_after(
-                self.me,
-                &self.promise(),
-                (view.parent, &view.committed, &view.failed),
-                self.seeded,
-            )
-        };
-        if is_common { view.history } else { own() }
-    }
-
-    /// Its report on the installed View; `on_prepare` fills in the accepted one.
-    fn promise(&self) -> Promise {
-        Promise {
-            prev: self.installed_id,
-            rank: self.rank_in(self.installed.as_deref()),
-            base: self.base,
-            common: self.installed.as_ref().and_then(|view| view.history),
-            closing: self.with_all_lanes(self.closing.clone().unwrap_or_default()),
-            cut_off: self.cut_off.is_some(),
-            accepted: None,
-            accepted_here: None,
-            is_late: false,
-            if_installed: None,
-            is_behind: self.catching_up.is_some(),
-            name: self.applicant.name.clone(),
-            stateless: self.applicant.stateless,
-            engines: self.applicant.engines,
-            begun: self.has_begun() && !self.seeded.has(Defect::ForgetsBeginning),
-            sizes: self.applicant.sizes,
-        }
-    }
-
-    /// A report on the installed View with the lanes of earlier ones.
-    fn with_all_lanes(&self, mut closing: Closing) -> Closing {
-        closing.lanes.stateful.extend(&self.stateful);
-        if let Some(caught_up) = &self.catching_up {
-            closing.lanes.caught_up.extend(caught_up);
-        }
-        closing
-    }
-
-    /// The lanes that this member has synced since it came without the common history, once it has
-    /// installed `view`; `None` if it lacks no state.
-    fn still_to_catch_up(&self, view: &View) -> Option<LaneSet> {
-        let member = view.rank_of(self.me).and_then(|rank| view.member(rank));
-        if !view.in_sync() && member.is_some_and(|member| !member.in_sync) {
-            return Some(LaneSet::default());
-        }
-        let promise = self.promise();
-        let lacks = recovery::lacks_a_state(&promise, &view.committed, &self.stateful);
-        lacks.then_some(promise.closing.lanes.caught_up)
-    }
-
-    fn rank_in(&self, view: Option<&View>) -> Option<Rank> {
-        view.and_then(|view| view.rank_of(self.me))
     }
 
     /// Freezes the installed View: no further vote counts in it.

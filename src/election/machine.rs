@@ -20,12 +20,14 @@ mod places;
 #[cfg(test)]
 mod places_tests;
 mod proposer;
+mod stranded;
 #[cfg(test)]
 mod stranded_tests;
 #[cfg(test)]
 mod testing;
 mod view_change;
 mod waking;
+mod wanted;
 
 use super::agreement::{Agreement, Durable, Effect, Environment, Event};
 use super::applicant::Applicant;
