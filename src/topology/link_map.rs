@@ -7,12 +7,13 @@
 #[cfg(test)]
 pub(crate) use testing::{links_of, path};
 
+use super::clique::largest_clique;
 use super::known_paths::{KnownCoding, KnownPath, KnownPaths};
 use super::port::Port;
 use super::segment::Segment;
 use crate::identity::{MemberId, NodeId};
 use crate::os::{HostId, InterfaceKind};
-use crate::protocol::{CodingSpeed, MEMBERS_MAX};
+use crate::protocol::CodingSpeed;
 use petgraph::Directed;
 use petgraph::Direction::{Incoming, Outgoing};
 use petgraph::graphmap::GraphMap;
@@ -396,7 +397,7 @@ impl LinkMap {
         members.iter().all(|a| members.range(..*a).all(|b| self.reachable_both_ways(*a, *b)))
     }
 
-    /// The largest clique that contains `me`, at most [`MEMBERS_MAX`] members: the group that can
+    /// The largest clique that contains `me`, at most `MEMBERS_MAX` members: the group that can
     /// form a View.
     ///
     /// Ties are broken by the larger number of members in `prefer`, then by the smaller ids. The
@@ -415,20 +416,13 @@ impl LinkMap {
                 .filter(|(_, id)| wanted(**id))
                 .fold(0u32, |mask, (i, _)| mask | 1 << i)
         };
-        let mut search = CliqueSearch {
-            neighbours: candidates
-                .iter()
-                .map(|a| mask_of(&|b| *a != b && self.reachable_both_ways(*a, b)))
-                .collect(),
-            preferred: mask_of(&|id| prefer.contains(&id)),
-            best: Group::default(),
-        };
-        search.extend(0, mask_of(&|_| true), 0);
-        let chosen = candidates
+        let neighbours = candidates
             .iter()
-            .enumerate()
-            .filter(|(i, _)| search.best.mask >> i & 1 == 1)
-            .map(|(_, id)| *id);
+            .map(|a| mask_of(&|b| *a != b && self.reachable_both_ways(*a, b)))
+            .collect();
+        let largest = largest_clique(neighbours, mask_of(&|id| prefer.contains(&id)));
+        let chosen =
+            candidates.iter().enumerate().filter(|(i, _)| largest >> i & 1 == 1).map(|(_, id)| *id);
         chosen.chain([me]).collect()
     }
 
@@ -446,71 +440,11 @@ impl LinkMap {
     }
 }
 
-/// Maximal cliques by Bron and Kerbosch 1973 with Tomita's pivot, on bit masks: at most 3^(31/3) of
-/// them, which takes some milliseconds. Bit `i` stands for candidate `i`.
-struct CliqueSearch {
-    /// For each candidate, the mask of the other candidates that it reaches in both directions.
-    neighbours: Vec<u32>,
-    preferred: u32,
-    best: Group,
-}
-
-/// A group of candidates. The order of the fields is the order of comparison.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Group {
-    size: u32,
-    preferred: u32,
-    /// The mask with its bits reversed: larger if smaller ids are in the group.
-    smallest_ids: u32,
-    mask: u32,
-}
-
-impl CliqueSearch {
-    /// Visits every maximal clique that contains all of `chosen`, otherwise only members of `open`,
-    /// and cannot be extended by a member of `done`. Skips branches that cannot reach the best
-    /// size.
-    fn extend(&mut self, chosen: u32, mut open: u32, mut done: u32) {
-        if (chosen | open).count_ones().min(OTHERS_MAX) < self.best.size {
-            return;
-        }
-        if open == 0 && done == 0 {
-            self.best = self.best.max(self.group(chosen));
-            return;
-        }
-        let pivot = bits(open | done).max_by_key(|i| (self.neighbours[*i] & open).count_ones());
-        let skipped = pivot.map_or(0, |pivot| self.neighbours[pivot]);
-        for i in bits(open & !skipped) {
-            let neighbours = self.neighbours[i];
-            self.extend(chosen | 1 << i, open & neighbours, done & neighbours);
-            open &= !(1 << i);
-            done |= 1 << i;
-        }
-    }
-
-    /// The best part of a clique that fits into a View.
-    fn group(&self, clique: u32) -> Group {
-        let by_merit = bits(clique & self.preferred).chain(bits(clique & !self.preferred));
-        let mask = by_merit.take(OTHERS_MAX as usize).fold(0u32, |mask, i| mask | 1 << i);
-        Group {
-            size: mask.count_ones(),
-            preferred: (mask & self.preferred).count_ones(),
-            smallest_ids: mask.reverse_bits(),
-            mask,
-        }
-    }
-}
-
-/// The positions of the set bits, from the lowest.
-fn bits(mask: u32) -> impl Iterator<Item = usize> {
-    (0..u32::BITS as usize).filter(move |i| mask >> i & 1 == 1)
-}
-
 /// An unmeasured link is assumed to lie between a wire (0.2 ms) and Wi-Fi (2 ms and up).
 const RTT_UNKNOWN_US: u32 = 1000;
 /// Twice the size of a View: enough to find the best View, few enough for an exhaustive search.
 const CANDIDATES_MAX: usize = 31;
-const OTHERS_MAX: u32 = MEMBERS_MAX as u32 - 1;
-/// A View of [`MEMBERS_MAX`] members on switches of two has this many segments.
+/// A View of `MEMBERS_MAX` members on switches of two has this many segments.
 const SEGMENTS_MAX: usize = KnownPaths::SEGMENTS_MAX;
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 mod arrangement;
 mod burst;
+mod clique;
 mod codec_choice;
 mod comparison;
 mod costs;

@@ -1,0 +1,74 @@
+//! The largest clique of a graph of at most 31 candidates.
+
+use crate::protocol::MEMBERS_MAX;
+
+/// The mask of the largest clique, of which at most `MEMBERS_MAX - 1` candidates count. For each
+/// candidate, `neighbours` has the mask of the other candidates that it reaches in both directions.
+/// Ties are broken by the larger number of `preferred` candidates, then by the lower positions.
+pub(super) fn largest_clique(neighbours: Vec<u32>, preferred: u32) -> u32 {
+    let all = (0..neighbours.len()).fold(0u32, |mask, i| mask | 1 << i);
+    let mut search = CliqueSearch { neighbours, preferred, best: Group::default() };
+    search.extend(0, all, 0);
+    search.best.mask
+}
+
+/// Maximal cliques by Bron and Kerbosch 1973 with Tomita's pivot, on bit masks: at most 3^(31/3) of
+/// them, which takes some milliseconds. Bit `i` stands for candidate `i`.
+struct CliqueSearch {
+    neighbours: Vec<u32>,
+    preferred: u32,
+    best: Group,
+}
+
+/// A group of candidates. The order of the fields is the order of comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    size: u32,
+    preferred: u32,
+    /// The mask with its bits reversed: larger if smaller ids are in the group.
+    smallest_ids: u32,
+    mask: u32,
+}
+
+impl CliqueSearch {
+    /// Visits every maximal clique that contains all of `chosen`, otherwise only members of `open`,
+    /// and cannot be extended by a member of `done`. Skips branches that cannot reach the best
+    /// size.
+    fn extend(&mut self, chosen: u32, mut open: u32, mut done: u32) {
+        if (chosen | open).count_ones().min(OTHERS_MAX) < self.best.size {
+            return;
+        }
+        if open == 0 && done == 0 {
+            self.best = self.best.max(self.group(chosen));
+            return;
+        }
+        let pivot = bits(open | done).max_by_key(|i| (self.neighbours[*i] & open).count_ones());
+        let skipped = pivot.map_or(0, |pivot| self.neighbours[pivot]);
+        for i in bits(open & !skipped) {
+            let neighbours = self.neighbours[i];
+            self.extend(chosen | 1 << i, open & neighbours, done & neighbours);
+            open &= !(1 << i);
+            done |= 1 << i;
+        }
+    }
+
+    /// The best part of a clique that fits into a View.
+    fn group(&self, clique: u32) -> Group {
+        let by_merit = bits(clique & self.preferred).chain(bits(clique & !self.preferred));
+        let mask = by_merit.take(OTHERS_MAX as usize).fold(0u32, |mask, i| mask | 1 << i);
+        Group {
+            size: mask.count_ones(),
+            preferred: (mask & self.preferred).count_ones(),
+            smallest_ids: mask.reverse_bits(),
+            mask,
+        }
+    }
+}
+
+/// The positions of the set bits, from the lowest.
+fn bits(mask: u32) -> impl Iterator<Item = usize> {
+    (0..u32::BITS as usize).filter(move |i| mask >> i & 1 == 1)
+}
+
+/// A View has this one and so many others.
+const OTHERS_MAX: u32 = MEMBERS_MAX as u32 - 1;
