@@ -5,7 +5,7 @@
 //!
 //! A call that is open for long is looked at before anything more happens: while there is one, no
 //! new fault strikes. When no fault is left, all processes run, and it is still open after
-//! [`HANG`], the run ends and reports what each node waits for.
+//! [`hangs::HANG`], the run ends and reports what each node waits for.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,8 +21,9 @@ use potluck_harness::{Chance, Child, Lab, Scratch};
 use serde_json::{Value, json};
 
 use crate::file::{self, now_us};
+use crate::hangs;
+use crate::machine::{Job, Machine};
 use crate::nemesis::{Command, Fault, strike};
-use crate::node::log::Log;
 use crate::watch::Tail;
 
 /// The choices of a run.
@@ -49,12 +50,6 @@ pub struct Outcome {
 
 /// The two jobs, by which also their folders are named.
 const JOBS: [&str; 2] = ["soak", "beside"];
-/// A call that all members have made ends within this time after the last fault.
-const HANG: Duration = Duration::from_secs(30);
-/// A call that is open for so long is looked at.
-const SUSPECT: Duration = Duration::from_secs(8);
-/// A node that no member keeps out is in a View within this time after the last fault.
-const VIEW: Duration = Duration::from_secs(45);
 /// The time without faults before the program ends.
 const QUIET: Duration = Duration::from_secs(8);
 /// The program ends in this time.
@@ -64,30 +59,6 @@ const ENDING: Duration = Duration::from_secs(45);
 const TICK: Duration = Duration::from_millis(40);
 /// While a defect is sought, the logs are checked so often, or less often if that takes long.
 const LOOK: Duration = Duration::from_secs(10);
-
-/// The processes that form one group.
-struct Job {
-    /// `POTLUCK_JOB`.
-    name: &'static str,
-    /// The logs of its processes and its faults.
-    folder: PathBuf,
-    log: Log,
-}
-
-struct Machine {
-    name: String,
-    machine: String,
-    /// The index of its job.
-    job: usize,
-    child: Option<Child>,
-    /// A disk of its own.
-    home: PathBuf,
-    life: u64,
-    watch: Option<Tail>,
-    is_stopped: bool,
-    /// It was asked to end, and may be starting.
-    leaves: bool,
-}
 
 /// A fault that has not ended.
 struct Struck {
@@ -221,34 +192,13 @@ impl Soak {
         Ok(soak)
     }
 
-    fn start(&mut self, at: usize) -> Result<()> {
-        let machine = &mut self.machines[at];
-        let job = &self.jobs[machine.job];
-        let path = job.folder.join(format!("{}-{}.jsonl", machine.name, machine.life));
-        let mut command = self.lab.command(&machine.machine, std::env::current_exe()?);
-        command.arg("node").arg(&machine.name);
-        command.args([machine.life.to_string(), self.plan.seed.to_string()]).arg(&path);
-        isolate(&mut command, &machine.home);
-        command.env("POTLUCK_KEY", KEY).env("POTLUCK_JOB", job.name);
-        command.env("POTLUCK_ENGINE", &self.plan.engine).env_remove("POTLUCK_DEFECT");
-        if let Some(defect) =
-            self.plan.defect.as_ref().filter(|defect| *defect != "silent" || at == 1)
-        {
-            command.env("POTLUCK_DEFECT", defect);
-        }
-        machine.child = Some(Child::spawn_told(&mut command)?);
-        machine.watch = Some(Tail::new(&path, &machine.name));
-        (machine.is_stopped, machine.leaves) = (false, false);
-        Ok(())
-    }
-
     /// The report, if a defect was sought and found before the end.
     fn go(&mut self) -> Result<Option<Report>> {
         let end = Instant::now() + self.plan.lasts;
         let (mut told, mut look_at) = (Instant::now(), Instant::now() + LOOK);
         while Instant::now() < end && self.hang.is_none() {
             self.turn()?;
-            if Instant::now() >= self.next && !self.is_suspect() {
+            if Instant::now() >= self.next && !hangs::is_suspect(&self.machines) {
                 self.strike()?;
             }
             if self.plan.defect.is_some() && Instant::now() > look_at {
@@ -280,7 +230,7 @@ impl Soak {
                 self.jobs[*job].log.tell(json!({"e": "killed", "node": name, "life": life}));
             }
         }
-        self.keep_words()?;
+        self.machines.iter().try_for_each(|m| m.keep_words(&self.jobs[m.job]))?;
         Ok(None)
     }
 
@@ -302,8 +252,8 @@ impl Soak {
         self.struck = later;
         due.into_iter().try_for_each(|struck| self.heal(struck))?;
         self.nobody_ended()?;
-        if self.struck.is_empty() {
-            self.hang = self.hangs();
+        if self.struck.is_empty() && self.hang.is_none() {
+            self.hang = hangs::found(&self.machines, self.whole_since);
         }
         Ok(())
     }
@@ -351,9 +301,16 @@ impl Soak {
         })
     }
 
-    fn start_again(&mut self, at: usize) -> Result<()> {
-        self.keep_words_of(at)?;
+    fn start(&mut self, at: usize) -> Result<()> {
+        // The silent member is one and the same for the whole run.
+        let defect = self.plan.defect.as_deref().filter(|defect| *defect != "silent" || at == 1);
         let machine = &mut self.machines[at];
+        machine.start(&self.lab, &self.jobs[machine.job], &self.plan, defect)
+    }
+
+    fn start_again(&mut self, at: usize) -> Result<()> {
+        let machine = &mut self.machines[at];
+        machine.keep_words(&self.jobs[machine.job])?;
         self.calls += machine.watch.take().map_or(0, |watch| watch.calls);
         machine.life += 1;
         self.start(at)
@@ -468,62 +425,12 @@ impl Soak {
         Ok(())
     }
 
-    /// Whether a call has been open for so long that it is looked at.
-    fn is_suspect(&self) -> bool {
-        let now = now_us();
-        let running = self.machines.iter().filter(|machine| !machine.is_stopped);
-        let mut watches =
-            running.filter_map(|machine| machine.watch.as_ref().filter(|_| !machine.leaves));
-        watches.any(|watch| watch.overdue(now).any(|(_, late)| late > micros(SUSPECT)))
-    }
-
-    /// A call that is open although nothing has been wrong for long; a node without a View.
-    fn hangs(&self) -> Option<String> {
-        if self.hang.is_some() {
-            return self.hang.clone();
-        }
-        let now = now_us();
-        let whole = now.saturating_sub(self.whole_since);
-        let watches = || self.machines.iter().filter_map(|machine| machine.watch.as_ref());
-        for watch in watches().filter(|_| whole > micros(HANG)) {
-            if let Some((call, late)) = watch.overdue(now).find(|(_, late)| *late > micros(HANG)) {
-                let places: Vec<String> = watches()
-                    .map(|w| format!("{} is at {}; {}", w.node, w.place(call.place.0), w.status))
-                    .collect();
-                return Some(format!(
-                    "{} waits for {:?} in lane {}, View {}, call {} for {:.1} s, nothing is wrong \
-                     for {:.1} s: {}",
-                    watch.node,
-                    call.what.kind,
-                    call.place.0,
-                    call.place.1,
-                    call.place.2,
-                    late as f64 / 1e6,
-                    whole as f64 / 1e6,
-                    places.join(" | ")
-                ));
-            }
-        }
-        let is_kept_out = |node: &String| watches().any(|watch| watch.kept_out.contains(node));
-        let lost = watches().filter(|_| whole > micros(VIEW)).find(|watch| {
-            let since = watch.without_view_since();
-            since.is_some_and(|since| now.saturating_sub(since) > micros(VIEW))
-                && !is_kept_out(&watch.node)
-        })?;
-        Some(format!(
-            "{} is in no View, nothing is wrong for {:.1} s: {}",
-            lost.node,
-            whole as f64 / 1e6,
-            lost.status
-        ))
-    }
-
     /// Waits until all faults have ended, and then until nothing is suspect.
     fn quiet(&mut self) -> Result<()> {
         let mut calm: Option<Instant> = None;
         while self.hang.is_none() {
             self.turn()?;
-            let all = self.struck.is_empty() && !self.is_suspect();
+            let all = self.struck.is_empty() && !hangs::is_suspect(&self.machines);
             if !all {
                 calm = None;
             } else if calm.get_or_insert_with(Instant::now).elapsed() > QUIET {
@@ -537,7 +444,7 @@ impl Soak {
     fn ask_observer(&mut self) -> Result<()> {
         let names: Vec<&str> = self.machines.iter().map(|machine| machine.name.as_str()).collect();
         self.observer.tell(&names.join(" "))?;
-        if let Err(error) = self.observer.wait_for_line(|line| line == "seen", VIEW) {
+        if let Err(error) = self.observer.wait_for_line(|line| line == "seen", hangs::VIEW) {
             self.hang = Some(format!("the observer does not see all processes: {error:#}"));
         }
         Ok(())
@@ -578,28 +485,8 @@ impl Soak {
         let running = self.machines.iter().filter_map(|machine| machine.watch.as_ref());
         self.calls + running.map(|watch| watch.calls).sum::<u64>()
     }
-
-    fn keep_words(&self) -> Result<()> {
-        (0..self.machines.len()).try_for_each(|at| self.keep_words_of(at))
-    }
-
-    /// Keeps what a process wrote to its standard error.
-    fn keep_words_of(&self, at: usize) -> Result<()> {
-        let machine = &self.machines[at];
-        let said = machine.child.as_ref().map(Child::stderr).unwrap_or_default();
-        if said.is_empty() {
-            return Ok(());
-        }
-        let folder = &self.jobs[machine.job].folder;
-        let path = folder.join(format!("{}-{}.stderr", machine.name, machine.life));
-        Ok(fs::write(path, said.join("\n"))?)
-    }
 }
 
 fn fault_of_process(fault: Fault) -> bool {
     fault.ends_process() || fault == Fault::Stop
-}
-
-fn micros(time: Duration) -> u64 {
-    time.as_micros() as u64
 }

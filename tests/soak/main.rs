@@ -9,6 +9,8 @@
 
 mod conductor;
 mod file;
+mod hangs;
+mod machine;
 mod nemesis;
 mod node;
 mod observer;
