@@ -13,7 +13,7 @@ use crate::protocol::{
     Call, CallKind, EngineKind, FoldOrder, GroupProblem, GroupRanks, Lane, Rank, RankSet, ReduceOp,
     Rejection, ViewDigest, ring_segment,
 };
-use crate::report::{Error, Peer, Result, State, Traffic, ViewPlan};
+use crate::report::{Error, Peer, Result, Traffic, ViewPlan};
 use crate::session::{Refused, ViewSession};
 use crate::topology::lacks_a_path;
 use std::cell::Cell;
@@ -21,8 +21,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 
 /// This node's rank in one View, and the collectives that its members call together: all of them,
 /// or those of a [`group`](Context::group).
@@ -717,62 +715,5 @@ impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Context(rank {} of {}, view {}", self.rank(), self.size(), self.view())?;
         if self.lane.is_of_part() { write!(f, ", lane {})", self.lane) } else { f.write_str(")") }
-    }
-}
-
-impl Cluster {
-    /// The newest View, once the group has begun and has at least `min_members` members. Waits
-    /// without bound.
-    /// Cancel-safe.
-    ///
-    /// # Errors
-    /// [`Error::Closed`] when the node has left.
-    pub async fn context(&self) -> Result<Context> {
-        let mut views = self.handles.views.clone();
-        let _wait = self.handles.waits.begin();
-        loop {
-            let newest = views.borrow_and_update().clone();
-            if let Some(session) = newest.filter(|e| !e.is_frozen()) {
-                return Ok(Context::new(session, self.clone()));
-            }
-            // A View that is being replaced has a successor, unless this node ends.
-            views.changed().await.map_err(|_| Error::Closed)?;
-        }
-    }
-
-    /// The members that are here, and those that it takes.
-    fn missing(&self) -> (usize, usize) {
-        match (self.status().state, self.status().view) {
-            (State::NotEnoughPeers { present, wanted, .. }, _) => (present, wanted),
-            (_, Some(view)) => (view.members.len(), self.sizes.min_members()),
-            (_, None) => (1, self.sizes.members()),
-        }
-    }
-
-    /// Like [`Cluster::context`], for at most `patience`.
-    ///
-    /// # Errors
-    /// [`Error::NotEnoughPeers`] when the time has passed, [`Error::Closed`] when the node has
-    /// left.
-    pub async fn context_within(&self, patience: Duration) -> Result<Context> {
-        let started = Instant::now();
-        let (give_up, given_up) = oneshot::channel::<()>();
-        // Any executor may poll this future, so the timer is a thread. `unpark` ends it early; if
-        // this future is dropped, the thread sleeps on until `patience` has passed.
-        let timer = std::thread::Builder::new().name("potluck-timer".to_owned()).spawn(move || {
-            std::thread::park_timeout(patience);
-            drop(give_up);
-        });
-        let timer = timer.map_err(|_| Error::Closed)?;
-        tokio::select! {
-            context = self.context() => {
-                timer.thread().unpark();
-                context
-            }
-            _ = given_up => {
-                let (present, wanted) = self.missing();
-                Err(Error::NotEnoughPeers { present, wanted, waited: started.elapsed() })
-            }
-        }
     }
 }

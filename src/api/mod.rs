@@ -19,6 +19,7 @@ mod keys;
 mod local_nodes;
 mod machine_faults;
 mod machine_interfaces;
+mod newest_context;
 mod observer;
 mod scan;
 mod shared_state;
