@@ -6,6 +6,7 @@
 //! has a link none of its addresses is dialled.
 
 mod adverts;
+mod dials;
 mod direct_links;
 mod limits;
 #[cfg(test)]
@@ -24,22 +25,12 @@ use crate::link::{Rate, TokenBucket};
 use crate::os::{AddressPolicy, is_dialable};
 use crate::wire::PROTOCOL_VERSION;
 use adverts::{Adverts, Seen};
+pub use dials::Dial;
 use direct_links::DirectLinks;
 pub use limits::Limits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use told_addresses::ToldAddresses;
-
-/// One dial to make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Dial {
-    /// The address, which is also the key for [`Roster::dialled`].
-    pub to: SocketAddr,
-    /// The boot that advertises it, if there is exactly one.
-    pub expected: Option<Boot>,
-    /// Whether all boots that advertise it observe, and this node does not.
-    pub to_observer: bool,
-}
 
 /// One entry of the table, for tests.
 #[cfg(test)]
@@ -256,56 +247,6 @@ impl Roster {
         for (boot, addresses) in adverts {
             self.advertised(boot, &addresses, now_ms);
         }
-    }
-
-    /// The addresses to dial now. Each counts as in flight until [`dialled`](Roster::dialled) is
-    /// called for it.
-    pub fn due(&mut self, now_ms: u64) -> Vec<Dial> {
-        for to in self.other_jobs.questions(now_ms) {
-            if self.policy.allows_advertised(to) {
-                self.add(to, Origin::OtherJob, now_ms);
-            }
-        }
-        let mut ready: Vec<(u64, SocketAddr)> = self
-            .waiting()
-            .filter(|(_, c)| c.due_ms <= now_ms)
-            .map(|(to, c)| (c.due_ms, *to))
-            .collect();
-        ready.sort_unstable();
-        let mut free = self.free();
-        let mut dials = Vec::new();
-        for (_, to) in ready {
-            let Some(candidate) = self.candidates.get_mut(&to) else { continue };
-            let slots =
-                if candidate.is_trusted() { &mut free.trusted } else { &mut free.strangers };
-            if *slots == 0 || !candidate.is_trusted() && !self.rate.take(now_ms, 1) {
-                continue;
-            }
-            *slots -= 1;
-            candidate.dial(now_ms);
-            let expected =
-                if candidate.boots.len() == 1 { candidate.boots.first().copied() } else { None };
-            let boots = candidate.boots.clone();
-            dials.push(Dial { to, expected, to_observer: self.observe(&boots) });
-        }
-        dials
-    }
-
-    /// When [`due`](Roster::due) returns the next dial, not earlier than `now_ms`; `None` if
-    /// nothing becomes due without new input.
-    pub fn next_due(&self, now_ms: u64) -> Option<u64> {
-        let free = self.free();
-        let token_ms = self.rate.ready_at(now_ms);
-        let at = |c: &Candidate| match c.is_trusted() {
-            true if free.trusted > 0 => Some(c.due_ms),
-            false if free.strangers > 0 => Some(c.due_ms.max(token_ms)),
-            _ => None,
-        };
-        self.waiting()
-            .filter_map(|(_, candidate)| at(candidate))
-            .chain(self.other_jobs.next_due())
-            .min()
-            .map(|due_ms| due_ms.max(now_ms))
     }
 
     /// Whether these boots, of which there is at least one, observe, and this node does not.
@@ -575,28 +516,4 @@ impl Roster {
             self.withdraw_addresses(Some(gone));
         }
     }
-
-    fn waiting(&self) -> impl Iterator<Item = (&SocketAddr, &Candidate)> {
-        self.candidates
-            .iter()
-            .filter(|(_, c)| !c.dialing && c.is_known() && !c.is_linked(self.links.proven()))
-            .filter(|(_, c)| !c.unproven().is_some_and(|member| self.links.has(member.boot)))
-            .filter(|(to, c)| !c.boots.is_empty() || !self.told.are_of_linked(**to, &self.links))
-    }
-
-    fn free(&self) -> Slots {
-        let dialing = |trusted| {
-            self.candidates.values().filter(|c| c.dialing && c.is_trusted() == trusted).count()
-        };
-        Slots {
-            trusted: self.limits.dialing_trusted.saturating_sub(dialing(true)),
-            strangers: self.limits.dialing.saturating_sub(dialing(false)),
-        }
-    }
-}
-
-/// How many more dials may be started.
-struct Slots {
-    trusted: usize,
-    strangers: usize,
 }
