@@ -15,6 +15,8 @@
 //! time to live has expired, so beyond a limit it is made to forget all of them. It also drops a
 //! listener that is a thousand events behind, and is then restarted.
 
+mod responder;
+mod scope;
 #[cfg(test)]
 mod tests;
 
@@ -24,24 +26,17 @@ use super::sighting::{Advert, Sighting};
 use crate::os::is_link_local;
 use async_trait::async_trait;
 use if_addrs::Interface;
-use mdns_sd::{
-    DaemonEvent, IfKind, Metrics, Receiver, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent,
-    ServiceInfo,
-};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use mdns_sd::{DaemonEvent, IfKind, Metrics, ResolvedService, ScopedIp, ServiceEvent, ServiceInfo};
+use responder::{Responder, SERVICE};
+pub use scope::MdnsScope;
+use scope::kinds_of;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Our service type.
-const SERVICE: &str = "_potluck._tcp.local.";
-
 /// Interval between two checks of the responder.
 const CHECK: Duration = Duration::from_secs(1);
-
-/// Interval between the responder's looks for new interfaces and addresses, in seconds. Its default
-/// of 5 is long after a cable is plugged in.
-const INTERFACES_EVERY_S: u32 = 2;
 
 /// Interval between two checks while there are at least this many records.
 const CHECK_BUSY: Duration = Duration::from_millis(100);
@@ -56,26 +51,9 @@ const RECORDS_MAX: i64 = 1600;
 /// within that second would be missed.
 const SILENCE: Duration = Duration::from_millis(1500);
 
-/// Times of our queries, in addition to the responder's own after 1, 2, 4, 8 ... seconds. Early
-/// ones get the answers that were held back because the record had been sent within the last
-/// second. One per minute also reports again all nodes that are still there.
-const ASK_AGAIN: [Duration; 3] =
-    [Duration::from_millis(300), Duration::from_millis(350), Duration::from_millis(350)];
-const ASK_ALWAYS: Duration = Duration::from_secs(60);
-
 /// Timeout of a withdrawal. The first good-bye is sent at once, a second one after 120 ms.
 const UNREGISTER: Duration = Duration::from_millis(500);
 const SECOND_GOODBYE: Duration = Duration::from_millis(150);
-
-/// The interfaces on which multicast is used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MdnsScope {
-    /// Only 127.0.0.1, for nodes of one machine.
-    Loopback,
-    /// These interfaces, by name or by one of their IP addresses, with IPv4 and IPv6, whenever they
-    /// are present.
-    Interfaces(Vec<String>),
-}
 
 /// [`Discovery`] by multicast DNS. Needs a tokio runtime with time.
 pub struct MdnsDiscovery {
@@ -91,20 +69,6 @@ pub struct MdnsDiscovery {
     counts: Counts,
     /// This machine's addresses on the network, as of the last check.
     own: BTreeSet<IpAddr>,
-}
-
-/// The responder thread and its channels.
-struct Responder {
-    daemon: ServiceDaemon,
-    /// Event channels, oldest first. A new query opens a new channel and closes the previous one,
-    /// which may still hold events.
-    events: VecDeque<Receiver<ServiceEvent>>,
-    asked: usize,
-    ask_at: Instant,
-    /// Whether it was told to forget its records at the last check.
-    forgot: bool,
-    monitor: Receiver<DaemonEvent>,
-    metrics: Option<Receiver<Metrics>>,
 }
 
 #[derive(Default)]
@@ -269,7 +233,7 @@ impl MdnsDiscovery {
     }
 
     fn report_of(&self, name: &str, addresses: &[&Interface]) -> Activity {
-        if !addresses.iter().any(|at| is_asked(&self.scope, at)) && !asks_for(&self.scope, name) {
+        if !addresses.iter().any(|at| self.scope.names(at)) && !self.scope.has_name(name) {
             return Activity::Skipped(SkipReason::NotAsked);
         }
         if addresses.iter().all(|at| at.is_p2p()) {
@@ -281,7 +245,7 @@ impl MdnsDiscovery {
         Activity::Active {
             addresses: addresses
                 .iter()
-                .filter(|at| is_used(&self.scope, at))
+                .filter(|at| self.scope.announces(at))
                 .map(|at| at.ip())
                 .collect(),
             // Every query goes out on every interface.
@@ -289,77 +253,6 @@ impl MdnsDiscovery {
             adverts: self.counts.adverts.get(name).copied().unwrap_or_default(),
             dropped: self.counts.dropped + self.counts.errors,
         }
-    }
-}
-
-impl Responder {
-    fn start(scope: &MdnsScope) -> Option<Responder> {
-        let daemon = ServiceDaemon::new().ok()?;
-        match Responder::confine(daemon.clone(), scope) {
-            Ok(responder) => Some(responder),
-            Err(_) => {
-                drop(daemon.shutdown());
-                None
-            }
-        }
-    }
-
-    /// The order matters: the responder executes commands one after another, so nothing is queried
-    /// before all interfaces are disabled.
-    fn confine(daemon: ServiceDaemon, scope: &MdnsScope) -> mdns_sd::Result<Responder> {
-        daemon.disable_interface(IfKind::All)?;
-        daemon.enable_interface(kinds(scope))?;
-        daemon.set_ip_check_interval(INTERFACES_EVERY_S)?;
-        let monitor = daemon.monitor()?;
-        let events = daemon.browse(SERVICE)?;
-        let metrics = daemon.get_metrics().ok();
-        let ask_at = Instant::now() + ASK_AGAIN[0];
-        Ok(Responder {
-            daemon,
-            events: VecDeque::from([events]),
-            asked: 0,
-            ask_at,
-            forgot: false,
-            monitor,
-            metrics,
-        })
-    }
-
-    fn ask_again(&mut self, now: Instant) {
-        // A listener that has not emptied its older channels does not need more answers.
-        if now < self.ask_at || self.events.len() > ASK_AGAIN.len() {
-            return;
-        }
-        self.asked += 1;
-        self.ask_at = now + ASK_AGAIN.get(self.asked).copied().unwrap_or(ASK_ALWAYS);
-        self.events.extend(self.daemon.browse(SERVICE));
-    }
-
-    /// Drops all records of our service. Nodes that are still there answer the next query.
-    fn forget(&mut self, now: Instant) {
-        if self.daemon.stop_browse(SERVICE).is_ok() {
-            self.events.extend(self.daemon.browse(SERVICE));
-            self.asked = 0;
-            self.ask_at = now + ASK_AGAIN[0];
-        }
-    }
-
-    /// The next event, or `None` if the responder has closed all channels. Cancel-safe.
-    async fn event(&mut self) -> Option<ServiceEvent> {
-        while let Some(oldest) = self.events.front() {
-            match oldest.recv_async().await {
-                Ok(event) => return Some(event),
-                Err(_) => drop(self.events.pop_front()),
-            }
-        }
-        None
-    }
-}
-
-impl Drop for Responder {
-    fn drop(&mut self) {
-        // Ends the thread, which sends good-byes for announcements that are left.
-        drop(self.daemon.shutdown());
     }
 }
 
@@ -468,42 +361,6 @@ impl Discovery for MdnsDiscovery {
             tokio::time::sleep(SECOND_GOODBYE).await;
         }
     }
-}
-
-fn kinds(scope: &MdnsScope) -> Vec<IfKind> {
-    match scope {
-        MdnsScope::Loopback => vec![IfKind::LoopbackV4],
-        MdnsScope::Interfaces(names) => names.iter().flat_map(|name| kinds_of(name)).collect(),
-    }
-}
-
-/// An interface named by one address is used with both families, so its other addresses count as
-/// well.
-fn kinds_of(name: &str) -> Vec<IfKind> {
-    let Ok(ip) = name.parse::<IpAddr>() else { return vec![IfKind::from(name)] };
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    let found = interfaces.iter().find(|at| at.ip() == ip);
-    vec![found.map_or(IfKind::Addr(ip), |at| IfKind::Name(at.name.clone()))]
-}
-
-/// Whether the scope names this address or its interface.
-fn is_asked(scope: &MdnsScope, at: &Interface) -> bool {
-    match scope {
-        MdnsScope::Loopback => at.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST),
-        MdnsScope::Interfaces(names) => {
-            names.iter().any(|name| *name == at.name || name.parse() == Ok(at.ip()))
-        }
-    }
-}
-
-fn asks_for(scope: &MdnsScope, interface: &str) -> bool {
-    matches!(scope, MdnsScope::Interfaces(names) if names.iter().any(|name| name == interface))
-}
-
-/// Whether the address is announced: on loopback only 127.0.0.1, elsewhere all addresses of the
-/// interface.
-fn is_used(scope: &MdnsScope, at: &Interface) -> bool {
-    *scope != MdnsScope::Loopback || is_asked(scope, at)
 }
 
 /// The instance in a full service name; `None` if the name does not have our form.
