@@ -35,6 +35,8 @@
 //! Any of this memory may be lacking: then the step ends with [`EngineFault::Memory`], after which
 //! the operation's progress must be [cleared](OpProgress::clear).
 
+mod receiving;
+
 use super::super::backend::Finished;
 use super::super::digest::Digest;
 use super::super::fold::finish;
@@ -42,18 +44,15 @@ use super::super::input::Input;
 use super::super::schedule::{FlowRole, Schedule, Then};
 use super::chunk_numbers::{ChunkAt, ChunkNumbers};
 use super::chunk_state::ChunkState;
-use super::coding::{decoded, encoded, round_trip, rounded};
+use super::coding::{encoded, round_trip, rounded};
 use super::partial_sum::{PartialSum, Payload};
-use crate::compression::Codec;
 use crate::link::{DataHeader, Phase};
-use crate::memory::{
-    Block, OutOfMemory, PartWriter, Pool, ResultBuffer, Staging, elements_of_mut, listed,
-};
-use crate::os::copy;
-use crate::os::{AtomicUsize, Mutex, MutexGuard, lock};
+use crate::memory::{Block, PartWriter, Pool, ResultBuffer, Staging, listed};
+use crate::os::{AtomicUsize, Mutex, MutexGuard, copy, lock};
 use crate::protocol::{
     Defect, ENCLOSED_BYTES_MAX, Enclosed, EngineFault, GroupRanks, OpId, Rank, Seeded, ranks,
 };
+pub use receiving::{ReceiveSlot, Untaken};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -98,42 +97,6 @@ pub enum Progress {
     /// This step brought the last chunk or sent the last frame: take the
     /// [`output`](OpProgress::output). Reported once.
     Complete,
-}
-
-/// Why a frame was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Untaken {
-    /// A peer sent it outside the schedule.
-    Violation,
-    /// The operation has failed here.
-    Fault(EngineFault),
-}
-
-impl From<EngineFault> for Untaken {
-    fn from(fault: EngineFault) -> Untaken {
-        Untaken::Fault(fault)
-    }
-}
-
-impl From<OutOfMemory> for Untaken {
-    fn from(lack: OutOfMemory) -> Untaken {
-        Untaken::Fault(lack.into())
-    }
-}
-
-/// The receive slot of a frame: its place in the result, while the payload is still to be read.
-pub struct ReceiveSlot {
-    at: ChunkAt,
-    from: Rank,
-    phase: Phase,
-    claim: PartWriter,
-}
-
-impl ReceiveSlot {
-    /// The destination of the payload.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.claim.bytes_mut()
-    }
 }
 
 impl OpProgress {
@@ -314,86 +277,6 @@ impl OpProgress {
         })
     }
 
-    /// The receive slot for a frame from a rank of the View, if its payload belongs straight into
-    /// the result. The caller must either [land](OpProgress::land_frame) the frame or end the link
-    /// to that peer. `None` does not mean that the frame is invalid:
-    /// [`receive`](OpProgress::receive) decides that.
-    pub fn receive_slot(&self, from: Rank, header: &DataHeader) -> Option<ReceiveSlot> {
-        let (from, at) = (self.group.in_group(from)?, self.numbers.find(header)?);
-        let (role, elements) =
-            (&self.roles[at.flow], self.schedule.elements(at.flow, at.chunk).len());
-        let len = header.len as usize;
-        let is_plain = self.codec_of(&at, from, header.phase)?.is_none();
-        if !role.keeps || !is_plain || len != self.schedule.wire_bytes(None, elements) {
-            return None;
-        }
-        let claim = match header.phase {
-            Phase::Reduce if !matches!(role.then, Then::Send(_)) => {
-                let contributor = self.contributor(at, from)?;
-                let mut chunk = self.lock(at);
-                let claim = if chunk.has_come(contributor) { None } else { self.claim(at) }?;
-                chunk.comes(contributor);
-                claim
-            }
-            Phase::Gather if role.down_from == Some(from) => {
-                let mut chunk = self.lock(at);
-                let claim = if chunk.has_landed() { None } else { self.claim(at) }?;
-                chunk.lands();
-                claim
-            }
-            _ => return None,
-        };
-        Some(ReceiveSlot { at, from, phase: header.phase, claim })
-    }
-
-    /// Completes a frame whose payload is in its receive slot. Adds the frames that can now be sent
-    /// to `out`.
-    ///
-    /// # Errors
-    /// As for [`contribute`](OpProgress::contribute).
-    pub fn land_frame(
-        &self,
-        slot: ReceiveSlot,
-        out: &mut Vec<OutgoingFrame>,
-    ) -> Result<Progress, EngineFault> {
-        let ReceiveSlot { at, from, phase, claim } = slot;
-        self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
-        match phase {
-            Phase::Reduce => {
-                let contributor = self.contributor(at, from).unwrap_or(0);
-                self.add(at, contributor, PartialSum::InPlace(claim), out)
-            }
-            _ => Ok(self.land(at, claim, None, out)),
-        }
-    }
-
-    /// Takes a frame from a rank of the View that has no receive slot. Adds the frames that can now
-    /// be sent to `out`.
-    ///
-    /// # Errors
-    /// [`Untaken::Violation`] if the schedule expects no such frame from this peer now; nothing has
-    /// changed then. Also if the payload cannot be decoded; the frame still counts as received.
-    /// [`Untaken::Fault`] as for [`contribute`](OpProgress::contribute).
-    pub fn receive(
-        &self,
-        from: Rank,
-        header: &DataHeader,
-        block: Block,
-        out: &mut Vec<OutgoingFrame>,
-    ) -> Result<Progress, Untaken> {
-        let from = self.group.in_group(from).ok_or(Untaken::Violation)?;
-        let at = self.numbers.find(header).ok_or(Untaken::Violation)?;
-        let elements = self.schedule.elements(at.flow, at.chunk).len();
-        let codec = self.codec_of(&at, from, header.phase).ok_or(Untaken::Violation)?;
-        if block.len() != self.schedule.wire_bytes(codec, elements) {
-            return Err(Untaken::Violation);
-        }
-        match header.phase {
-            Phase::Reduce => self.receive_contribution(at, from, codec, block, out),
-            _ => self.receive_result(at, from, codec, block, out),
-        }
-    }
-
     /// The result; available once, after a step returned [`Progress::Complete`]. Queued frames keep
     /// reading from its memory. `None` if the progress was cleared meanwhile.
     pub fn output(&self) -> Option<Finished> {
@@ -416,86 +299,9 @@ impl OpProgress {
         }
     }
 
-    /// The codec of the frames that `from` sends in this phase; the outer `None` for phases of
-    /// another engine.
-    fn codec_of(
-        &self,
-        at: &ChunkAt,
-        from: Rank,
-        phase: Phase,
-    ) -> Option<Option<&'static dyn Codec>> {
-        match phase {
-            Phase::Reduce => Some(self.schedule.codec_up(at.flow, from)),
-            Phase::Gather => Some(self.schedule.codec_down()),
-            Phase::Message | Phase::Posted => None,
-        }
-    }
-
-    /// The index of a peer among the contributors to a chunk; `None` for this rank itself.
-    fn contributor(&self, at: ChunkAt, from: Rank) -> Option<usize> {
-        self.roles[at.flow].contributors.iter().position(|rank| *rank == from && from != self.me)
-    }
-
     /// The right to write a kept chunk of the result.
     fn claim(&self, at: ChunkAt) -> Option<PartWriter> {
         lock(&self.result).as_ref()?.claim(self.numbers.part_of(at))
-    }
-
-    fn receive_contribution(
-        &self,
-        at: ChunkAt,
-        from: Rank,
-        codec: Option<&dyn Codec>,
-        block: Block,
-        out: &mut Vec<OutgoingFrame>,
-    ) -> Result<Progress, Untaken> {
-        let contributor = self.contributor(at, from).ok_or(Untaken::Violation)?;
-        if !self.lock(at).comes(contributor) {
-            return Err(Untaken::Violation);
-        }
-        self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
-        let contribution = match codec {
-            None => block,
-            Some(codec) => {
-                let elements = self.schedule.elements(at.flow, at.chunk).len();
-                decoded(codec, block.bytes(), elements, &self.pool)?.ok_or(Untaken::Violation)?
-            }
-        };
-        Ok(self.add(at, contributor, PartialSum::new(contribution), out)?)
-    }
-
-    fn receive_result(
-        &self,
-        at: ChunkAt,
-        from: Rank,
-        codec: Option<&dyn Codec>,
-        block: Block,
-        out: &mut Vec<OutgoingFrame>,
-    ) -> Result<Progress, Untaken> {
-        let role = &self.roles[at.flow];
-        if role.down_from != Some(from) {
-            return Err(Untaken::Violation);
-        }
-        if !self.lock(at).lands() {
-            return Err(Untaken::Violation);
-        }
-        self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
-        let received = Payload::Block(Arc::new(block));
-        if !role.keeps {
-            self.post(at, Phase::Gather, &role.down_to, &received, out);
-            return Ok(Progress::Going);
-        }
-        // Fails if the operation is over here, or if this rank's own contribution still occupies
-        // the place.
-        let mut claim = self.claim(at).ok_or(Untaken::Violation)?;
-        match codec {
-            None => copy(claim.bytes_mut(), received.bytes()),
-            Some(codec) => {
-                let elements = elements_of_mut(claim.bytes_mut()).ok_or(Untaken::Violation)?;
-                codec.decode(received.bytes(), elements).map_err(|_| Untaken::Violation)?;
-            }
-        }
-        Ok(self.land(at, claim, Some(received), out))
     }
 
     /// Adds a contribution to the sum of its chunk, and passes the sum on when it is complete.
