@@ -154,6 +154,7 @@ mod tests {
             for message in messages {
                 self.to.send(&Message::Op(message).to_bytes()).await.expect("sent");
             }
+            // Paused time passes only when the reader has taken everything and waits.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
 

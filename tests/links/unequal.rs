@@ -344,25 +344,25 @@ fn calls_without_a_pause(group: &mut Group, calls: usize) -> Result<usize> {
     moved.max().context("nobody called")
 }
 
-/// Waits until nothing new is known of paths, which is two seconds later in each node's file.
+/// Waits until nothing new is known of paths, which is two seconds later in each node's file: until
+/// no file has changed for three seconds.
 fn until_it_is_stored(group: &Group) -> Result<()> {
     let stored = || -> Vec<Option<std::time::SystemTime>> {
         let file = |index| group.start(index).home.join("paths-default.bin");
         let time = |index| std::fs::metadata(file(index)).and_then(|about| about.modified()).ok();
         (0..group.peers.len()).map(time).collect()
     };
-    let (began, mut before) = (Instant::now(), stored());
-    loop {
-        // The interval in which nothing may change.
-        std::thread::sleep(Duration::from_secs(3));
-        let now = stored();
-        let is_quiet = now.iter().all(Option::is_some) && now == before;
-        if is_quiet {
-            return Ok(());
-        }
-        before = now;
+    let (began, mut before, mut unchanged_since) = (Instant::now(), stored(), Instant::now());
+    while unchanged_since.elapsed() < Duration::from_secs(3) {
         ensure!(began.elapsed() < MEASURED, "it is stored for ever");
+        // Polls the files.
+        std::thread::sleep(Duration::from_millis(50));
+        let now = stored();
+        if now != before || now.iter().any(Option::is_none) {
+            (before, unchanged_since) = (now, Instant::now());
+        }
     }
+    Ok(())
 }
 
 /// Waits until no more bursts come from the slow machine, which is at an end of all uncertain

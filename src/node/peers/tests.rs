@@ -140,9 +140,14 @@ async fn a_detour_replaces_only_a_quiet_link_and_yields_to_any_proven_one() {
     assert_eq!(take(&mut near, direct, b.hello.id.node), Taken::Replaced);
 }
 
+/// Waits until all tasks wait: only then does paused time pass.
+async fn idle() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
 /// The pings that have arrived, and whether the present link has ended.
 async fn heard(peers: &mut Peers, events: &mut mpsc::Receiver<Event>) -> (Vec<u64>, bool) {
-    tokio::time::sleep(Duration::from_millis(10)).await;
+    idle().await;
     let (mut pings, mut ended) = (Vec::new(), false);
     while let Ok(event) = events.try_recv() {
         match event {
@@ -169,7 +174,7 @@ async fn to_a_frozen_peer(
     assert_eq!(taken, Taken::New);
     let id = to.hello.id;
     assert!((0..WAITING_MAX as u64).all(|number| peers.send(id, Message::Ping(number))));
-    tokio::time::sleep(Duration::from_millis(10)).await;
+    idle().await;
     assert!(
         peers.get(id).expect("it stands").line.send_queue().waiting() > 0,
         "it took everything"
