@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make bench-torch: the backend of PyTorch beside gloo on four machines of the lab (needs root), about
-# a quarter of an hour after the build. PyTorch is that of make test-torch. ARGS="mixed4" runs one
-# profile.
+# make bench-torch: the backend of PyTorch beside gloo on four machines of the lab (needs root),
+# about a quarter of an hour after the build. PyTorch is that of make test-torch. ARGS="mixed4" runs
+# one profile.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh

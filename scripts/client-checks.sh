@@ -1,6 +1,6 @@
-# What is checked of a client of `potluck run`, and of one that has potluck in it. Its programs print
-# "rank R of N: runs", go on until there is the file that they were told, and print "rank R of N:
-# right". Sourced by clients.sh.
+# What is checked of a client of `potluck run`, and of one that has potluck in it. Its programs
+# print "rank R of N: runs", go on until there is the file that they were told, and print "rank R of
+# N: right". Sourced by clients.sh.
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # three-machines.sh sets the others
 
@@ -130,8 +130,8 @@ ends_others() {
     nothing_is_left n1 n3
 }
 
-# a_return COMMAND...: all processes of the machine of rank 0 are killed. The others go on as two, and
-# as three when it has returned.
+# a_return COMMAND...: all processes of the machine of rank 0 are killed. The others go on as two,
+# and as three when it has returned.
 a_return() { go_on potluck run --members 3 --elastic 2 -- "$@" stop; }
 
 # go_on COMMAND...: the same of any command that ends when there is the file "stop".

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make clients: `potluck run` and `potluck hosts` with PyTorch, MLX, JAX and Open MPI as they are, and
-# potluck within torchrun and MLX, on three machines of the lab (needs root). The clients are
+# make clients: `potluck run` and `potluck hosts` with PyTorch, MLX, JAX and Open MPI as they are,
+# and potluck within torchrun and MLX, on three machines of the lab (needs root). The clients are
 # installed once, below target/clients: torch takes 6 GB there. ARGS="mlx mpi" chooses; orders is a
 # test of random start orders. POTLUCK names the program; without it, it is built.
 set -uo pipefail

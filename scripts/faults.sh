@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # make faults: every fault in every phase, with real processes in the lab (needs root). Prints a
 # table, and the counts in the last line. Takes half an hour. --fault, --phase, --n and --engine
-# select cells, --seed repeats a run, see CONTRIBUTING.md. MEMORY=1 lets all nodes exchange their data
-# through shared memory, though each has a network of its own, in a build of its own.
+# select cells, --seed repeats a run, see CONTRIBUTING.md. MEMORY=1 lets all nodes exchange their
+# data through shared memory, though each has a network of its own, in a build of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make fuzz: runs every fuzz target for MINUTES=n (1), from the inputs in fuzz/kept. Arguments select
-# targets; none means all. With KEEP=1 the smallest set of inputs that reaches as much replaces the
-# kept ones, which `make test` replays.
+# make fuzz: runs every fuzz target for MINUTES=n (1), from the inputs in fuzz/kept. Arguments
+# select targets; none means all. With KEEP=1 the smallest set of inputs that reaches as much
+# replaces the kept ones, which `make test` replays.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh

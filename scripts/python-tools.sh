@@ -14,7 +14,8 @@ pythons() {
     done
 }
 
-# want_pythons: installs what the Python of Debian lacks, and fails if there is none for the package.
+# want_pythons: installs what the Python of Debian lacks, and fails if there is none for the
+# package.
 want_pythons() {
     [ -n "$(pythons)" ] || install_packages python3-venv
     [ -n "$(pythons)" ]

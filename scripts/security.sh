@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make security: every threat of docs/security.md by the tests that provoke it, as a table, in the lab
-# (needs root). The storms are long: JOINS=n (100) newcomers in each. Then LIARS=n (1000) groups in
-# virtual time, of which one member lies. ARGS="T2 T10" chooses rows.
+# make security: every threat of docs/security.md by the tests that provoke it, as a table, in the
+# lab (needs root). The storms are long: JOINS=n (100) newcomers in each. Then LIARS=n (1000) groups
+# in virtual time, of which one member lies. ARGS="T2 T10" chooses rows.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh

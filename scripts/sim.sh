@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # make sim: the real driver of whole groups in virtual time. SEEDS=n runs n seeds (500), SEED=n
-# repeats one, LOGS=folder keeps its logs. DEFECT=engine|sync|replay|ledger|silent breaks a rule that
-# one of twenty seeds must find. With DEFECT=lies one member of each group lies to the others, which
-# must keep their promises to each other.
+# repeats one, LOGS=folder keeps its logs. DEFECT=engine|sync|replay|ledger|silent breaks a rule
+# that one of twenty seeds must find. With DEFECT=lies one member of each group lies to the others,
+# which must keep their promises to each other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
@@ -13,9 +13,9 @@ export POTLUCK_SIM_SEEDS="${SEEDS:-500}"
 [ -z "${SEED:-}" ] || export POTLUCK_SIM_SEED="$SEED"
 [ -z "${DEFECT:-}" ] || export POTLUCK_SIM_DEFECT="$DEFECT"
 [ -z "${LOGS:-}" ] || export POTLUCK_SIM_LOGS="$LOGS"
-# With the first flag tokio's random choices are seeded too, and a panic in any task ends its run. All
-# crates must be built with it. With the second one queues, lists and other bounds are so small that
-# the programs reach them.
+# With the first flag tokio's random choices are seeded too, and a panic in any task ends its run.
+# All crates must be built with it. With the second one queues, lists and other bounds are so small
+# that the programs reach them.
 CARGO_TARGET_DIR="$(target_dir)/sim"
 export RUSTFLAGS="--cfg tokio_unstable --cfg potluck_tight" CARGO_TARGET_DIR
 cargo test --release --locked -p potluck --lib --features metrics --no-run >&2

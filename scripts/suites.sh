@@ -26,8 +26,8 @@ build_programs() {
         build_libraries
 }
 
-# build_libraries: those of C, as they are shipped: with the native engine alone. cargo does not build
-# them together with their tests.
+# build_libraries: those of C, as they are shipped: with the native engine alone. cargo does not
+# build them together with their tests.
 build_libraries() {
     cargo build --locked --quiet -p potluck-capi -p potluck-mpi
 }
@@ -42,8 +42,9 @@ variant() {
     cp "$(target_dir)/debug/potluck-peer" "$kept" && export "$1=$kept"
 }
 
-# ahead COMMAND...: runs before other programs of the machine where that is permitted. The rates that
-# the tests of links measure are those of the links only while nothing else takes the processors.
+# ahead COMMAND...: runs before other programs of the machine where that is permitted. The rates
+# that the tests of links measure are those of the links only while nothing else takes the
+# processors.
 ahead() {
     (
         renice -n -10 -p "$BASHPID" >/dev/null 2>&1 || true

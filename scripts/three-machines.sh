@@ -40,7 +40,8 @@ set_up() {
     [ ! -e "$made/ring" ] || cp "$made/ring" "$home"
     cp "$folder/key" "$home/.ssh/id_ed25519"
     cp "$folder/key.pub" "$home/.ssh/authorized_keys"
-    # mpirun starts ssh outside of its process group, and ssh itself has to see that a machine is gone.
+    # mpirun starts ssh outside of its process group, and ssh itself has to see that a machine is
+    # gone.
     printf 'StrictHostKeyChecking accept-new\nServerAliveInterval 3\n' >"$home/.ssh/config"
     dropbearkey -t ed25519 -f "$folder/$1.hostkey" >/dev/null 2>&1 || return
     chown -R "$user:$user" "$home"
@@ -50,11 +51,12 @@ set_up() {
     serve "$1"
 }
 
-# name_is ADDRESS MACHINE: what the machine takes its own name for. Debian's installer writes 127.0.1.1.
+# name_is ADDRESS MACHINE: what the machine takes its own name for. Debian's installer writes
+# 127.0.1.1.
 name_is() { printf '127.0.0.1 localhost\n%s %s\n' "$1" "$2" >"$folder/$2.hosts"; }
 
-# as_root MACHINE COMMAND...: in the home of the machine, which has the same path on all of them. There
-# is no name server, and one that does not answer would only take time.
+# as_root MACHINE COMMAND...: in the home of the machine, which has the same path on all of them.
+# There is no name server, and one that does not answer would only take time.
 as_root() {
     local machine=$1
     shift
@@ -113,8 +115,8 @@ returns() {
     within 20 answers "$1"
 }
 
-# within SECONDS COMMAND...: waits until the command succeeds, so long at least. Attempts are counted,
-# so that a machine that stands still for a while uses up none of the time.
+# within SECONDS COMMAND...: waits until the command succeeds, so long at least. Attempts are
+# counted, so that a machine that stands still for a while uses up none of the time.
 within() {
     local tries=$(($1 * 10))
     shift

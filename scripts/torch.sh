@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# make test-torch: the PyTorch backend with PyTorch from PyPI, which takes 6 GB below target/clients,
-# once. The counts are in the last line. ARGS="test_ends.py -k renew" goes to pytest.
+# make test-torch: the PyTorch backend with PyTorch from PyPI, which takes 6 GB below
+# target/clients, once. The counts are in the last line. ARGS="test_ends.py -k renew" goes to
+# pytest.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh

@@ -243,9 +243,9 @@ fn place(words: &[&str]) -> Result<usize> {
 
 /// Makes calls round a ring, whatever is known of the links. No option forces a plan, but a View
 /// that requires Gloo has the same plan for good, and a group of some of its members runs on the
-/// native engine, round a ring in the order of their ranks. Ranks are given in the order of joining.
-/// So the peers join one after the other, and the last one, which only makes the others a part of
-/// the View, makes no calls.
+/// native engine, round a ring in the order of their ranks. Ranks are given in the order of
+/// joining. So the peers join one after the other, and the last one, which only makes the others a
+/// part of the View, makes no calls.
 async fn ring(cluster: Cluster, size: usize, place: usize) -> Result<()> {
     let ctx = view_of(&cluster, place).await?;
     ensure!(ctx.rank().index() + 1 == place, "rank {} at place {place}", ctx.rank());

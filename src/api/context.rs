@@ -559,7 +559,11 @@ impl Context {
     /// takes one number in the lane and ends with [`Step::commit`].
     ///
     /// ```no_run
-    /// # async fn example(mut ctx: potluck::Context, weights: &mut [f32], count: &mut [u64]) -> potluck::Result<()> {
+    /// # async fn example(
+    /// #     mut ctx: potluck::Context,
+    /// #     weights: &mut [f32],
+    /// #     count: &mut [u64],
+    /// # ) -> potluck::Result<()> {
     /// let mut step = ctx.step();
     /// step.all_reduce(weights).mean();
     /// step.all_reduce(count);

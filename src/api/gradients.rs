@@ -152,7 +152,11 @@ impl GradientSync {
     ///
     /// ```no_run
     /// # use potluck::GradientSync;
-    /// # async fn example(gradients: &mut GradientSync, samples: usize, mut gradient: Vec<f32>) -> potluck::Result<()> {
+    /// # async fn example(
+    /// #     gradients: &mut GradientSync,
+    /// #     samples: usize,
+    /// #     mut gradient: Vec<f32>,
+    /// # ) -> potluck::Result<()> {
     /// let mut step = gradients.weighted(samples as f64).step().await?;
     /// step.push(0, &mut gradient);
     /// step.finish().await?;

@@ -11,8 +11,8 @@
 //! of its squares minus `n` times the square of the scale. It is 0.36 of the sum of squares for
 //! normally distributed elements, more for heavier tails. Without feedback no element is near.
 //!
-//! A block with an infinity or a NaN becomes a block of canonical NaNs. A block whose mean magnitude
-//! is below 2^-100 becomes zeros.
+//! A block with an infinity or a NaN becomes a block of canonical NaNs. A block whose mean
+//! magnitude is below 2^-100 becomes zeros.
 
 use super::blocks::{BLOCK, STEP_BYTES, mean_magnitude, read_step};
 use super::codec::Codec;

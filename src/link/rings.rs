@@ -22,8 +22,8 @@ impl Rings {
         Rings::default()
     }
 
-    /// Makes the outgoing ring, and announces it to the peer. Without memory it announces that there
-    /// is none, and the frames travel over the connection.
+    /// Makes the outgoing ring, and announces it to the peer. Without memory it announces that
+    /// there is none, and the frames travel over the connection.
     ///
     /// # Errors
     /// Those of the connection.

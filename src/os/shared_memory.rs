@@ -59,8 +59,8 @@ impl SharedMemory {
     /// Opens memory of this size that another process has made, and removes its name.
     ///
     /// # Errors
-    /// `PermissionDenied` if others may open it, `InvalidData` if its size is another one, and those
-    /// of the system.
+    /// `PermissionDenied` if others may open it, `InvalidData` if its size is another one, and
+    /// those of the system.
     pub fn open(name: &SharedName, bytes: usize) -> io::Result<SharedMemory> {
         let path = path_of(name);
         let file =
@@ -89,13 +89,14 @@ impl SharedMemory {
     #[allow(unsafe_code, reason = "the memory of another process is no Rust object")]
     pub fn word(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.map.len(), "a word inside of the memory");
-        // SAFETY: the map begins at a page and lives as long as `self`; the assertion keeps the word
-        // aligned and inside. All accesses to these bytes are atomic, here and in the other process.
+        // SAFETY: the map begins at a page and lives as long as `self`; the assertion keeps the
+        // word aligned and inside. All accesses to these bytes are atomic, here and in the other
+        // process.
         unsafe { AtomicU32::from_ptr(self.map.as_mut_ptr().add(at).cast()) }
     }
 
-    /// Sleeps while the word at `at` is `seen`, until [`wake`](SharedMemory::wake) of either process
-    /// or, at most, for `limit`. It may also return for no reason.
+    /// Sleeps while the word at `at` is `seen`, until [`wake`](SharedMemory::wake) of either
+    /// process or, at most, for `limit`. It may also return for no reason.
     ///
     /// # Errors
     /// `TimedOut` after `limit`.

@@ -236,9 +236,9 @@ impl<'a> Candidates<'a> {
 /// A ring that crosses each segment once in each direction; `None` if there is no segment, or if
 /// two neighbours have no direct link.
 ///
-/// Switches form a tree, so of two sides that do not contain rank 0, one contains the other, or they
-/// have no common member. In such a family of sets, this order keeps the members of each together:
-/// by the largest set that a member is in, then by the next one, and so on.
+/// Switches form a tree, so of two sides that do not contain rank 0, one contains the other, or
+/// they have no common member. In such a family of sets, this order keeps the members of each
+/// together: by the largest set that a member is in, then by the next one, and so on.
 fn by_sides(members: &[MemberId], links: &LinkMap, network: &Network) -> Option<Vec<Rank>> {
     let far = |segment: &Segment| {
         let [first, second] = &segment.sides;

@@ -2,10 +2,10 @@
 //! that sending over an edge occupies.
 //!
 //! A wired port has two resources, one for sending and one for receiving. Members on one host share
-//! its ports. All radios of one cell share a single resource, the air. Traffic between two stations (radio members) uses the air
-//! twice, because it passes through the access point. The access point's own cable needs no
-//! resource: the rate of a station is measured through it, so the air saturates first. A measured
-//! rate between two stations already includes both hops.
+//! its ports. All radios of one cell share a single resource, the air. Traffic between two stations
+//! (radio members) uses the air twice, because it passes through the access point. The access
+//! point's own cable needs no resource: the rate of a station is measured through it, so the air
+//! saturates first. A measured rate between two stations already includes both hops.
 //!
 //! A segment, which is a part of the network that many paths share, has one resource for each
 //! direction; if it is half duplex, one for both. A path that carries less than its ports and

@@ -209,8 +209,8 @@ impl Suspect {
         };
         let mut same = disjoint(alone, part, is_there);
         let kbps = |pair: &Pair| alone.rates.get(pair).map_or(0, |kbps| u64::from(*kbps));
-        // More paths than necessary could share something else. In the rounds both directions carried
-        // about as much.
+        // More paths than necessary could share something else. In the rounds both directions
+        // carried about as much.
         let filled = u64::from(division.kbps[0]) / if division.is_half { 2 } else { 1 };
         let needed = filled * 3 / 2;
         let enough =
@@ -248,8 +248,8 @@ fn takes_part((from, to): Pair, alone: Alone<'_>) -> bool {
     alone.rates.contains_key(&(from, to)) && ![from, to].iter().any(is_radio)
 }
 
-/// Paths of this kind without a common end: from and to parts that have few of them so far, of those
-/// the fastest.
+/// Paths of this kind without a common end: from and to parts that have few of them so far, of
+/// those the fastest.
 fn disjoint(
     alone: Alone<'_>,
     part: impl Fn(Rank) -> Vec<bool>,

@@ -123,8 +123,8 @@ impl Survey {
         self
     }
 
-    /// The same survey if the known rates of these paths are of an earlier run of this node. They are
-    /// good for a plan, and are measured again after all others.
+    /// The same survey if the known rates of these paths are of an earlier run of this node. They
+    /// are good for a plan, and are measured again after all others.
     #[must_use]
     pub fn with_recalled(mut self, pairs: impl Iterator<Item = Pair>) -> Survey {
         self.recalled = pairs.collect();

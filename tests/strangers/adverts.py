@@ -1,5 +1,5 @@
-"""A machine without the key that listens to multicast DNS. Each line it prints is JSON: one for each
-advert that it hears first, with its fields.
+"""A machine without the key that listens to multicast DNS. Each line it prints is JSON: one for
+each advert that it hears first, with its fields.
 
     adverts.py ADDRESS     the address of this machine, until its input ends
 """

@@ -1,11 +1,14 @@
-"""Somebody on the network who is not a member. Runs as a machine of the lab; each line it prints is JSON.
+"""Somebody on the network who is not a member. Runs as a machine of the lab; each line it prints
+is JSON.
 
     intruder.py send HOST PORT HEX          sends the bytes, then waits for the other side to close
     intruder.py drip HOST PORT HEX          the same, one byte every 100 ms
-    intruder.py silent HOST PORT COUNT      that many connections without a word, until the other side closes them
+    intruder.py silent HOST PORT COUNT      that many connections without a word, until the other
+                                            side closes them
     intruder.py flood HOST PORT COUNT SEED  that many connections of junk, as fast as they are taken
     intruder.py siege HOST PORT SECONDS     200 short connections a second for that long
-    intruder.py capture HEX                 every frame on this machine until its input ends: how often are HEX in it?
+    intruder.py capture HEX                 every frame on this machine until its input ends: how
+                                            often are HEX in it?
     intruder.py record HOST PORT            what connections there begin with, until its input ends
 """
 

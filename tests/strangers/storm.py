@@ -2,8 +2,8 @@
 
     storm.py HOST PORT RATE SLOW SECONDS SOURCES
 
-RATE new connections a second, which say half a preamble and end 100 ms later, and SLOW connections at
-a time that say a byte every 100 ms, from SOURCES addresses of this machine, of which all but the
+RATE new connections a second, which say half a preamble and end 100 ms later, and SLOW connections
+at a time that say a byte every 100 ms, from SOURCES addresses of this machine, of which all but the
 first are added to eth0. It ends with the first line of its input, or after SECONDS.
 """
 

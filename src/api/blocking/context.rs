@@ -11,7 +11,10 @@ use std::ops::{Deref, DerefMut};
 /// with [`wait()`](Wait::wait) in place of `.await`:
 ///
 /// ```no_run
-/// # fn step(ctx: &mut potluck::blocking::Context, gradient: &mut Vec<f32>) -> potluck::Result<()> {
+/// # fn step(
+/// #     ctx: &mut potluck::blocking::Context,
+/// #     gradient: &mut Vec<f32>,
+/// # ) -> potluck::Result<()> {
 /// use potluck::blocking::Wait;
 /// ctx.all_reduce(gradient).mean().wait()?;
 /// ctx.barrier().deadline(std::time::Duration::from_secs(5)).wait()?;

@@ -1,5 +1,5 @@
-//! What this member reports in a promise: its View, its operations, its history, and the lanes whose
-//! state it lacks.
+//! What this member reports in a promise: its View, its operations, its history, and the lanes
+//! whose state it lacks.
 
 use super::super::recovery;
 use super::Agreement;
