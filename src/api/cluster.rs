@@ -1,7 +1,7 @@
 //! The handle of a running node, and its streams of status and events.
 
 use super::config::{Builder, Config};
-use super::start::{self, Part};
+use super::start::{self, NodeRole};
 use crate::node::{Command, Handles};
 use crate::protocol::Sizes;
 use crate::report::{Event, Metrics, Result, Status, Topology};
@@ -45,13 +45,13 @@ impl Cluster {
     /// key, no free port or no discovery. [`Error::Identity`](crate::Error::Identity) if a key or
     /// state file cannot be used.
     pub async fn join_with(config: Config) -> Result<Cluster> {
-        Cluster::start(config, Part::Member).await
+        Cluster::start(config, NodeRole::Member).await
     }
 
-    /// Starts a node that takes this part.
-    pub(super) async fn start(config: Config, part: Part) -> Result<Cluster> {
+    /// Starts a node in this role.
+    pub(super) async fn start(config: Config, role: NodeRole) -> Result<Cluster> {
         let (sizes, trusted) = (config.sizes()?, config.trusted_links.clone().into());
-        let handles = crate::node::spawn(move || start::open(config, part)).await?;
+        let handles = crate::node::spawn(move || start::open(config, role)).await?;
         Ok(Cluster { handles: Arc::new(handles), sizes, trusted, steps: Arc::default() })
     }
 

@@ -115,7 +115,7 @@ impl Context {
     /// The reason for this engine, in one sentence.
     pub fn engine_reason(&self) -> String {
         let of_view = self.session.engine();
-        if self.lane.is_of_part() && of_view.kind == EngineKind::Gloo {
+        if self.lane.is_of_group() && of_view.kind == EngineKind::Gloo {
             "the view runs on Gloo, whose schedules are for all members; the calls of a group run \
              on the native engine beside it"
                 .to_owned()
@@ -225,12 +225,13 @@ impl Context {
     /// among these ranks do not connect them.
     pub fn group<R: Copy + Into<Rank>>(&self, ranks: &[R], tag: u32) -> Result<Context> {
         let named: Vec<Rank> = ranks.iter().map(|rank| (*rank).into()).collect();
-        let group = self.part(&named).map_err(|p| Error::Rejected(Rejection::Group(p)))?;
+        let group =
+            self.ranks_of_group(&named).map_err(|p| Error::Rejected(Rejection::Group(p)))?;
         Ok(self.of_lane(Lane::of_group(group, tag, self.session.view().size())))
     }
 
     /// These ranks of this Context, as ranks of the View.
-    fn part(&self, named: &[Rank]) -> std::result::Result<GroupRanks, GroupProblem> {
+    fn ranks_of_group(&self, named: &[Rank]) -> std::result::Result<GroupRanks, GroupProblem> {
         let mut members = RankSet::EMPTY;
         for rank in named {
             let known = self.ranks().in_view(*rank);
@@ -718,6 +719,6 @@ impl Context {
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Context(rank {} of {}, view {}", self.rank(), self.size(), self.view())?;
-        if self.lane.is_of_part() { write!(f, ", lane {})", self.lane) } else { f.write_str(")") }
+        if self.lane.is_of_group() { write!(f, ", lane {})", self.lane) } else { f.write_str(")") }
     }
 }

@@ -46,4 +46,4 @@ pub use scan::scan;
 pub use shared_state::SharedState;
 pub use start::gloo_version;
 #[cfg(test)]
-pub(crate) use start::{Part, open};
+pub(crate) use start::{NodeRole, open};

@@ -2,7 +2,7 @@
 
 use super::cluster::{Cluster, EventStream};
 use super::config::Config;
-use super::start::Part;
+use super::start::NodeRole;
 use crate::identity::{Name, NodeId};
 use crate::node::Command;
 use crate::report::document::StatusDocument;
@@ -41,7 +41,7 @@ impl Observer {
     /// # Errors
     /// Those of [`Cluster::join_with`].
     pub async fn start(config: Config) -> Result<Observer> {
-        let node = Cluster::start(config, Part::Observer).await?;
+        let node = Cluster::start(config, NodeRole::Observer).await?;
         let (mut status, mut observed) =
             (node.handles.status.clone(), node.handles.observed.clone());
         // The first state is a change, too.

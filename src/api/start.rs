@@ -36,9 +36,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use zeroize::Zeroizing;
 
-/// The part that a node takes in its cluster.
+/// What a node is in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum NodeRole {
     /// It is a member of the group of its job.
     Member,
     /// It is told the status of the others.
@@ -46,14 +46,14 @@ pub(crate) enum Part {
 }
 
 /// Opens the resources of a node. Runs on the control loop's thread, inside its runtime.
-pub(crate) async fn open(config: Config, part: Part) -> Result<(NodeConfig, Doors)> {
+pub(crate) async fn open(config: Config, role: NodeRole) -> Result<(NodeConfig, Doors)> {
     match config.network {
-        Network::Process => open_in_process(&config, part).await,
-        Network::Lan | Network::Loopback => open_on_network(&config, part).await,
+        Network::Process => open_in_process(&config, role).await,
+        Network::Lan | Network::Loopback => open_on_network(&config, role).await,
     }
 }
 
-async fn open_on_network(config: &Config, part: Part) -> Result<(NodeConfig, Doors)> {
+async fn open_on_network(config: &Config, role: NodeRole) -> Result<(NodeConfig, Doors)> {
     let home = home_of(config)?;
     let admissions = MachineAdmissions::of(config, home.clone())?;
     let namespace = &admissions.admission().namespace;
@@ -92,7 +92,7 @@ async fn open_on_network(config: &Config, part: Part) -> Result<(NodeConfig, Doo
     });
     let identity = Arc::new(Identity::from_seed(&held.identity().seed()));
     let (offered, engines) = engines(config)?;
-    let hello = hello(config, part, MemberId { node: identity.id(), boot }, offered)?;
+    let hello = hello(config, role, MemberId { node: identity.id(), boot }, offered)?;
     let hello = Hello { port: listener.port(), ..hello };
     let local = Local::new(identity, hello, random()?, namespace.psks());
     let admission = admissions.admission().clone();
@@ -122,7 +122,7 @@ fn known_paths(file: &StateFile) -> KnownPaths {
 }
 
 /// All in memory: the nodes of one namespace in one process share a simulated network.
-async fn open_in_process(config: &Config, part: Part) -> Result<(NodeConfig, Doors)> {
+async fn open_in_process(config: &Config, role: NodeRole) -> Result<(NodeConfig, Doors)> {
     static WORLDS: Mutex<BTreeMap<String, (MemoryWorld, Medium)>> = Mutex::new(BTreeMap::new());
     static HOSTS: AtomicU32 = AtomicU32::new(1);
     let name = namespace_of(config)?;
@@ -143,7 +143,7 @@ async fn open_in_process(config: &Config, part: Part) -> Result<(NodeConfig, Doo
     let boot = new_boot()?;
     let identity = Arc::new(Identity::from_seed(&*random()?));
     let (offered, engines) = engines(config)?;
-    let hello = hello(config, part, MemberId { node: identity.id(), boot }, offered)?;
+    let hello = hello(config, role, MemberId { node: identity.id(), boot }, offered)?;
     let hello = Hello { port: listener.port(), ..hello };
     let local = Local::new(identity, hello, random()?, namespace.psks());
     let mut node = node_config(
@@ -274,7 +274,7 @@ fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
 }
 
 /// The hello of a node that does not listen yet.
-fn hello(config: &Config, part: Part, id: MemberId, engines: Engines) -> Result<Hello> {
+fn hello(config: &Config, role: NodeRole, id: MemberId, engines: Engines) -> Result<Hello> {
     let partition = config.partition()?;
     partition
         .check_roster(id.node)
@@ -285,7 +285,7 @@ fn hello(config: &Config, part: Part, id: MemberId, engines: Engines) -> Result<
         job: job_of(config)?,
         port: 0,
         stateless: config.stateless,
-        observer: part == Part::Observer,
+        observer: role == NodeRole::Observer,
         engines,
         partition: partition.digest(),
         encryption: DataEncryption::Required,
@@ -420,7 +420,7 @@ mod tests {
 
     async fn refused(partition: Partition) -> Error {
         let config = Config { partition: Some(partition), ..Config::local() };
-        match open(config, Part::Member).await {
+        match open(config, NodeRole::Member).await {
             Err(error) => error,
             Ok(_) => panic!("it was taken"),
         }

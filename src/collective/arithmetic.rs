@@ -222,7 +222,7 @@ macro_rules! half {
             #[inline]
             fn least(self, x: $half) -> $half {
                 let (a, b) = (self.to_bits(), x.to_bits());
-                let least = if place(a) < place(b) { a } else { b };
+                let least = if order_of(a) < order_of(b) { a } else { b };
                 let nan = a & 0x7fff > $infinity || b & 0x7fff > $infinity;
                 <$half>::from_bits(if nan { $nan } else { least })
             }
@@ -230,7 +230,7 @@ macro_rules! half {
             #[inline]
             fn greatest(self, x: $half) -> $half {
                 let (a, b) = (self.to_bits(), x.to_bits());
-                let greatest = if place(a) > place(b) { a } else { b };
+                let greatest = if order_of(a) > order_of(b) { a } else { b };
                 let nan = a & 0x7fff > $infinity || b & 0x7fff > $infinity;
                 <$half>::from_bits(if nan { $nan } else { greatest })
             }
@@ -275,7 +275,7 @@ pub(super) fn each<T: Copy>(acc: &mut [T], x: &[T], step: impl Fn(T, T) -> T) {
 /// The position of a half, not a NaN, in the order of all halves, -0 below +0. Negative halves with
 /// larger bits are smaller.
 #[inline]
-fn place(bits: u16) -> i16 {
+fn order_of(bits: u16) -> i16 {
     let sign = bits.cast_signed() >> 15;
     bits.cast_signed() ^ (sign & i16::MAX)
 }

@@ -153,9 +153,9 @@ mod tests {
             assert!(!input.copy_to(4, &mut out) && !input.copy_to(usize::MAX, &mut out));
             assert_eq!(input.len(), 5);
         }
-        let place = elements[1..].as_ptr();
-        assert_ne!(borrowed.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Ok(place));
-        assert_eq!(lent.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Ok(place));
+        let address = elements[1..].as_ptr();
+        assert_ne!(borrowed.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Ok(address));
+        assert_eq!(lent.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Ok(address));
         pool.refuse_above(2);
         let lacks = Some(EngineFault::Memory { bytes: 3 });
         assert_eq!(borrowed.piece(&pool, 1..4).err(), lacks);
@@ -164,7 +164,7 @@ mod tests {
         pool.refuse_above(usize::MAX);
         assert!(Input::Nothing.piece(&pool, 0..0).is_err());
         assert!(Input::Nothing.kept(&pool).is_ok_and(|kept| kept.is_none()));
-        for (kept, at) in [(borrowed.kept(&pool), None), (lent.kept(&pool), Some(place))] {
+        for (kept, at) in [(borrowed.kept(&pool), None), (lent.kept(&pool), Some(address))] {
             let kept = kept.expect("there is memory");
             let kept = Input::Lent(kept.expect("it is something"));
             let piece = kept.piece(&pool, 1..4).expect("it is there");

@@ -314,7 +314,7 @@ impl Ledger {
         let Some(entry) = self.entries.get(&op).filter(|e| e.agreed) else { return };
         match entry.held {
             Some(digest) if !entry.is_best_effort() => self.vote(op, Vote::Done { digest }),
-            _ => self.settle(op),
+            _ => self.resolve_by_votes(op),
         }
     }
 
@@ -357,7 +357,7 @@ impl Ledger {
             _ => entry.votes[from.index()] = Some(vote),
         }
         self.answer(op);
-        self.settle(op);
+        self.resolve_by_votes(op);
         Ok(())
     }
 
@@ -436,16 +436,16 @@ impl Ledger {
         if matches!(vote, Vote::Abort(_)) {
             self.in_engine(op, LedgerEffect::Cancel);
         }
-        self.settle(op);
+        self.resolve_by_votes(op);
     }
 
-    /// Decides `op` if its verdict is known.
-    fn settle(&mut self, op: OpId) {
+    /// Decides `op` if the votes do.
+    fn resolve_by_votes(&mut self, op: OpId) {
         let Some(entry) = self.entries.get_mut(&op) else { return };
         if entry.outcome.is_some() {
             return;
         }
-        match entry.verdict(self.seeded) {
+        match entry.outcome_by_votes(self.seeded) {
             Some(outcome) => self.resolve(op, outcome),
             None => self.disputed |= entry.is_disputed(),
         }

@@ -46,7 +46,7 @@ pub(super) struct Candidate {
     pub(super) failures: u32,
     /// The outcome of the last dial, if a node that is no peer answered, or a peer over an unproven
     /// path.
-    pub(super) verdict: Option<DialOutcome>,
+    pub(super) outcome: Option<DialOutcome>,
     /// Whether a dial is in flight.
     pub(super) dialing: bool,
     /// Earliest time of the next dial.
@@ -91,7 +91,7 @@ impl Candidate {
     pub(super) fn refresh(&mut self, now_ms: u64) {
         self.seen_ms = self.seen_ms.max(now_ms);
         self.failures = 0;
-        self.verdict = None;
+        self.outcome = None;
         self.due_ms = self
             .dialed_ms
             .map_or(now_ms, |dialed_ms| now_ms.max(dialed_ms + BACK_OFF_MS))
@@ -105,7 +105,7 @@ impl Candidate {
 
     /// Whether the first dial since the last sighting is in flight or due.
     pub(super) fn is_first_dial(&self, now_ms: u64) -> bool {
-        self.failures == 0 && self.verdict.is_none() && (self.dialing || self.due_ms <= now_ms)
+        self.failures == 0 && self.outcome.is_none() && (self.dialing || self.due_ms <= now_ms)
     }
 
     pub(super) fn dial(&mut self, now_ms: u64) {
@@ -129,16 +129,16 @@ impl Candidate {
 
     /// The member that answered here over an unproven path, and none over a proven one since.
     pub(super) fn unproven(&self) -> Option<MemberId> {
-        match self.verdict {
+        match self.outcome {
             Some(DialOutcome::Unproven(member)) => Some(member),
             _ => None,
         }
     }
 
     /// No peer answered, or one whose path is not proven.
-    pub(super) fn park(&mut self, verdict: DialOutcome, now_ms: u64) {
-        let is_short = verdict == DialOutcome::OtherJob && self.is_trusted();
-        self.verdict = Some(verdict);
+    pub(super) fn park(&mut self, outcome: DialOutcome, now_ms: u64) {
+        let is_short = outcome == DialOutcome::OtherJob && self.is_trusted();
+        self.outcome = Some(outcome);
         self.verified = None;
         self.due_ms = now_ms + if is_short { OTHER_JOB_MS } else { PARKED_MS };
     }

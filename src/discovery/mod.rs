@@ -28,7 +28,7 @@ pub use fixed::{DEFAULT_PORTS, FixedPeer};
 pub use mdns::{MdnsDiscovery, MdnsScope};
 pub use memory::Medium;
 pub use origin::Origin;
-pub use paths::{Paths, Trial, is_same_place, reachable};
+pub use paths::{Paths, Trial, is_same_interface, reachable};
 pub use relation::Relation;
 use report::DiscoveryProblem;
 pub use report::{Activity, InterfaceReport, SkipReason};

@@ -128,7 +128,7 @@ fn leads_to(interface: &Interface, to: SocketAddr) -> bool {
 }
 
 /// Whether two addresses denote the same interface of the same host, whatever their ports.
-pub fn is_same_place(a: SocketAddr, b: SocketAddr) -> bool {
+pub fn is_same_interface(a: SocketAddr, b: SocketAddr) -> bool {
     let scope = |at: SocketAddr| match at {
         SocketAddr::V6(v6) => v6.scope_id(),
         SocketAddr::V4(_) => 0,
@@ -244,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn ports_make_no_other_place_and_scopes_do() {
+    fn ports_make_no_other_interface_and_scopes_do() {
         assert!(
-            is_same_place(at("10.0.0.9:1"), at("10.0.0.9:2"))
-                && is_same_place(at("[::ffff:10.0.0.9]:1"), at("10.0.0.9:2"))
+            is_same_interface(at("10.0.0.9:1"), at("10.0.0.9:2"))
+                && is_same_interface(at("[::ffff:10.0.0.9]:1"), at("10.0.0.9:2"))
         );
         assert!(
-            !is_same_place(at("[fe80::1%2]:1"), at("[fe80::1%3]:1"))
-                && !is_same_place(at("10.0.0.9:1"), at("10.0.0.8:1"))
+            !is_same_interface(at("[fe80::1%2]:1"), at("[fe80::1%3]:1"))
+                && !is_same_interface(at("10.0.0.9:1"), at("10.0.0.8:1"))
         );
     }
 }

@@ -50,7 +50,7 @@ pub struct Entry {
     pub failures: u32,
     /// The outcome of the last dial, if a node that is no peer answered, or a peer over an unproven
     /// path.
-    pub verdict: Option<DialOutcome>,
+    pub outcome: Option<DialOutcome>,
 }
 
 /// The candidate addresses; see the module. Times are in milliseconds on the caller's clock.
@@ -122,7 +122,7 @@ impl Roster {
         for advert in adverts {
             self.sighted(Sighting::Appeared(advert), now_ms);
         }
-        let refused = |c: &&mut Candidate| c.verdict == Some(DialOutcome::OtherNamespace);
+        let refused = |c: &&mut Candidate| c.outcome == Some(DialOutcome::OtherNamespace);
         self.candidates.values_mut().filter(refused).for_each(|c| c.refresh(now_ms));
     }
 
@@ -168,7 +168,7 @@ impl Roster {
             // Its advert has the tag of this cluster: more likely something on the way has changed
             // a byte.
             DialOutcome::OtherNamespace if !candidate.boots.is_empty() => candidate.failed(now_ms),
-            verdict => candidate.park(verdict, now_ms),
+            other => candidate.park(other, now_ms),
         }
         self.forget_unknown(to);
     }
@@ -362,7 +362,7 @@ impl Roster {
             verified: c.verified,
             linked: c.is_linked(self.links.proven()),
             failures: c.failures,
-            verdict: c.verdict,
+            outcome: c.outcome,
         };
         self.candidates.iter().map(entry).collect()
     }
@@ -398,7 +398,7 @@ impl Roster {
             let new = candidate.boots.insert(boot);
             // If a node that is no peer answered there, only an advert of a new boot makes the
             // address due again.
-            if new || candidate.verdict.is_none() {
+            if new || candidate.outcome.is_none() {
                 candidate.refresh(now_ms);
             }
             candidate.seen_ms = candidate.seen_ms.max(now_ms);

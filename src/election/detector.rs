@@ -38,7 +38,7 @@ impl Limits {
 
 /// The meaning of a peer's silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Liveness {
     Alive,
     Suspect,
     Dead,
@@ -85,14 +85,14 @@ impl Detector {
 
     /// Judges the silence so far. `late_ms` is the delay of this node's own ticks; it extends every
     /// limit.
-    pub(super) fn verdict(&self, now: u64, late_ms: u64) -> Verdict {
+    pub(super) fn liveness(&self, now: u64, late_ms: u64) -> Liveness {
         let silence = now.saturating_sub(self.last_ms);
         let suspect = self.suspect_ms();
         let dead = (2 * suspect).min(self.limits.dead_cap_ms);
         match silence {
-            s if s > dead + late_ms => Verdict::Dead,
-            s if s > suspect + late_ms => Verdict::Suspect,
-            _ => Verdict::Alive,
+            s if s > dead + late_ms => Liveness::Dead,
+            s if s > suspect + late_ms => Liveness::Suspect,
+            _ => Liveness::Alive,
         }
     }
 
@@ -123,19 +123,19 @@ mod tests {
 
     #[test]
     fn silence_limits_as_a_table() {
-        for (gap, silence, late, verdict) in [
-            (250, 700, 0, Verdict::Alive),
-            (250, 800, 0, Verdict::Suspect),
-            (250, 1501, 0, Verdict::Dead),
-            (250, 1501, 100, Verdict::Suspect),
-            (250, 800, 100, Verdict::Alive),
-            (1200, 1990, 0, Verdict::Suspect),
-            (1200, 2001, 0, Verdict::Dead),
+        for (gap, silence, late, liveness) in [
+            (250, 700, 0, Liveness::Alive),
+            (250, 800, 0, Liveness::Suspect),
+            (250, 1501, 0, Liveness::Dead),
+            (250, 1501, 100, Liveness::Suspect),
+            (250, 800, 100, Liveness::Alive),
+            (1200, 1990, 0, Liveness::Suspect),
+            (1200, 2001, 0, Liveness::Dead),
         ] {
             let now = 100 * gap + silence;
             assert_eq!(
-                regular(gap, 100).verdict(now, late),
-                verdict,
+                regular(gap, 100).liveness(now, late),
+                liveness,
                 "gap {gap}, silence {silence}, late {late}"
             );
         }
@@ -145,13 +145,13 @@ mod tests {
     fn a_radio_may_be_silent_for_longer() {
         let mut detector = regular(250, 100);
         detector.set_limits(Limits::WIRED.or(Limits::RADIO));
-        for (silence, verdict) in [
-            (1900, Verdict::Alive),
-            (2100, Verdict::Suspect),
-            (3900, Verdict::Suspect),
-            (4100, Verdict::Dead),
+        for (silence, liveness) in [
+            (1900, Liveness::Alive),
+            (2100, Liveness::Suspect),
+            (3900, Liveness::Suspect),
+            (4100, Liveness::Dead),
         ] {
-            assert_eq!(detector.verdict(25_000 + silence, 0), verdict, "{silence}");
+            assert_eq!(detector.liveness(25_000 + silence, 0), liveness, "{silence}");
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
             detector.heard(beat * 900);
             detector.heartbeat(beat * 900);
         }
-        assert_eq!(detector.verdict(90_000 + 850, 0), Verdict::Alive);
+        assert_eq!(detector.liveness(90_000 + 850, 0), Liveness::Alive);
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
             now += if i % 2 == 0 { 50 } else { 450 };
             detector.heartbeat(now);
         }
-        assert_eq!(detector.verdict(now + 1000, 0), Verdict::Alive);
-        assert_eq!(detector.verdict(now + 2001, 0), Verdict::Dead);
+        assert_eq!(detector.liveness(now + 1000, 0), Liveness::Alive);
+        assert_eq!(detector.liveness(now + 2001, 0), Liveness::Dead);
     }
 }

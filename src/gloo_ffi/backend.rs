@@ -5,7 +5,7 @@
 //! fit the call, the failure is held back until the descriptors show which member is at fault. One
 //! short lock protects the state; `done` is never called under it.
 
-use super::collective::Part;
+use super::collective::Participant;
 use super::context::{Context, Failure, version};
 use super::exception::{Exception, ExceptionKind};
 use super::p2p::Endpoint;
@@ -360,8 +360,9 @@ impl Core {
     fn work(&self, context: &Arc<Context>) {
         while let Some(Work { op, task, input, done }) = self.next() {
             let (rails, pool) = (&self.rails, &self.pool);
-            let part = Part { context, rails, op, me: self.me, size: self.size, pool };
-            let result = carried_out(&part, &task, input);
+            let participant =
+                Participant { context, rails, op, me: self.me, size: self.size, pool };
+            let result = carried_out(&participant, &task, input);
             self.conclude(op, result, done);
             self.lock().crew.idle += 1;
         }
@@ -432,12 +433,12 @@ impl Drop for Ending {
 
 /// Runs an operation. A panic, which would be a bug, becomes a failed job.
 fn carried_out(
-    part: &Part<'_>,
+    participant: &Participant<'_>,
     task: &Task,
     input: Option<Block>,
 ) -> Result<Finished, EngineFault> {
-    let op = part.op;
-    match catch_unwind(AssertUnwindSafe(|| part.carry_out(task, input))) {
+    let op = participant.op;
+    match catch_unwind(AssertUnwindSafe(|| participant.carry_out(task, input))) {
         Ok(Ok(finished)) => Ok(finished),
         Ok(Err(Failure::Links(fault))) => Err(fault),
         Ok(Err(Failure::Gloo(Exception { kind: ExceptionKind::Memory, .. }))) => {

@@ -25,8 +25,8 @@ impl From<OutOfMemory> for Failure {
     }
 }
 
-/// One member's view of one collective.
-pub struct Part<'a> {
+/// One member in one collective.
+pub struct Participant<'a> {
     /// The connected context.
     pub context: &'a Arc<Context>,
     /// The helpers of the View.
@@ -41,7 +41,7 @@ pub struct Part<'a> {
     pub pool: &'a Pool,
 }
 
-impl Part<'_> {
+impl Participant<'_> {
     /// Runs `task` with this member's contribution, which has [`Task::input_bytes`]. `None` if that
     /// is 0, or the member contributes nothing.
     pub fn carry_out(&self, task: &Task, own: Option<Block>) -> Result<Finished, Failure> {

@@ -92,7 +92,7 @@ impl Context {
         let fold = Fold::new(reduction, start, last, overlay.cloned());
         let (algorithm, segment_bytes) = match reduction.algorithm {
             GlooAlgorithm::Ring { segment_bytes } => (ffi::Algorithm::Ring, segment_bytes),
-            // Bcube has no segments. An exchange does not come here, see `Part::exchange`.
+            // Bcube has no segments. An exchange does not come here, see `Participant::exchange`.
             GlooAlgorithm::Bcube | GlooAlgorithm::Exchange => (ffi::Algorithm::Bcube, data.len()),
         };
         let (count, element_bytes) =

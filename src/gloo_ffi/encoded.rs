@@ -7,7 +7,7 @@
 //! to one piece are exchanged, the sums of another are distributed. The cuts are between codec
 //! blocks, so they do not affect the result.
 
-use super::collective::{Part, finished};
+use super::collective::{Participant, finished};
 use super::context::{Context, Failure, UNFIT};
 use super::result_digest::ResultDigest;
 use super::task::Reduction;
@@ -50,7 +50,7 @@ const PIECES_MAX: usize = 64;
 /// piece took 4 % longer with a codec of 16 bits and 12 % with one of 8 bits.
 const RAILS: usize = 4;
 
-impl Part<'_> {
+impl Participant<'_> {
     /// Reduces the elements of all ranks, which are sent encoded.
     pub(super) fn reduce_encoded(
         &self,

@@ -108,13 +108,13 @@ impl<'a> Initiator<'a> {
         if !contributes(&message2[..32]) {
             return Err(Refusal::WeakPoint);
         }
-        let verdict = self.end.judge(&peer);
-        if let Err(silent @ (Refusal::WrongRank | Refusal::Denied | Refusal::NotPinned)) = verdict {
+        let judged = self.end.judge(&peer);
+        if let Err(silent @ (Refusal::WrongRank | Refusal::Denied | Refusal::NotPinned)) = judged {
             return Err(silent);
         }
         let mut message3 = [0; MESSAGE3_BYTES];
         self.end.speak(Role::Initiator, &mut message3)?;
-        let outcome = verdict.and_then(|()| self.end.into_channel(peer));
+        let outcome = judged.and_then(|()| self.end.into_channel(peer));
         Ok(Conclusion { message3, outcome })
     }
 }

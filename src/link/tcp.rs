@@ -87,10 +87,10 @@ impl Listener for TcpPort {
                         return Ok((Box::new(stream), canonical(from)));
                     }
                 }
-                Err(error) => match verdict(&error) {
-                    Verdict::GoOn => (),
-                    Verdict::BackOff => tokio::time::sleep(BACK_OFF).await,
-                    Verdict::Fail => return Err(error),
+                Err(error) => match after_error(&error) {
+                    AfterError::GoOn => (),
+                    AfterError::BackOff => tokio::time::sleep(BACK_OFF).await,
+                    AfterError::Fail => return Err(error),
                 },
             }
         }
@@ -99,7 +99,7 @@ impl Listener for TcpPort {
 
 /// The consequence of an error of accept.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum AfterError {
     /// One connection is lost; accept the next one.
     GoOn,
     /// The process or the host has no file descriptors or memory left; retry later.
@@ -108,14 +108,14 @@ enum Verdict {
     Fail,
 }
 
-fn verdict(error: &io::Error) -> Verdict {
+fn after_error(error: &io::Error) -> AfterError {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Verdict::BackOff,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => AfterError::BackOff,
         // A socket that no longer listens returns EINVAL for ever.
         Some(Errno::BADF | Errno::NOTSOCK | Errno::OPNOTSUPP | Errno::FAULT | Errno::INVAL)
-        | None => Verdict::Fail,
+        | None => AfterError::Fail,
         // Linux reports pending network errors of the new connection here.
-        Some(_) => Verdict::GoOn,
+        Some(_) => AfterError::GoOn,
     }
 }
 
@@ -248,13 +248,16 @@ mod tests {
 
     #[test]
     fn accept_goes_on_when_it_can() {
-        let of = |errno: Errno| verdict(&io::Error::from_raw_os_error(errno.raw_os_error()));
-        assert_eq!((of(Errno::MFILE), of(Errno::NFILE)), (Verdict::BackOff, Verdict::BackOff));
+        let of = |errno: Errno| after_error(&io::Error::from_raw_os_error(errno.raw_os_error()));
+        assert_eq!(
+            (of(Errno::MFILE), of(Errno::NFILE)),
+            (AfterError::BackOff, AfterError::BackOff)
+        );
         assert_eq!(
             (of(Errno::CONNABORTED), of(Errno::HOSTUNREACH)),
-            (Verdict::GoOn, Verdict::GoOn)
+            (AfterError::GoOn, AfterError::GoOn)
         );
-        assert_eq!((of(Errno::BADF), of(Errno::INVAL)), (Verdict::Fail, Verdict::Fail));
+        assert_eq!((of(Errno::BADF), of(Errno::INVAL)), (AfterError::Fail, AfterError::Fail));
     }
 
     #[test]

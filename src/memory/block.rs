@@ -200,11 +200,11 @@ mod tests {
             block
         };
         let spare = vec![0.0f64; 2];
-        let place = spare.as_ptr();
+        let address = spare.as_ptr();
         assert_eq!(filled().trade(Some(spare)).expect("a vec it is"), [7.0, 8.0]);
         assert_eq!(pool.idle_bytes(), 16);
         let again = filled();
-        assert_eq!((again.bytes().as_ptr(), pool.idle_bytes()), (place.cast(), 0));
+        assert_eq!((again.bytes().as_ptr(), pool.idle_bytes()), (address.cast(), 0));
         let (again, spare) = again.trade(Some(vec![0f32; 2])).expect_err("it is of f64");
         assert_eq!(
             (spare, again.trade::<f64>(None).expect("still there")),
@@ -266,7 +266,7 @@ mod tests {
     fn a_result_is_traded_for_its_memory_once_nobody_reads_from_it() {
         let pool = Pool::new();
         let memory = like(&pool, &Block::lent(Arc::new(vec![0f32; 2]))).expect("elements are lent");
-        let place = memory.bytes().as_ptr();
+        let address = memory.bytes().as_ptr();
         let memory = memory.into_memory(&pool).expect("it is owned");
         let result_buffer = ResultBuffer::new(memory, [8].into_iter());
         let result_buffer = result_buffer.expect("there is memory").expect("it fits");
@@ -280,6 +280,6 @@ mod tests {
         drop(piece);
         result = result.trade::<f64>(None).expect_err("it is of f32").0;
         let traded = result.trade::<f32>(None).expect("a vec it is");
-        assert_eq!((traded.as_slice(), traded.as_ptr()), (&[1.5f32, 2.5][..], place.cast()));
+        assert_eq!((traded.as_slice(), traded.as_ptr()), (&[1.5f32, 2.5][..], address.cast()));
     }
 }

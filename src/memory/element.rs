@@ -81,14 +81,14 @@ impl<'a> Target<'a> {
 
     /// Both sides of this byte, which is at most the length. Only whole elements can be written
     /// from bytes, so either side may begin inside of an element of several bytes.
-    pub fn split_at(self, place: usize) -> (Target<'a>, Target<'a>) {
+    pub fn split_at(self, middle: usize) -> (Target<'a>, Target<'a>) {
         match self {
             Target::Bytes(bytes) => {
-                let (head, tail) = bytes.split_at_mut(place);
+                let (head, tail) = bytes.split_at_mut(middle);
                 (Target::Bytes(head), Target::Bytes(tail))
             }
             Target::Bools(bools) => {
-                let (head, tail) = bools.split_at_mut(place);
+                let (head, tail) = bools.split_at_mut(middle);
                 (Target::Bools(head), Target::Bools(tail))
             }
         }

@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn the_memory_is_handed_out_when_nobody_has_any_of_it() {
         let mut memory = block(4);
-        let place = memory.bytes_mut().as_ptr();
+        let address = memory.bytes_mut().as_ptr();
         let result_buffer = result_buffer_of(memory, &[4]).expect("it fits");
         let result_buffer = {
             result_buffer
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(piece.bytes(), b"done");
         drop(piece);
         let memory = result_buffer.take().expect("it is alone");
-        assert_eq!((memory.bytes(), memory.bytes().as_ptr()), (&b"done"[..], place));
+        assert_eq!((memory.bytes(), memory.bytes().as_ptr()), (&b"done"[..], address));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! parts as arguments. [`ControlPlane`] owns them all. The files in `control_plane/` hold what it
 //! does on each kind of input that concerns several parts.
 
+mod addresses;
 mod control_path;
 mod data_dials;
 mod doubts;
@@ -11,7 +12,6 @@ mod evictions;
 mod fresh_keys;
 mod links;
 mod observing;
-mod places;
 mod plan_steps;
 mod rate_steps;
 mod search;

@@ -47,7 +47,7 @@ async fn made_up_identities_of_one_host_do_not_keep_a_newcomer_out() {
     let mut crowd = JoinSet::new();
     for n in 0..CROWD {
         let (made_up, _) =
-            crate::api::open(of_group("crowd", format!("x{n}")), crate::api::Part::Member)
+            crate::api::open(of_group("crowd", format!("x{n}")), crate::api::NodeRole::Member)
                 .await
                 .expect("an identity");
         for to in [at_one, at_other] {

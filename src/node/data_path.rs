@@ -1,7 +1,7 @@
 //! The path of one data link, and the one to which it may be moved.
 
 use super::data_link::{Addresses, Bursts, EstablishedLink, Moves};
-use crate::discovery::is_same_place;
+use crate::discovery::is_same_interface;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -55,7 +55,7 @@ impl DataPath {
     /// Whether a link over this path may take over. One over an unproven path only replaces another
     /// one there.
     pub(super) fn may_move_over(&self, at: &Addresses) -> bool {
-        let is_same = !self.at.path.is_proven() && is_same_place(self.at.theirs, at.theirs);
+        let is_same = !self.at.path.is_proven() && is_same_interface(self.at.theirs, at.theirs);
         at.path.is_proven() || is_same
     }
 
@@ -101,7 +101,7 @@ impl DataPath {
             return None;
         }
         let ip = |at: Addresses| at.ours.map(|ours| ours.ip());
-        let stays = ip(at) == ip(self.at) && is_same_place(at.theirs, self.at.theirs);
+        let stays = ip(at) == ip(self.at) && is_same_interface(at.theirs, self.at.theirs);
         (self.at, self.since) = (at, Instant::now());
         Some((bursts, if stays { Moved::InPlace } else { Moved::Elsewhere }))
     }

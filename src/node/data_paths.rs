@@ -15,7 +15,7 @@
 
 use super::data_link::Bursts;
 use super::data_path::{By, DataPath};
-use crate::discovery::{Paths, Trial, is_same_place};
+use crate::discovery::{Paths, Trial, is_same_interface};
 use crate::identity::{MemberId, NodeId};
 use crate::protocol::{Rank, View};
 use crate::trace;
@@ -182,7 +182,7 @@ impl DataPaths {
         mut addresses: Vec<SocketAddr>,
     ) -> Vec<SocketAddr> {
         let Some(data_path) = self.data_paths.get(&peer) else { return Vec::new() };
-        addresses.retain(|to| !is_same_place(*to, data_path.at().theirs));
+        addresses.retain(|to| !is_same_interface(*to, data_path.at().theirs));
         let mut due = self.known.due(now, node, &addresses);
         due.truncate(ROUND_MAX);
         due

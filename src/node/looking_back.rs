@@ -38,16 +38,16 @@ impl LooksBack {
         let _ = self.events.send(Event::LookBack { node: to, dial, reply }).await;
         let Known { hears, dial } = known.await.unwrap_or_default();
         let mut dials = JoinSet::new();
-        for (place, to) in dial.into_iter().enumerate() {
+        for (index, to) in dial.into_iter().enumerate() {
             let asked = self.clone();
-            dials.spawn(async move { (place, asked.dial(to).await) });
+            dials.spawn(async move { (index, asked.dial(to).await) });
         }
         let faults = (self.faults)().await;
         let mut ended = Vec::new();
         while let Some(Ok(dialed)) = dials.join_next().await {
             ended.push(dialed);
         }
-        ended.sort_by_key(|(place, _)| *place);
+        ended.sort_by_key(|(index, _)| *index);
         let dials = ended.into_iter().map(|(_, dialed)| dialed).collect();
         let padding = "x".repeat(question.pad.min(PADDING_MAX));
         let clock_ms = u64::try_from(wall_clock().as_millis()).unwrap_or(u64::MAX);

@@ -67,14 +67,14 @@ impl Network {
         let chosen = names(&self.interface_set.chosen);
         trace::info!(before = ?names(&before.chosen), now = ?chosen, "the network of this machine \
             has changed");
-        let places = |interface_set: &InterfaceSet| {
+        let addresses = |interface_set: &InterfaceSet| {
             interface_set
                 .chosen
                 .iter()
                 .map(|i| (i.name.clone(), i.addresses.clone()))
                 .collect::<Vec<_>>()
         };
-        Some(Rewired { chosen, has_moved: places(&self.interface_set) != places(&before) })
+        Some(Rewired { chosen, has_moved: addresses(&self.interface_set) != addresses(&before) })
     }
 
     pub(super) fn interface_set(&self) -> &InterfaceSet {
@@ -130,7 +130,7 @@ impl Network {
     }
 
     /// The addresses that this node tells other members, the preferred ones first.
-    pub(super) fn own_places(&self) -> Vec<SocketAddr> {
+    pub(super) fn own_addresses(&self) -> Vec<SocketAddr> {
         let mut own = self.advertised.clone();
         if own.is_empty() {
             let ips = self.interface_set.chosen.iter().flat_map(|i| &i.addresses).map(|a| a.ip);

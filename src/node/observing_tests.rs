@@ -2,7 +2,7 @@
 
 use super::control_loop::{Command, Handles};
 use super::testing::{PATIENCE, in_world, in_world_as, ip, of_group, view_of};
-use crate::api::{Config, Part};
+use crate::api::{Config, NodeRole};
 use crate::identity::Name;
 use crate::link::MemoryWorld;
 use crate::report::document::{StatusDocument, ViewDocument};
@@ -17,7 +17,7 @@ async fn member(world: &MemoryWorld, group: &str, n: usize, job: &str) -> Handle
 
 async fn observer(world: &MemoryWorld, group: &str, n: usize) -> Handles {
     let own = of_group(group, format!("o{n}"));
-    in_world_as(Part::Observer, world, ip(n), own, |_, _| ()).await.0
+    in_world_as(NodeRole::Observer, world, ip(n), own, |_, _| ()).await.0
 }
 
 /// Waits until the documents that it has heard are as wanted.

@@ -221,11 +221,11 @@ impl Peers {
             return None;
         }
         let at = |link: &Link| link.address.ip().to_canonical();
-        let mut places: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        let mut links_at: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for link in self.links.values().filter(|link| link.is_direct()) {
-            *places.entry(at(link)).or_default() += 1;
+            *links_at.entry(at(link)).or_default() += 1;
         }
-        let of = |ip: IpAddr| places.get(&ip).copied().unwrap_or(0);
+        let of = |ip: IpAddr| links_at.get(&ip).copied().unwrap_or(0);
         let own = of(ip.to_canonical());
         let may_go = |(id, link): &(&MemberId, &Link)| {
             link.is_direct() && !stays(**id) && of(at(link)) > own + 1

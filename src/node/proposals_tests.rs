@@ -38,7 +38,7 @@ async fn a_proposer_in_a_loop_does_not_set_the_pace_of_the_disk() {
     let id = view_of(2, &mut one).await.view().members.iter().map(|m| m.id).collect::<Vec<_>>();
 
     let (looping, _) =
-        crate::api::open(of_group("proposer", "loop".to_owned()), crate::api::Part::Member)
+        crate::api::open(of_group("proposer", "loop".to_owned()), crate::api::NodeRole::Member)
             .await
             .expect("an identity");
     let proposer = looping.local.hello.id;

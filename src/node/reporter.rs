@@ -254,7 +254,7 @@ impl Reporter {
     }
 
     /// A member has said something over its link, or has left.
-    pub(super) fn settle(&mut self, member: MemberId) {
+    pub(super) fn forget_complaint(&mut self, member: MemberId) {
         self.complaints.remove(&member);
     }
 

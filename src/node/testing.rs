@@ -3,7 +3,7 @@
 use super::config::NodeConfig;
 use super::control_loop::Handles;
 use super::doors::Doors;
-use crate::api::{Builder, Config, Part};
+use crate::api::{Builder, Config, NodeRole};
 use crate::collective::Input;
 use crate::link::{MemoryWorld, Net};
 use crate::memory::{DType, bytes_of};
@@ -41,12 +41,12 @@ pub(super) async fn in_world(
     own: Config,
     adjust: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
 ) -> (Handles, SocketAddr) {
-    in_world_as(Part::Member, world, ip, own, adjust).await
+    in_world_as(NodeRole::Member, world, ip, own, adjust).await
 }
 
-/// The same, for a node that takes this part.
+/// The same, for a node in this role.
 pub(super) async fn in_world_as(
-    part: Part,
+    role: NodeRole,
     world: &MemoryWorld,
     ip: IpAddr,
     own: Config,
@@ -60,7 +60,7 @@ pub(super) async fn in_world_as(
         node.advertised = vec![at];
         adjust(node, doors);
     };
-    (started_as(part, own, on_host).await, at)
+    (started_as(role, own, on_host).await, at)
 }
 
 /// Starts a node. `adjust` changes what it is made of.
@@ -68,16 +68,16 @@ pub(super) async fn started(
     own: Config,
     adjust: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
 ) -> Handles {
-    started_as(Part::Member, own, adjust).await
+    started_as(NodeRole::Member, own, adjust).await
 }
 
 async fn started_as(
-    part: Part,
+    role: NodeRole,
     own: Config,
     adjust: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
 ) -> Handles {
     let open = move || async move {
-        let (mut node, mut doors) = crate::api::open(own, part).await?;
+        let (mut node, mut doors) = crate::api::open(own, role).await?;
         adjust(&mut node, &mut doors);
         Ok((node, doors))
     };

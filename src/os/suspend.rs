@@ -92,7 +92,7 @@ mod tests {
         let slept = Arc::new(AtomicU64::new(0));
         let (clock, own) = (Arc::clone(&slept), config("a"));
         let open = move || async move {
-            let (node, mut doors) = crate::api::open(own, crate::api::Part::Member).await?;
+            let (node, mut doors) = crate::api::open(own, crate::api::NodeRole::Member).await?;
             doors.tools.sleep = Box::new(Told(clock));
             Ok((node, doors))
         };

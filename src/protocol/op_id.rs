@@ -103,23 +103,23 @@ impl Lane {
     }
 
     /// The ranks of its sub-group; empty if it belongs to the whole View.
-    fn part(self) -> RankSet {
+    fn group_set(self) -> RankSet {
         RankSet::of_bits((self.0 >> Lane::RANKS_AT) as u16)
     }
 
     /// The ranks of the group that it belongs to, in a View of `size` members.
     pub(crate) fn group(self, size: usize) -> GroupRanks {
-        if self.is_of_part() { GroupRanks::of(self.part()) } else { GroupRanks::all(size) }
+        if self.is_of_group() { GroupRanks::of(self.group_set()) } else { GroupRanks::all(size) }
     }
 
     /// Whether it belongs to a sub-group.
-    pub(crate) fn is_of_part(self) -> bool {
-        !self.part().is_empty()
+    pub(crate) fn is_of_group(self) -> bool {
+        !self.group_set().is_empty()
     }
 
     /// Whether all members take part in its operations, so that these are part of the history.
     pub(crate) fn is_of_all(self) -> bool {
-        !self.is_of_part() && self.ends().is_none()
+        !self.is_of_group() && self.ends().is_none()
     }
 
     /// The participants of its operations as bits: the two ends, or the ranks of its group in a
@@ -127,7 +127,7 @@ impl Lane {
     pub(crate) fn participants(self, size: usize) -> Bits {
         match self.ends() {
             Some((from, to)) => 1 << from.0 | 1 << to.0,
-            None if self.is_of_part() => Bits::from(self.part().bits()),
+            None if self.is_of_group() => Bits::from(self.group_set().bits()),
             None => (1 << size) - 1,
         }
     }
@@ -155,7 +155,7 @@ impl Lane {
     /// group are some of the View, and its ends, if any, are two of its group.
     pub(crate) fn fits(self, size: usize) -> bool {
         let known = Lane::CALLER | Lane::ENDS | Lane::STEPS | Lane::MESSAGES;
-        let is_group = !self.is_of_part() || self.part().is_part_of(size);
+        let is_group = !self.is_of_group() || self.group_set().is_part_of(size);
         let group = self.group(size).set();
         let are_ends = match self.ends() {
             Some((from, to)) => from != to && group.contains(from) && group.contains(to),
@@ -194,8 +194,8 @@ impl OpId {
 impl fmt::Display for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0 & Lane::TAG)?;
-        if self.is_of_part() {
-            let ranks: Vec<String> = self.part().iter().map(|rank| rank.to_string()).collect();
+        if self.is_of_group() {
+            let ranks: Vec<String> = self.group_set().iter().map(|rank| rank.to_string()).collect();
             write!(f, "[{}]", ranks.join(","))?;
         }
         if self.is_of_choices() && self.ends().is_none() {
@@ -263,7 +263,7 @@ mod tests {
         let whole = Lane::tagged(u32::MAX);
         let some = Lane::of_group(group(&[1, 3]), u32::MAX, 4);
         assert_eq!((some.group(4), some.participants(4)), (group(&[1, 3]), 0b1010));
-        assert!(some.is_of_part() && !some.is_of_all() && whole.is_of_all());
+        assert!(some.is_of_group() && !some.is_of_all() && whole.is_of_all());
         assert!(some != whole && some != Lane::of_group(group(&[1, 2]), u32::MAX, 4));
         assert_eq!((some.caller(), some.with_tag(7)), (some, Lane::of_group(group(&[1, 3]), 7, 4)));
         let message = some.messages(Rank(3), Rank(1));
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_group_of_all_is_the_view() {
         assert_eq!(Lane::of_group(GroupRanks::all(3), 4, 3), Lane::tagged(4));
-        assert!(Lane::of_group(GroupRanks::all(3), 4, 4).is_of_part());
+        assert!(Lane::of_group(GroupRanks::all(3), 4, 4).is_of_group());
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl Costs {
             .edges
             .iter()
             .enumerate()
-            .map(|(place, edge)| (u32::from(edge.a.0), u32::from(edge.b.0), (0.0, place)));
+            .map(|(index, edge)| (u32::from(edge.a.0), u32::from(edge.b.0), (0.0, index)));
         let mut graph = UnGraph::from_edges(edges);
         while graph.node_count() < network.size {
             graph.add_node(());
@@ -62,8 +62,8 @@ impl Costs {
         }
         let (mut tree, mut cost) = (Vec::new(), 0.0);
         for element in min_spanning_tree(&self.graph) {
-            if let Element::Edge { weight: (price, place), .. } = element {
-                tree.push(place);
+            if let Element::Edge { weight: (price, index), .. } = element {
+                tree.push(index);
                 cost += price;
             }
         }
@@ -90,23 +90,23 @@ fn without_slack(uses: &mut [Vec<(usize, f64)>], resources: usize) -> usize {
         busy.iter().for_each(|(resource, time)| by_resource[*resource][edge] = *time);
     }
     let never_busier = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| a <= b);
-    let mut new_places = vec![None; resources];
+    let mut new_indices = vec![None; resources];
     let mut left = 0;
-    for (place, mine) in by_resource.iter().enumerate() {
+    for (index, mine) in by_resource.iter().enumerate() {
         let covers = |(other, theirs): (usize, &Vec<f64>)| {
-            other != place
+            other != index
                 && never_busier(mine, theirs)
-                && (other < place || !never_busier(theirs, mine))
+                && (other < index || !never_busier(theirs, mine))
         };
         if !by_resource.iter().enumerate().any(covers) {
-            new_places[place] = Some(left);
+            new_indices[index] = Some(left);
             left += 1;
         }
     }
     for busy in uses {
         *busy = busy
             .iter()
-            .filter_map(|(resource, time)| Some((new_places[*resource]?, *time)))
+            .filter_map(|(resource, time)| Some((new_indices[*resource]?, *time)))
             .collect();
     }
     left

@@ -120,12 +120,12 @@ impl Search<'_> {
         let mut left = error(found, self.rounds);
         for _ in 0..IMPROVEMENTS_MAX {
             let before = left;
-            for place in 0..found.len() {
+            for index in 0..found.len() {
                 let mut others = found.to_vec();
-                others.remove(place);
+                others.remove(index);
                 match self.best(&others) {
                     Some((division, less)) if less < left - 1e-9 => {
-                        found[place] = division;
+                        found[index] = division;
                         left = less;
                     }
                     _ => {}

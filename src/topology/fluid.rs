@@ -187,7 +187,7 @@ pub(super) fn max_min_bits_per_s(paths: &[&HomePath], resources: usize) -> Vec<f
     while !open.is_empty() {
         let mut need = vec![0.0; resources];
         open.iter()
-            .flat_map(|place| &paths[*place].busy)
+            .flat_map(|index| &paths[*index].busy)
             .for_each(|(resource, time)| need[*resource] += time);
         let room = |resource: &usize| free[*resource] / need[*resource];
         let more = (0..resources)
@@ -198,9 +198,9 @@ pub(super) fn max_min_bits_per_s(paths: &[&HomePath], resources: usize) -> Vec<f
         let full: Vec<bool> =
             (0..resources).map(|r| need[r] > 0.0 && room(&r) <= more * (1.0 + 1e-9)).collect();
         free.iter_mut().zip(&need).for_each(|(free, need)| *free -= need * more);
-        open.retain(|place| {
-            rates[*place] = rate;
-            !paths[*place].busy.iter().any(|(resource, _)| full[*resource])
+        open.retain(|index| {
+            rates[*index] = rate;
+            !paths[*index].busy.iter().any(|(resource, _)| full[*resource])
         });
     }
     rates

@@ -136,11 +136,11 @@ fn busiest_us(network: &Network, hops: &[Hop], bytes: u64) -> Option<f64> {
         }
     }
     let crowded =
-        |place: usize| network.resources[place] == Resource::Receive && senders[place].len() > 2;
+        |index: usize| network.resources[index] == Resource::Receive && senders[index].len() > 2;
     let times = busy_us
         .into_iter()
         .enumerate()
-        .map(|(place, us)| if crowded(place) { us * INCAST } else { us });
+        .map(|(index, us)| if crowded(index) { us * INCAST } else { us });
     Some(times.fold(0.0, f64::max))
 }
 

@@ -100,9 +100,9 @@ impl Home {
     pub(super) fn path(&self, from: u8, to: u8) -> Option<HomePath> {
         let second = |mbps: u32| 1e-6 / f64::from(mbps);
         let cables = 2 * self.size();
-        if let Some(place) = self.cable(from, to) {
-            let (a, _, mbps) = self.cables[place];
-            let busy = vec![(cables + 2 * place + usize::from(a == from), second(mbps))];
+        if let Some(index) = self.cable(from, to) {
+            let (a, _, mbps) = self.cables[index];
+            let busy = vec![(cables + 2 * index + usize::from(a == from), second(mbps))];
             return Some(HomePath { busy, latency_s: 50e-6 });
         }
         let (air, ap_up, ap_down) =
@@ -120,12 +120,12 @@ impl Home {
                 Lan::No => return None,
             });
         }
-        for (place, trunk) in self.trunks.iter().enumerate() {
+        for (index, trunk) in self.trunks.iter().enumerate() {
             let [from_behind, to_behind] = [from, to].map(|rank| trunk.behind.contains(&rank));
             if from_behind != to_behind {
                 let direction = usize::from(from_behind && !trunk.is_half);
                 busy.push((
-                    cables + 2 * (self.cables.len() + place) + direction,
+                    cables + 2 * (self.cables.len() + index) + direction,
                     second(trunk.mbps),
                 ));
             }
@@ -141,8 +141,8 @@ impl Home {
     fn port(&self, from: u8, to: u8) -> Option<(Port, u32)> {
         let path = self.path(from, to)?;
         let (kind, number, mbps) = match (self.cable(from, to), self.machines[usize::from(from)]) {
-            (Some(place), _) => {
-                (InterfaceKind::Thunderbolt, 10 + place as u32, self.cables[place].2)
+            (Some(index), _) => {
+                (InterfaceKind::Thunderbolt, 10 + index as u32, self.cables[index].2)
             }
             (None, Lan::Wired(mbps)) => (InterfaceKind::Ethernet, 2, mbps),
             (None, Lan::Radio(mbps)) => (InterfaceKind::Wifi, 3, mbps),
@@ -162,8 +162,8 @@ impl Home {
     fn cable(&self, from: u8, to: u8) -> Option<usize> {
         let between = |(a, b, _): &(u8, u8, u32)| (*a, *b) == (from, to) || (*b, *a) == (from, to);
         (0..self.cables.len())
-            .filter(|place| between(&self.cables[*place]))
-            .max_by_key(|place| self.cables[*place].2)
+            .filter(|index| between(&self.cables[*index]))
+            .max_by_key(|index| self.cables[*index].2)
     }
 }
 

@@ -44,7 +44,7 @@ struct Exchange {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Duplex {
     /// No exchange has been made, or too few gave rates.
     Unknown,
     /// Full duplex: both ends send and receive at once.
@@ -99,19 +99,19 @@ impl Media {
     /// ```
     pub(super) fn stations(&self, alone: Alone<'_>) -> Vec<(Pair, u32)> {
         let Some(hub) = self.hub else { return Vec::new() };
-        let of_spoke = |rank: &Rank| self.verdict(ordered(*rank, hub), alone);
+        let of_spoke = |rank: &Rank| self.duplex(ordered(*rank, hub), alone);
         let mut stations: Vec<Rank> =
-            alone.others(hub).filter(|rank| of_spoke(rank) == Verdict::Half).collect();
-        let hub_is_wired = alone.others(hub).any(|rank| of_spoke(&rank) == Verdict::Clear)
+            alone.others(hub).filter(|rank| of_spoke(rank) == Duplex::Half).collect();
+        let hub_is_wired = alone.others(hub).any(|rank| of_spoke(&rank) == Duplex::Clear)
             || alone.is_outside(hub, &stations);
         if !stations.is_empty() && !hub_is_wired {
             match self
                 .second_opinion(alone, hub)
-                .map_or(Verdict::Unknown, |pair| self.verdict(pair, alone))
+                .map_or(Duplex::Unknown, |pair| self.duplex(pair, alone))
             {
-                Verdict::Half => stations.push(hub),
-                Verdict::Clear => stations = vec![hub],
-                Verdict::Unknown => stations.clear(),
+                Duplex::Half => stations.push(hub),
+                Duplex::Clear => stations = vec![hub],
+                Duplex::Unknown => stations.clear(),
             }
         }
         // An exchange seems to be full duplex if the single bursts showed too little. But traffic
@@ -145,10 +145,10 @@ impl Media {
     /// The pair whose exchange decides whether the hub is half duplex: the two fastest others.
     /// `None` unless all exchanges with the hub are half duplex or unknown.
     fn second_opinion(&self, alone: Alone<'_>, hub: Rank) -> Option<Pair> {
-        let of_spoke = |rank: &Rank| self.verdict(ordered(*rank, hub), alone);
+        let of_spoke = |rank: &Rank| self.duplex(ordered(*rank, hub), alone);
         let half: Vec<Rank> =
-            alone.others(hub).filter(|rank| of_spoke(rank) == Verdict::Half).collect();
-        let is_told = alone.others(hub).any(|rank| of_spoke(&rank) == Verdict::Clear);
+            alone.others(hub).filter(|rank| of_spoke(rank) == Duplex::Half).collect();
+        let is_told = alone.others(hub).any(|rank| of_spoke(&rank) == Duplex::Clear);
         if is_told || alone.is_outside(hub, &half) {
             return None;
         }
@@ -162,8 +162,8 @@ impl Media {
         self.hub.or_else(|| alone.fastest())
     }
 
-    fn verdict(&self, pair: Pair, alone: Alone<'_>) -> Verdict {
-        let Some(exchange) = self.exchanges.get(&pair) else { return Verdict::Unknown };
+    fn duplex(&self, pair: Pair, alone: Alone<'_>) -> Duplex {
+        let Some(exchange) = self.exchanges.get(&pair) else { return Duplex::Unknown };
         // The rate of a direction in thousandths of its rate alone.
         let part = |kbps: u32, pair: Pair| {
             Some(u64::from(kbps) * 1000 / u64::from(*alone.rates.get(&pair)?).max(1))
@@ -171,16 +171,16 @@ impl Media {
         let parts =
             |(there, back): &(u32, u32)| Some(part(*there, pair)? + part(*back, (pair.1, pair.0))?);
         match exchange.carried.iter().filter_map(parts).max() {
-            Some(best) if best >= CLEAR => Verdict::Clear,
-            Some(_) if exchange.carried.len() >= TRIES => Verdict::Half,
-            _ => Verdict::Unknown,
+            Some(best) if best >= CLEAR => Duplex::Clear,
+            Some(_) if exchange.carried.len() >= TRIES => Duplex::Half,
+            _ => Duplex::Unknown,
         }
     }
 
     fn is_done(&self, pair: Pair, alone: Alone<'_>) -> bool {
         let given_up =
             self.exchanges.get(&pair).is_some_and(|exchange| exchange.failures >= FAILURES_MAX);
-        given_up || self.verdict(pair, alone) != Verdict::Unknown
+        given_up || self.duplex(pair, alone) != Duplex::Unknown
     }
 }
 
@@ -264,7 +264,7 @@ fn ordered(a: Rank, b: Rank) -> Pair {
 /// directions of a wire carry 2000 in total, less the loss by a busy processor. Radio carries 1000,
 /// plus the gain from larger aggregates: 1440 at most in the lab.
 const CLEAR: u64 = 1_600;
-/// The number of exchanges that must be half duplex for this verdict.
+/// The number of exchanges that must be half duplex before the medium counts as such.
 const TRIES: usize = 4;
 /// After this many exchanges without both rates the pair is given up.
 const FAILURES_MAX: u32 = 10;

@@ -41,11 +41,11 @@ impl Packing {
         let optimum = Optimum::of(network)?;
         let chosen = optimum.few()?;
         let rates: Vec<f64> = chosen.iter().map(|(_, rate)| *rate).collect();
-        let tree = |place: usize| optimum.columns[place].tree.clone();
+        let tree = |index: usize| optimum.columns[index].tree.clone();
         let shares = chosen
             .iter()
             .zip(millionths(&rates))
-            .map(|((place, _), ppm)| TreeShare { tree: tree(*place), ppm });
+            .map(|((index, _), ppm)| TreeShare { tree: tree(*index), ppm });
         let mut trees: Vec<TreeShare> = shares.filter(|share| share.ppm > 0).collect();
         trees.sort_by_key(|share| (share.tree.root(network.size), share.tree.parents.clone()));
         Some(Packing { trees, bound_kbps: optimum.bound * optimum.unit_kbps })
@@ -120,12 +120,12 @@ impl Optimum {
         let mut chosen = self.lowest()?;
         let mut needed = Vec::new();
         loop {
-            let open = chosen.iter().filter(|(place, _)| !needed.contains(place));
+            let open = chosen.iter().filter(|(index, _)| !needed.contains(index));
             let Some((least, _)) = open.min_by(|a, b| a.1.total_cmp(&b.1)).copied() else {
                 return Some(chosen);
             };
             let others: Vec<usize> =
-                chosen.iter().map(|(place, _)| *place).filter(|place| *place != least).collect();
+                chosen.iter().map(|(index, _)| *index).filter(|index| *index != least).collect();
             let (without, rate) = self.fastest(&others)?;
             if rate >= ENOUGH * self.rate || chosen.len() > Algorithm::TREES_MAX {
                 chosen = without;
@@ -137,41 +137,42 @@ impl Optimum {
 
     /// The rates at which these trees carry the most in total, without trees at rate zero, and the
     /// total.
-    fn fastest(&self, places: &[usize]) -> Option<(Vec<(usize, f64)>, f64)> {
+    fn fastest(&self, indices: &[usize]) -> Option<(Vec<(usize, f64)>, f64)> {
         let mut problem = Problem::new(OptimizationDirection::Maximize);
-        let rates: Vec<Variable> = places.iter().map(|_| problem.add_var(1.0, FROM_ZERO)).collect();
-        self.keep_within_time(places, &rates, &mut problem);
+        let rates: Vec<Variable> =
+            indices.iter().map(|_| problem.add_var(1.0, FROM_ZERO)).collect();
+        self.keep_within_time(indices, &rates, &mut problem);
         let solution = solve(&problem)?;
-        Some((used(places, &rates, &solution), solution.objective()))
+        Some((used(indices, &rates, &solution), solution.objective()))
     }
 
     /// The rates of all trees that carry the optimum over trees that are as low as possible.
     fn lowest(&self) -> Option<Vec<(usize, f64)>> {
-        let places: Vec<usize> = (0..self.columns.len()).collect();
+        let indices: Vec<usize> = (0..self.columns.len()).collect();
         let mut problem = Problem::new(OptimizationDirection::Minimize);
         // The second term only decides between trees of equal depth.
-        let penalty = |place: &usize| {
-            self.columns[*place].depth as f64 + 1e-3 * *place as f64 / places.len() as f64
+        let penalty = |index: &usize| {
+            self.columns[*index].depth as f64 + 1e-3 * *index as f64 / indices.len() as f64
         };
         let rates: Vec<Variable> =
-            places.iter().map(|place| problem.add_var(penalty(place), FROM_ZERO)).collect();
-        self.keep_within_time(&places, &rates, &mut problem);
+            indices.iter().map(|index| problem.add_var(penalty(index), FROM_ZERO)).collect();
+        self.keep_within_time(&indices, &rates, &mut problem);
         problem.add_constraint(
             rates.iter().map(|rate| (*rate, 1.0)),
             ComparisonOp::Ge,
             self.rate * (1.0 - 1e-6),
         );
-        Some(used(&places, &rates, &solve(&problem)?))
+        Some(used(&indices, &rates, &solve(&problem)?))
     }
 
     /// Adds the constraints: no resource is busy for more than a second per second.
-    fn keep_within_time(&self, places: &[usize], rates: &[Variable], problem: &mut Problem) {
+    fn keep_within_time(&self, indices: &[usize], rates: &[Variable], problem: &mut Problem) {
         let resources = self.columns.first().map_or(0, |column| column.load.len());
         for resource in 0..resources {
             let busy = rates
                 .iter()
-                .zip(places)
-                .map(|(rate, place)| (*rate, self.columns[*place].load[resource]));
+                .zip(indices)
+                .map(|(rate, index)| (*rate, self.columns[*index].load[resource]));
             problem.add_constraint(busy.filter(|(_, time)| *time > 0.0), ComparisonOp::Le, 1.0);
         }
     }
@@ -199,8 +200,8 @@ fn solve(problem: &Problem) -> Option<Solution> {
     problem.solve().ok()?.into_solution().ok()
 }
 
-fn used(places: &[usize], rates: &[Variable], solution: &Solution) -> Vec<(usize, f64)> {
-    let rates = places.iter().copied().zip(rates.iter().map(|rate| solution.var_value(*rate)));
+fn used(indices: &[usize], rates: &[Variable], solution: &Solution) -> Vec<(usize, f64)> {
+    let rates = indices.iter().copied().zip(rates.iter().map(|rate| solution.var_value(*rate)));
     rates.filter(|(_, rate)| *rate > NOTHING).collect()
 }
 
@@ -213,7 +214,7 @@ fn millionths(parts: &[f64]) -> Vec<u32> {
     let mut by_remainder: Vec<usize> = (0..parts.len()).collect();
     by_remainder.sort_by(|a, b| exact[*b].fract().total_cmp(&exact[*a].fract()));
     let missing = 1_000_000u32.saturating_sub(whole.iter().sum());
-    by_remainder.into_iter().cycle().take(missing as usize).for_each(|place| whole[place] += 1);
+    by_remainder.into_iter().cycle().take(missing as usize).for_each(|index| whole[index] += 1);
     whole
 }
 

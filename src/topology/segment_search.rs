@@ -63,7 +63,7 @@ struct Suspect {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Sharing {
     Unknown,
     /// The paths carry together what they carry alone.
     Apart,
@@ -131,25 +131,25 @@ impl SegmentSearch {
         divisions.iter().copied().filter_map(suspect).collect()
     }
 
-    fn verdict(&self, paths: &[Pair], others: &[Division], alone: Alone<'_>) -> Verdict {
-        let Some(joint) = self.joints.get(paths) else { return Verdict::Unknown };
+    fn sharing(&self, paths: &[Pair], others: &[Division], alone: Alone<'_>) -> Sharing {
+        let Some(joint) = self.joints.get(paths) else { return Sharing::Unknown };
         match () {
-            () if is_clear(joint.total_kbps, expected_kbps(paths, others, alone)) => Verdict::Apart,
-            () if joint.tries >= CHECKS => Verdict::Shared,
-            () => Verdict::Unknown,
+            () if is_clear(joint.total_kbps, expected_kbps(paths, others, alone)) => Sharing::Apart,
+            () if joint.tries >= CHECKS => Sharing::Shared,
+            () => Sharing::Unknown,
         }
     }
 
     /// The paths of the next check of a suspect whose result matters.
     fn open_check(&self, suspect: &Suspect, alone: Alone<'_>) -> Option<Vec<Pair>> {
         let is_open =
-            |paths: &&Vec<Pair>| self.verdict(paths, &suspect.others, alone) == Verdict::Unknown;
+            |paths: &&Vec<Pair>| self.sharing(paths, &suspect.others, alone) == Sharing::Unknown;
         [&suspect.same, &suspect.control, &suspect.opposite].into_iter().find(is_open).cloned()
     }
 
     fn is_refuted(&self, suspect: &Suspect, alone: Alone<'_>) -> bool {
-        self.verdict(&suspect.same, &suspect.others, alone) == Verdict::Apart
-            || self.verdict(&suspect.control, &suspect.others, alone) == Verdict::Shared
+        self.sharing(&suspect.same, &suspect.others, alone) == Sharing::Apart
+            || self.sharing(&suspect.control, &suspect.others, alone) == Sharing::Shared
     }
 
     /// The segment, if all checks confirm it.
@@ -160,7 +160,7 @@ impl SegmentSearch {
         let total_kbps = self.joints.get(&suspect.same)?.total_kbps;
         let total_kbps = u32::try_from(total_kbps).unwrap_or(u32::MAX);
         let kbps = suspect.division.kbps_alone(alone.rates).map(|kbps| kbps.max(total_kbps));
-        let is_half = self.verdict(&suspect.opposite, &suspect.others, alone) == Verdict::Shared;
+        let is_half = self.sharing(&suspect.opposite, &suspect.others, alone) == Sharing::Shared;
         Some(Division { kbps, is_half, ..suspect.division })
     }
 }

@@ -29,11 +29,11 @@ fn improved(network: &Network, costs: &Costs, mut tree: Vec<usize>) -> (Vec<usiz
     let mut least = strain(&costs.load(&tree));
     // Each exchange makes the strain smaller, so there is an end. The limit bounds the time.
     for _ in 0..EXCHANGES_MAX {
-        let Some((place, edge, lower)) = best_exchange(network, costs, &tree) else { break };
+        let Some((index, edge, lower)) = best_exchange(network, costs, &tree) else { break };
         if lower >= least * (1.0 - 1e-9) {
             break;
         }
-        tree[place] = edge;
+        tree[index] = edge;
         least = lower;
     }
     (tree, least)
@@ -43,7 +43,7 @@ fn improved(network: &Network, costs: &Costs, mut tree: Vec<usize>) -> (Vec<usiz
 fn best_exchange(network: &Network, costs: &Costs, tree: &[usize]) -> Option<(usize, usize, f64)> {
     let load = costs.load(tree);
     let mut best: Option<(usize, usize, f64)> = None;
-    for (place, removed) in tree.iter().enumerate() {
+    for (index, removed) in tree.iter().enumerate() {
         let mut without = load.clone();
         costs.uses[*removed].iter().for_each(|(resource, time)| without[*resource] -= time);
         let mut parts = UnionFind::<usize>::new(network.size);
@@ -58,7 +58,7 @@ fn best_exchange(network: &Network, costs: &Costs, tree: &[usize]) -> Option<(us
             costs.uses[edge].iter().for_each(|(resource, time)| with[*resource] += time);
             let strain = strain(&with);
             if best.is_none_or(|(_, _, least)| strain < least) {
-                best = Some((place, edge, strain));
+                best = Some((index, edge, strain));
             }
         }
     }

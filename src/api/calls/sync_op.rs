@@ -60,7 +60,7 @@ impl SyncOp {
         version: u64,
         state: &mut dyn SyncState,
     ) -> SyncOp {
-        let of_part = lane.is_of_part().then_some(Refused::Senseless(Rejection::SyncOfGroup));
+        let of_part = lane.is_of_group().then_some(Refused::Senseless(Rejection::SyncOfGroup));
         let refused = of_part.or_else(|| take_kept(session, lane, state).map(Refused::NoMemory));
         let call = Call::new(CallKind::Sync { version }, DType::U8, state.len() as u64);
         let numbered = || (Some(PendingOp::numbered(session, lane, call)), Progress::Called);

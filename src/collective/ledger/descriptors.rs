@@ -117,7 +117,7 @@ impl Ledger {
                 self.abort(op, reason);
             }
             self.count_result(op);
-            self.settle(op);
+            self.resolve_by_votes(op);
         }
     }
 }
@@ -126,7 +126,7 @@ impl Ledger {
 /// one call of a step.
 fn is_honest(descriptor: &Descriptor, part: Option<u8>, size: usize) -> bool {
     let (call, lane) = (&descriptor.call, descriptor.op.lane);
-    if lane.is_of_part() && matches!(call.kind, CallKind::Sync { .. }) {
+    if lane.is_of_group() && matches!(call.kind, CallKind::Sync { .. }) {
         return false;
     }
     // A call names ranks of the group, a lane those of the View.

@@ -220,7 +220,7 @@ impl Entry {
     }
 
     /// The outcome, if it is known.
-    pub(super) fn verdict(&self, seeded: Seeded) -> Option<Outcome> {
+    pub(super) fn outcome_by_votes(&self, seeded: Seeded) -> Option<Outcome> {
         let votes: Vec<Option<Vote>> = self
             .votes
             .iter()

@@ -25,7 +25,7 @@ use super::super::threads::Threads;
 use super::active_op::ActiveOp;
 use super::op_progress::{OpProgress, OutgoingFrame, Progress, ReceiveSlot, Untaken};
 use super::outbox::Outbox;
-use super::table::{Early, Place, Refused, Routed, Table};
+use super::table::{Early, Lacking, Refused, Routed, Table};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::memory::{Block, OutOfMemory, Pool};
 use crate::os::{Mutex, lock};
@@ -363,11 +363,11 @@ impl Core {
         header: &DataHeader,
         lack: OutOfMemory,
     ) {
-        let place = lock(&self.table).lacks(from, header.op, lack);
-        match place {
-            Place::ActiveOp(active) => _ = self.fail(&active, lack.into()),
-            Place::Nowhere => {}
-            Place::Overrun => self.expel(from, generation),
+        let lacking = lock(&self.table).lacks(from, header.op, lack);
+        match lacking {
+            Lacking::ActiveOp(active) => _ = self.fail(&active, lack.into()),
+            Lacking::Nowhere => {}
+            Lacking::Overrun => self.expel(from, generation),
         }
     }
 

@@ -44,7 +44,7 @@ pub struct Early {
 }
 
 /// The operation of a frame for which there is no memory.
-pub enum Place {
+pub enum Lacking {
     /// In flight: it fails.
     ActiveOp(Arc<ActiveOp>),
     /// Over, or noted to fail when it is started here.
@@ -120,16 +120,16 @@ impl Table {
     }
 
     /// There was no memory for a frame of `op` from `from`.
-    pub fn lacks(&mut self, from: Rank, op: OpId, lack: OutOfMemory) -> Place {
+    pub fn lacks(&mut self, from: Rank, op: OpId, lack: OutOfMemory) -> Lacking {
         match self.entries.get(&op) {
-            Some(Entry::ActiveOp(active)) => return Place::ActiveOp(Arc::clone(active)),
-            Some(Entry::Failed) => return Place::Nowhere,
-            None if self.closed || self.retired.contains(op) => return Place::Nowhere,
+            Some(Entry::ActiveOp(active)) => return Lacking::ActiveOp(Arc::clone(active)),
+            Some(Entry::Failed) => return Lacking::Nowhere,
+            None if self.closed || self.retired.contains(op) => return Lacking::Nowhere,
             Some(Entry::Early(_)) | None => {}
         }
-        let Some(early) = self.early_of(from, op) else { return Place::Overrun };
+        let Some(early) = self.early_of(from, op) else { return Lacking::Overrun };
         early.lack = Some(lack);
-        Place::Nowhere
+        Lacking::Nowhere
     }
 
     /// `peer` grants credit for `op`. Returns the operation if it is in flight.
@@ -304,11 +304,11 @@ mod tests {
     fn a_frame_without_memory_is_noted_for_its_operation() {
         let (mut table, lack) = (Table::default(), OutOfMemory { bytes: 9 });
         let noted = |table: &mut Table, number| {
-            matches!(table.lacks(Rank(1), op(number), lack), Place::Nowhere)
+            matches!(table.lacks(Rank(1), op(number), lack), Lacking::Nowhere)
         };
         let numbers = EARLY_OPS_MAX as u64;
         assert!((0..numbers).all(|number| noted(&mut table, number)));
-        assert!(matches!(table.lacks(Rank(1), op(numbers), lack), Place::Overrun));
+        assert!(matches!(table.lacks(Rank(1), op(numbers), lack), Lacking::Overrun));
         assert!(noted(&mut table, 3), "a second frame of the same operation");
         assert!(kept(&mut table, 1, op(3), 100), "and one for which there is memory");
         let early = table.take_early(op(3));

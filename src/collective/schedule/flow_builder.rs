@@ -108,7 +108,7 @@ impl<'a> FlowBuilder<'a> {
                 let segments = order
                     .iter()
                     .enumerate()
-                    .map(|(place, owner)| (ring_segment(place, self.size, count), *owner));
+                    .map(|(position, owner)| (ring_segment(position, self.size, count), *owner));
                 // A star through the owner takes as many bytes as the ring, and encodes each
                 // contribution and each sum only once.
                 let star = |owner| (Tree::star(owner, self.size), Tree::star(owner, self.size));
@@ -200,8 +200,8 @@ impl<'a> FlowBuilder<'a> {
         match self.algorithm {
             _ if from == to => vec![from],
             Algorithm::Ring { order } if self.neighbours_only => {
-                let steps = (place(order, to) + self.size - place(order, from)) % self.size;
-                ring_from(order, place(order, from)).take(steps + 1).collect()
+                let steps = (position(order, to) + self.size - position(order, from)) % self.size;
+                ring_from(order, position(order, from)).take(steps + 1).collect()
             }
             Algorithm::Trees { trees } if self.neighbours_only => {
                 // The tree with the shortest path between the two.
@@ -217,21 +217,21 @@ impl<'a> FlowBuilder<'a> {
 /// on, against the direction of the ring. In the ring `[2, 0, 1]` with owner 2, contributions go
 /// 0 -> 1 -> 2, so the chain is 2, 1, 0; the result goes 2 -> 0 -> 1.
 fn up_ring(order: &[Rank], owner: Rank) -> Tree {
-    let (size, place) = (order.len(), place(order, owner));
-    Tree::chain((0..size).map(|step| order[(place + size - step) % size]), size)
+    let (size, position) = (order.len(), position(order, owner));
+    Tree::chain((0..size).map(|step| order[(position + size - step) % size]), size)
 }
 
 /// Round the ring from `owner`.
 fn down_ring(order: &[Rank], owner: Rank) -> Tree {
-    Tree::chain(ring_from(order, place(order, owner)), order.len())
+    Tree::chain(ring_from(order, position(order, owner)), order.len())
 }
 
-fn place(order: &[Rank], rank: Rank) -> usize {
+fn position(order: &[Rank], rank: Rank) -> usize {
     // A plan that fits contains every rank.
     order.iter().position(|at| *at == rank).unwrap_or(0)
 }
 
 /// Once round the ring, beginning at `place`.
-fn ring_from(order: &[Rank], place: usize) -> impl Iterator<Item = Rank> {
-    order.iter().cycle().skip(place).take(order.len()).copied()
+fn ring_from(order: &[Rank], position: usize) -> impl Iterator<Item = Rank> {
+    order.iter().cycle().skip(position).take(order.len()).copied()
 }

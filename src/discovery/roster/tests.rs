@@ -331,14 +331,14 @@ fn an_outdated_advert_does_not_make_us_dial_a_linked_peer_for_ever() {
 
 #[test]
 fn ourselves_and_strangers_are_left_alone_for_a_minute() {
-    for verdict in [DialOutcome::Myself, DialOutcome::OtherVersion(2)] {
+    for outcome in [DialOutcome::Myself, DialOutcome::OtherVersion(2)] {
         let mut roster = roster();
         appeared(&mut roster, ours(1), 0);
         assert_eq!(due(&mut roster, 0).len(), 1);
-        roster.dialled(port(40_001), verdict, 10);
+        roster.dialled(port(40_001), outcome, 10);
         appeared(&mut roster, ours(1), 20);
         assert_eq!(roster.next_due(20), Some(60_010));
-        assert_eq!(roster.entries()[0].verdict, Some(verdict));
+        assert_eq!(roster.entries()[0].outcome, Some(outcome));
         appeared(&mut roster, Advert { addresses: vec![port(40_001)], ..ours(2) }, 1000);
         assert_eq!(roster.next_due(1000), Some(1000));
     }

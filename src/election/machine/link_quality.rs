@@ -1,7 +1,7 @@
 //! Properties of the link to a peer: its silence limits (wired, radio, relayed), and whether it
 //! works in both directions.
 
-use super::super::detector::{Limits, Verdict};
+use super::super::detector::{Limits, Liveness};
 use super::super::notice::Notice;
 use super::Election;
 use super::peer::Link;
@@ -49,7 +49,7 @@ impl Election {
     pub fn suspects(&self, now: u64) -> impl Iterator<Item = MemberId> {
         let is_suspect = move |p: &super::peer::Peer| {
             let is_up = matches!(p.link, Link::Up { .. }) && p.over.is_empty();
-            is_up && p.detector.verdict(now, self.late_ms) == Verdict::Suspect
+            is_up && p.detector.liveness(now, self.late_ms) == Liveness::Suspect
         };
         self.peers.iter().filter(move |(_, p)| is_suspect(p)).map(|(id, _)| *id)
     }

@@ -1,7 +1,7 @@
 //! Peers of an election: their links, signs of life and reachability reports.
 
 use super::super::agreement::Effect;
-use super::super::detector::{Detector, Verdict};
+use super::super::detector::{Detector, Liveness};
 use super::Election;
 use super::peer::{Link, Peer};
 use crate::identity::MemberId;
@@ -13,7 +13,7 @@ impl Election {
     pub(super) fn lose_the_silent(&mut self, now: u64) {
         let late = self.late_ms;
         let silent = |p: &Peer| {
-            matches!(p.link, Link::Up { .. }) && p.detector.verdict(now, late) == Verdict::Dead
+            matches!(p.link, Link::Up { .. }) && p.detector.liveness(now, late) == Liveness::Dead
         };
         let expired =
             |p: &Peer| matches!(p.link, Link::Down { .. }) && !p.alive(now, self.redial_ms());

@@ -249,7 +249,7 @@ impl Matching {
 
     /// One message to or from a peer is complete. Returns whether its operation is still in
     /// progress.
-    pub fn settle(&mut self, op: OpId, peer: Rank) -> bool {
+    pub fn completed(&mut self, op: OpId, peer: Rank) -> bool {
         let Some(op) = self.ops.get_mut(&op).filter(|op| op.standing == Standing::Begun) else {
             return false;
         };

@@ -390,7 +390,7 @@ impl EndpointState {
         id: RegionId,
         direction: Direction,
     ) -> Option<Arc<Condvar>> {
-        if !self.matching.settle(op, peer) {
+        if !self.matching.completed(op, peer) {
             return None;
         }
         self.regions.get_mut(&id)?.complete(direction, peer)

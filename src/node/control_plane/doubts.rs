@@ -11,7 +11,7 @@ use super::super::peers::Taken;
 use super::super::relays::DirectDial;
 use super::ControlPlane;
 use super::control_path::{ControlPath, Dialled};
-use crate::discovery::{Trial, is_same_place};
+use crate::discovery::{Trial, is_same_interface};
 use crate::election::Input;
 use crate::identity::MemberId;
 use crate::trace;
@@ -115,7 +115,7 @@ impl ControlPlane {
     pub(super) fn other_addresses_of(&self, member: MemberId) -> Vec<SocketAddr> {
         let mut others = self.addresses_of(member);
         if let Some(link) = self.peers.get(member) {
-            others.retain(|to| !is_same_place(*to, link.address));
+            others.retain(|to| !is_same_interface(*to, link.address));
         }
         others
     }
@@ -135,9 +135,10 @@ impl ControlPlane {
         let number = |at: Option<SocketAddr>| Some(self.network.port_of(at?)?.number);
         // The same place may have an IPv4 and an IPv6 address, so only addresses of one family are
         // compared.
-        let other_place =
-            || theirs.is_ipv4() == link.address.is_ipv4() && !is_same_place(theirs, link.address);
-        if number(ours) == number(link.local) && !other_place() {
+        let is_elsewhere = || {
+            theirs.is_ipv4() == link.address.is_ipv4() && !is_same_interface(theirs, link.address)
+        };
+        if number(ours) == number(link.local) && !is_elsewhere() {
             return;
         }
         let interface = self.network.name_of(link.local);

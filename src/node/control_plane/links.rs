@@ -7,7 +7,7 @@ use super::super::relays::DirectDial;
 use super::super::reporter::Complaint;
 use super::ControlPlane;
 use super::control_path::{ControlPath, Dialled};
-use crate::discovery::{DialOutcome, is_same_place};
+use crate::discovery::{DialOutcome, is_same_interface};
 use crate::election::Input;
 use crate::identity::{MemberId, Newcomer};
 use crate::link::{PathProof, Purpose, Refusal, SecureChannel, Stream};
@@ -173,10 +173,10 @@ impl ControlPlane {
         }
         if over.is_empty() {
             self.redials.await_no_longer(id);
-            self.place_of_link(id, address, path);
+            self.address_of_link(id, address, path);
             self.step(Input::LinkUp(id));
             if let Some(before) = before
-                .filter(|before| purpose == Purpose::Relink && !is_same_place(*before, address))
+                .filter(|before| purpose == Purpose::Relink && !is_same_interface(*before, address))
             {
                 self.paths.is_broken(self.clock.now(), id, before);
             }
@@ -192,7 +192,7 @@ impl ControlPlane {
             self.step(Input::RelayUp(id, over));
         }
         self.replay(id);
-        self.tell_places(id);
+        self.tell_addresses(id);
         if taken == Taken::New {
             self.reporter.meter().linked(id.node, &name);
             self.introduce_others(id);
@@ -259,7 +259,7 @@ impl ControlPlane {
         self.relays.end_over(member, (&self.peers, &self.handshakes));
         self.seek_lost(member, DirectDial::UnderWay);
         let mut to = self.other_addresses_of(member);
-        to.retain(|to| !is_same_place(*to, link.address));
+        to.retain(|to| !is_same_interface(*to, link.address));
         // A forwarder of the connection may say that no node is there.
         let at = if link.is_proven() { 0 } else { to.len() };
         to.insert(at, link.address);

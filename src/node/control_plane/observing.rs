@@ -46,9 +46,9 @@ impl ControlPlane {
         let outcome = self.status_links.told(node, number, &told);
         match outcome {
             Outcome::Stale => return,
-            Outcome::Heard => self.reporter.settle(node),
+            Outcome::Heard => self.reporter.forget_complaint(node),
             Outcome::Left => {
-                self.reporter.settle(node);
+                self.reporter.forget_complaint(node);
                 self.roster.set_aside(node, ASIDE_MS, self.clock.now());
                 self.reporter.tell(Event::Left(self.reporter.who(node.node)));
             }
@@ -83,7 +83,7 @@ impl ControlPlane {
     /// announcement hears it now.
     pub(crate) fn ask_to_look_back(&mut self) {
         self.access.announce_again();
-        let dial = self.network.own_places().iter().map(ToString::to_string).collect();
+        let dial = self.network.own_addresses().iter().map(ToString::to_string).collect();
         let asked = self.status_links.look_back(&LookBack::of(dial));
         self.reporter.begin_look_back(asked.iter().map(|id| id.node));
     }

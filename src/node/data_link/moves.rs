@@ -224,7 +224,7 @@ impl SharedLink {
         let mut connection = Arc::clone(&lock(&self.state).connection);
         connection.reports.traffic.count();
         Connection::in_use(&mut connection, |outgoing| self.depart(outgoing));
-        self.settle(lock(&self.state));
+        self.end_move(lock(&self.state));
     }
 
     /// Sends LAST on this connection and FIRST on the offered one.
@@ -275,7 +275,7 @@ impl SharedLink {
             match std::mem::replace(&mut offer.arrival, Arrival::Taken) {
                 Arrival::There(incoming) => {
                     let retired = state.retired.replace(std::mem::replace(old, incoming));
-                    self.settle(state);
+                    self.end_move(state);
                     drop(retired);
                     return Ok(());
                 }
@@ -288,7 +288,7 @@ impl SharedLink {
     }
 
     /// Forgets the old connection when both directions have moved.
-    fn settle(&self, mut state: MutexGuard<'_, MovingState>) {
+    fn end_move(&self, mut state: MutexGuard<'_, MovingState>) {
         if let Some(done) = state.offer.take_if(|offer| offer.is_done()) {
             state.connection = Arc::clone(&done.connection);
         }

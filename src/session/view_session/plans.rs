@@ -69,7 +69,7 @@ impl Plans {
     /// Like [`of`](Plans::of), for a call in this lane of the View: the plan of the lane's group.
     pub(super) fn in_lane(&mut self, revision: u32, lane: Lane, view: &View) -> Arc<Plan> {
         let whole = self.of(revision);
-        if !lane.is_of_part() {
+        if !lane.is_of_group() {
             return whole;
         }
         let key = (revision, lane.caller().with_tag(0));

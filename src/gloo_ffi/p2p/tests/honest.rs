@@ -136,7 +136,7 @@ impl Side {
             "another message than the receive's"
         );
         self.received.entry(flow).or_default().push(region.0);
-        assert!(self.matching.settle(peer_flow(self.peer, flow).op, self.peer));
+        assert!(self.matching.completed(peer_flow(self.peer, flow).op, self.peer));
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 impl ControlPlane {
     /// A direct link with this member stands now.
-    pub(super) fn place_of_link(&mut self, id: MemberId, address: SocketAddr, path: PathProof) {
+    pub(super) fn address_of_link(&mut self, id: MemberId, address: SocketAddr, path: PathProof) {
         match path {
             PathProof::Proven => {
                 self.roster.link_up(id);
@@ -45,8 +45,8 @@ impl ControlPlane {
     }
 
     /// Tells a member the addresses of this node.
-    pub(super) fn tell_places(&self, to: MemberId) {
-        let own = self.network.own_places().into_iter();
+    pub(super) fn tell_addresses(&self, to: MemberId) {
+        let own = self.network.own_addresses().into_iter();
         let own: Vec<PeerAddress> =
             own.map(|address| PeerAddress { id: self.me, address }).collect();
         if !own.is_empty() {
@@ -65,7 +65,7 @@ impl ControlPlane {
         discovery.follow(&chosen);
         if has_moved {
             self.paths.network_changed();
-            self.tell_places_to_all();
+            self.tell_addresses_to_all();
         }
         self.watch_paths();
     }
@@ -85,22 +85,22 @@ impl ControlPlane {
     }
 
     /// Tells all members the addresses of this node, because they have changed.
-    fn tell_places_to_all(&self) {
+    fn tell_addresses_to_all(&self) {
         let linked: Vec<MemberId> = self.peers.iter().map(|(id, _)| *id).collect();
-        linked.into_iter().for_each(|id| self.tell_places(id));
+        linked.into_iter().for_each(|id| self.tell_addresses(id));
     }
 
     /// A member tells its own addresses, or those of others.
     pub(super) fn on_peers(&mut self, from: MemberId, known: &[PeerAddress]) {
         let now = self.clock.now();
         let (own, others): (Vec<&PeerAddress>, Vec<&PeerAddress>) =
-            known.iter().partition(|place| place.id == from);
+            known.iter().partition(|known| known.id == from);
         if !own.is_empty() && self.peers.get(from).is_some() {
-            let own: Vec<SocketAddr> = own.iter().map(|place| place.address).collect();
+            let own: Vec<SocketAddr> = own.iter().map(|known| known.address).collect();
             self.roster.tells(from, &own, now);
         }
-        let others = others.iter().filter(|place| place.id.node != self.me.node);
-        others.for_each(|place| self.roster.add(place.address, Origin::Gossip, now));
+        let others = others.iter().filter(|known| known.id.node != self.me.node);
+        others.for_each(|known| self.roster.add(known.address, Origin::Gossip, now));
     }
 
     /// Stores the addresses of all members, for the next start.
