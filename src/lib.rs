@@ -35,17 +35,20 @@
 //! | task | names |
 //! | --- | --- |
 //! | join | [`Builder`], [`Config`], [`Admission`], [`Network`], [`EngineOffer`] |
-//! | call | [`Context`], [`Step`] (several calls, one vote), [`ReduceOp`], [`Element`], [`Rank`] |
+//! | call | [`Context`], [`Step`] (several calls, one vote), [`ReduceOp`], [`Rank`] |
+//! | choose the type of a buffer | [`Element`], [`Float`], [`DType`], [`struct@f16`], [`bf16`] |
 //! | train a model | [`GradientSync`], [`Codec`], [`calls::AllReduce::weighted`] |
 //! | continue while members come and go | [`Cluster::elastic`], [`SharedState`], [`Context::sync_with`] |
-//! | handle failures | [`Error::can_renew`], [`Error`](enum@Error), [`Cause`], [`calls::Rejection`] |
+//! | handle failures | [`Error::can_renew`], [`Error`](enum@Error), [`Cause`], [`calls::Rejection`], [`Peer`] |
 //! | decide who continues in a cut network | [`Partition`] |
 //! | begin with, go on with, have at most so many members | [`Builder::members`] |
 //! | observe the group | [`Status`], [`Event`], [`report::Topology`], [`report::Metrics`] |
+//! | wait for changes in the group | [`StatusStream`], [`EventStream`] |
 //! | see how data moves | [`plan::ViewPlan`], [`plan::FoldOrder`] |
 //! | see every group of the cluster | [`Observer`], [`report::document`] |
 //! | look at the network without joining | [`scan`], [`report::Scan`] |
 //! | see the nodes of this machine | [`local_nodes`], [`report::document`] |
+//! | check this machine and this build | [`machine_faults`], [`gloo_version`] |
 //! | manage keys and trust | [`keys::Keys`], [`keys::ClusterKey`], [`keys::Trust`], [`NodeId`] |
 //! | let a machine in by a short code | [`keys::Invitation`], [`keys::join_by_code`] |
 //! | call without async | [`blocking`] |

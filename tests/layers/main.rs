@@ -38,7 +38,6 @@ type Layers<'a> = &'a [(&'a str, Impure)];
 const LAYERS: Layers<'static> = &[
     ("wire", Impure::None),
     ("trace", Impure::None),
-    ("sentences", Impure::None),
     (
         "identity",
         Impure::Only(&["identity/home.rs", "identity/keystore.rs", "identity/private_file.rs"]),
