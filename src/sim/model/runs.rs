@@ -392,22 +392,10 @@ const WALKS: [(Defect, Partition, u64); 14] = [
 ];
 
 /// Defects that walks rarely reach, or that show in small groups; exhaustive search finds them.
-const EXPLORED: [Defect; 14] = [
-    Defect::NoAdoption,
-    Defect::KeepsDone,
-    Defect::WithholdsVotes,
-    Defect::SaysNothingAgain,
-    Defect::CallsInAHold,
-    Defect::KeepsHeld,
-    Defect::NarrowAdmission,
-    Defect::ReportsInOrder,
-    Defect::BeginsBeside,
-    Defect::AgreesBeside,
-    Defect::ForgetsBeginning,
-    Defect::AllDecideGroups,
-    Defect::AdoptsAll,
-    Defect::SilenceAborts,
-];
+fn explored() -> impl Iterator<Item = Defect> {
+    let is_walked = |defect| WALKS.iter().any(|walk| walk.0 == defect);
+    Defect::ALL.into_iter().filter(move |defect| !is_walked(*defect))
+}
 
 /// That these walks do not find the defect, and the first seed that does.
 fn missed((defect, partition, seed): (Defect, Partition, u64)) -> Option<String> {
@@ -421,8 +409,6 @@ fn missed((defect, partition, seed): (Defect, Partition, u64)) -> Option<String>
 
 #[test]
 fn each_seeded_defect_is_seen() {
-    let seen = |defect| EXPLORED.contains(&defect) || WALKS.iter().any(|walk| walk.0 == defect);
-    assert!(Defect::ALL.into_iter().all(seen));
     let missed: Vec<String> = WALKS.into_iter().filter_map(missed).collect();
     assert!(missed.is_empty(), "{missed:?}");
     for (_, partition, seed) in WALKS {
@@ -430,7 +416,7 @@ fn each_seeded_defect_is_seen() {
         let clean = first_walk(None, plain, seed..seed + 1);
         assert!(clean.is_none(), "nothing was seeded: {clean:?}");
     }
-    for defect in EXPLORED {
+    for defect in explored() {
         let found = smallest_group(defect).map(|group| explore(&group, 1));
         assert!(
             found.is_some_and(|explored| !explored.broken.is_empty()),
