@@ -30,7 +30,7 @@ fn main() {
     let mut suite = Suite::new();
     for profile in PROFILES {
         let name = format!("{profile}: everybody reaches and hears everybody");
-        let needs = [Need::Lab, tap_devices(), Need::Command("nft")];
+        let needs = [Need::Lab, Need::Radio, Need::Command("nft")];
         suite.test_needing(&name, &needs, move || reaches_and_hears(profile));
     }
     for profile in ["gbe4", "direct3"] {
@@ -58,7 +58,7 @@ fn main() {
         &[Need::Lab, Need::Command("ss")],
         sever,
     );
-    for (kind, needs) in [("full", vec![Need::Lab]), ("dead", vec![Need::Lab, loop_devices()])] {
+    for (kind, needs) in [("full", vec![Need::Lab]), ("dead", vec![Need::Lab, Need::DyingDisk])] {
         let name = format!("a disk that is {kind} refuses what is written, until it is mended");
         suite.test_needing(&name, &needs, move || disk(kind));
     }
@@ -67,7 +67,7 @@ fn main() {
     suite.serial("the cable between two switches carries its rate each way", &[Need::Lab], trunk);
     suite.serial("a half-duplex segment carries its rate in both directions together", &nft, half);
     suite.test_needing("the last or every second machine is at a second switch", &nft, sides);
-    suite.serial("stations share one medium", &[Need::Lab, tap_devices()], radio);
+    suite.serial("stations share one medium", &[Need::Lab, Need::Radio], radio);
     suite.test_needing("a machine has its own name and hosts", &[Need::Lab], names);
     suite.test_needing("nodes are as many as asked for", &[Need::Lab], node_counts);
     suite.test_needing("labs side by side do not meet", &[Need::Lab], side_by_side);
@@ -249,15 +249,6 @@ fn sever() -> Result<()> {
     Ok(())
 }
 
-/// The devices that the disk that can fail needs.
-fn loop_devices() -> Need {
-    if Path::new("/dev/loop-control").exists() {
-        Need::Command("mkfs.ext4")
-    } else {
-        Need::Missing("a disk that dies needs loop devices")
-    }
-}
-
 fn disk(kind: &str) -> Result<()> {
     const WRITES: &str =
         r#"while read -r name; do echo x >"$1/$name" && echo kept || echo failed; done"#;
@@ -346,15 +337,6 @@ fn sides() -> Result<()> {
         ensure!(lab.bytes_between_switches()? > before, "{profile}: nothing has crossed");
     }
     Ok(())
-}
-
-/// The device that the radio simulation needs.
-fn tap_devices() -> Need {
-    if Path::new("/dev/net/tun").exists() {
-        Need::Lab
-    } else {
-        Need::Missing("the radio profile needs /dev/net/tun")
-    }
 }
 
 fn radio() -> Result<()> {

@@ -15,13 +15,11 @@ const WARM: usize = 20;
 
 fn main() {
     let mut suite = Suite::new();
-    let linux: &[Need] =
-        if cfg!(target_os = "linux") { &[] } else { &[Need::Missing("/proc is asked")] };
     let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
     suite.on("native", None);
-    suite.serial("two hundred Views", linux, || run(EngineKind::Native));
+    suite.serial("two hundred Views", &[Need::Proc], || run(EngineKind::Native));
     suite.on("gloo", missing);
-    suite.serial("two hundred Views", linux, || run(EngineKind::Gloo));
+    suite.serial("two hundred Views", &[Need::Proc], || run(EngineKind::Gloo));
     suite.run()
 }
 

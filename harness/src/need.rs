@@ -2,6 +2,7 @@
 //! operation, once per process.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -19,6 +20,12 @@ pub enum Need {
     Lab,
     /// A multicast datagram sent on the loopback interface is received there.
     LoopbackMulticast,
+    /// The radio of the lab can be simulated.
+    Radio,
+    /// A disk of the lab can die.
+    DyingDisk,
+    /// A process can read about itself in /proc.
+    Proc,
     /// This program is on the search path.
     Command(&'static str),
     /// Always unmet: the test itself has found out that this is missing.
@@ -38,6 +45,12 @@ impl Need {
             Need::Root => ROOT.get_or_init(probe_root).clone(),
             Need::Lab => LAB.get_or_init(probe_lab).clone(),
             Need::LoopbackMulticast => MULTICAST.get_or_init(probe_multicast).clone(),
+            Need::Radio => probe_file("/dev/net/tun", "the radio"),
+            Need::DyingDisk => {
+                let loops = probe_file("/dev/loop-control", "a disk that dies");
+                loops.or_else(|| probe_command("mkfs.ext4"))
+            }
+            Need::Proc => probe_file("/proc/self/status", "the test"),
             Need::Command(program) => probe_command(program),
             Need::Missing(what) => Some(what.to_owned()),
         }
@@ -89,6 +102,10 @@ fn hear_oneself() -> std::io::Result<()> {
     mouth.set_multicast_ttl_v4(0)?; // never beyond this machine
     mouth.send_to(b"anybody?", &SocketAddr::from((GROUP, port)).into())?;
     std::io::Read::read(&mut &ear, &mut [0; 16]).map(|_| ())
+}
+
+fn probe_file(path: &str, whose: &str) -> Unmet {
+    (!Path::new(path).exists()).then(|| format!("{whose} needs {path}"))
 }
 
 fn probe_command(program: &str) -> Unmet {

@@ -45,13 +45,15 @@ const STRETCHES_MAX: u32 = 3;
 
 fn main() {
     let mut suite = Suite::new();
-    let linux: &[Need] =
-        if cfg!(target_os = "linux") { &[] } else { &[Need::Missing("/proc is asked")] };
     let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
     suite.on("native", None);
-    suite.serial("ten thousand operations, eight in flight", linux, || run(EngineKind::Native));
+    suite.serial("ten thousand operations, eight in flight", &[Need::Proc], || {
+        run(EngineKind::Native)
+    });
     suite.on("gloo", missing);
-    suite.serial("ten thousand operations, eight in flight", linux, || run(EngineKind::Gloo));
+    suite.serial("ten thousand operations, eight in flight", &[Need::Proc], || {
+        run(EngineKind::Gloo)
+    });
     suite.run()
 }
 

@@ -1,6 +1,5 @@
 //! The faults of a member, and how they are injected.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -116,16 +115,11 @@ impl Fault {
 
     /// Its needs besides the [needs](crate::NEEDS) of all.
     pub fn needs(self) -> Vec<Need> {
-        let loops = if Path::new("/dev/loop-control").exists() {
-            Need::Command("mkfs.ext4")
-        } else {
-            Need::Missing("a disk that dies needs loop devices")
-        };
         match self {
             Fault::Flow | Fault::FlowOneWay | Fault::Reset | Fault::Redial | Fault::DiskFull => {
                 vec![Need::Command("ss")]
             }
-            Fault::DiskError => vec![Need::Command("ss"), loops],
+            Fault::DiskError => vec![Need::Command("ss"), Need::DyingDisk],
             _ => Vec::new(),
         }
     }
