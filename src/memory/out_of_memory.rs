@@ -1,7 +1,7 @@
 //! Memory whose size depends on a call or on the network: where there is none, the call ends with
 //! an error, and the process goes on.
 //!
-//! Such memory comes from here or from a [`Pool`](super::staging::Pool), which allocates here too.
+//! Such memory comes from here or from a [`Pool`](super::pool::Pool), which allocates here too.
 //! Whatever has a constant bound below 1 MiB is allocated as usual.
 
 use super::element::Element;
