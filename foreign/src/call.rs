@@ -94,19 +94,19 @@ impl<T: Send + Sync + 'static> Call<T> {
         let mut state = locked(&running.state);
         state.waiting += 1;
         while running.outcome.get().is_none() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
             if state.wants_poll {
                 drop(state);
                 running.poll_once();
                 state = locked(&running.state);
                 continue;
             }
-            state = match until {
+            state = match left {
                 None => running.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(until) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break;
-                    }
+                Some(left) => {
                     let waited = running.changed.wait_timeout(state, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
@@ -142,7 +142,7 @@ impl<T: Send + Sync + 'static> Call<T> {
     }
 
     /// Keeps a value as long as the call may use its memory: it is dropped, in any thread, before
-    /// the outcome is there, or now, if it is. Its drop must not wait, nor use this call.
+    /// the outcome is there, or now, if it is. Its drop must not wait, panic, or use this call.
     pub fn hold(&self, value: impl Send + 'static) {
         let Ok(running) = self.running.get() else { return };
         let mut state = locked(&running.state);
@@ -163,7 +163,8 @@ impl<T: Send + Sync + 'static> Call<T> {
         if given_up {
             running.end(Err(Failure::GivenUp));
             running.tell();
-        } else if !executor::tells_here() {
+        }
+        if !executor::tells_here() {
             // Another thread may be ending it, or telling.
             let mut state = locked(&running.state);
             while !state.is_told {

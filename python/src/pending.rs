@@ -115,6 +115,18 @@ impl Pending {
         slf.get().when_ended(slf.py(), move |py| f.call1(py, (me,)).map(drop))
     }
 
+    /// Whether it has ended, after so many seconds at most. Raises what a signal raises, and no error
+    /// of the call.
+    #[pyo3(signature = (timeout = None))]
+    fn _ended(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let running = self.running.get().or_raise(py)?;
+        let has_ended = wait(py, &running.call, seconds("timeout", timeout)?)?;
+        if has_ended {
+            running.give_back();
+        }
+        Ok(has_ended)
+    }
+
     #[pyo3(signature = (f, /))]
     fn _when_ended(&self, py: Python<'_>, f: Py<PyAny>) -> PyResult<()> {
         self.when_ended(py, move |py| f.call0(py).map(drop))
