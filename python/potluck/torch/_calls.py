@@ -73,6 +73,7 @@ class Calls:
         begun = [self._room.begin(begin) for begin in self._begins()]
         for call in begun:
             if call.error is not None:
+                _let_go_on(begun)
                 raise failed(call.error)
         return CallsWork(begun, self._ends, result, source)
 
@@ -128,7 +129,7 @@ class CallsWork(dist.Work):
         self._future: Future[Any] | None = None
         self._told: Any = None
         # Held while it ends: also `_ends` are carried out once.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if ends:
             self._end_by_itself()
 
@@ -158,24 +159,25 @@ class CallsWork(dist.Work):
                 values = [call.result() for call in self._begun]
                 for end in self._ends:
                     end(values)
-            except BaseException as error:
+            except Exception as error:
                 self._error, self._result = failed(error), None
             else:
                 self._values = values
             self._is_over = True
+            # They hold what the program may not need any more.
+            self._begun, self._ends = [], []
             future = self._future
         if future is not None:
             future.set_result((self._error, self._result))
 
     def __del__(self) -> None:
         # A program may drop the Work of a call that is to go on.
-        for call in self._begun if not self._is_over else []:
-            call.when_over(partial(_keep, call))
+        _let_go_on(self._begun)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Waits for the end. The timeout is of this wait; the calls have deadlines."""
         until = time.monotonic() + timeout.total_seconds() if timeout else None
-        for call in self._begun if not self._is_over else []:
+        for call in self._begun:
             left = None if until is None else max(until - time.monotonic(), 0.0)
             if not call.wait(left):
                 raise RuntimeError(f"potluck: the call is still under way after {timeout}")
@@ -196,7 +198,7 @@ class CallsWork(dist.Work):
         return self.is_completed() and self._error is None
 
     def exception(self) -> BaseException | None:
-        return self._error
+        return self._error if self.is_completed() else None
 
     def result(self) -> Any:
         """The tensors that the call has written."""
@@ -226,6 +228,12 @@ class CallsWork(dist.Work):
         return self._source(self._values[-1])
 
     _source_rank = source_rank
+
+
+def _let_go_on(begun: list[Begun]) -> None:
+    """Keeps calls until they are over: dropping them would give them up."""
+    for call in begun:
+        call.when_over(partial(_keep, call))
 
 
 def _keep(_call: Begun) -> None:

@@ -20,7 +20,8 @@ class Begun:
     def __init__(self, begin: Callable[[], Pending[Any]]) -> None:
         self._begin: Callable[[], Pending[Any]] | None = begin
         self._told: list[Callable[[], object]] = []
-        self._lock = threading.Lock()
+        # A collection of garbage may drop another Work in the middle of it.
+        self._lock = threading.RLock()
         self._call: Pending[Any] | None = None
         self.error: Exception | None = None
         """Why it could not begin."""
@@ -65,15 +66,7 @@ class Begun:
             over = threading.Event()
             self.when_over(over.set)
             return over.wait(timeout)
-        try:
-            call.wait(timeout)
-        except Exception as error:
-            # Else it is the end of the call, which `result` tells.
-            if not call.done():
-                if isinstance(error, TimeoutError):
-                    return False
-                raise
-        return True
+        return call._ended(timeout)
 
     def result(self) -> Any:
         """What the call returned, when it is over. Raises its error."""
@@ -92,10 +85,10 @@ class Room:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._open: weakref.WeakSet[Begun] = weakref.WeakSet()
+        self._open: list[weakref.ref[Begun]] = []
         self._waiting: deque[Begun] = deque()
         self._is_starting = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def begin(self, call: Callable[[], Pending[Any]]) -> Begun:
         """Begins a call now or later."""
@@ -115,7 +108,7 @@ class Room:
                 if unwatched is None:
                     self._is_starting = True
                     begun = self._waiting.popleft()
-                    self._open.add(begun)
+                    self._open.append(weakref.ref(begun))
             if unwatched is not None:
                 # One that has ended meanwhile comes back here at once.
                 for call in unwatched:
@@ -131,12 +124,12 @@ class Room:
         """None if there is room. Else the open calls that do not tell of their ends yet."""
         if len(self._open) < self._most:
             return None
-        for call in list(self._open):
-            if call.is_over():
-                self._open.discard(call)
-        if len(self._open) < self._most:
+        called = [call for call in (known() for known in self._open) if call is not None]
+        under_way = [call for call in called if not call.is_over()]
+        self._open = [weakref.ref(call) for call in under_way]
+        if len(under_way) < self._most:
             return None
-        unwatched = [call for call in self._open if not call.is_watched]
+        unwatched = [call for call in under_way if not call.is_watched]
         for call in unwatched:
             call.is_watched = True
         return unwatched
