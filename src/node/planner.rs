@@ -15,7 +15,7 @@ use super::rates::{Rates, members};
 use crate::collective::Revising;
 use crate::protocol::{EngineKind, OpId, Plan, PlanStep, Rank, View};
 use crate::report::Forecast;
-use crate::session::ViewSession;
+use crate::session::{ServedOp, ViewSession};
 use crate::topology::{
     Comparison, LinkMap, RUNNER_UPS_BYTES, Survey, Watch, best_plan, better_plan, forecasts_us,
     runner_ups, with_better_codecs,
@@ -64,9 +64,19 @@ pub(super) struct Planner {
     served_large: Duration,
 }
 
+/// How a plan is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Search {
+    /// From measured rates.
+    Measured,
+    /// By real operations.
+    Tried,
+}
+
 /// A change of the plan.
 struct Change {
     revising: Revising,
+    search: Search,
     /// The plan, if it is already known. Else calls are held until the links are measured.
     plan: Option<Plan>,
     /// End of the measuring. Extended while the signs change.
@@ -166,21 +176,21 @@ impl Planner {
         (is_unknown || rates.is_wished()) && now >= self.pause_from && is_worth_it()
     }
 
-    /// Adds these operations, each with its bytes and its duration, to those of this View.
-    pub(super) fn note_served(&mut self, served: &[(u64, Duration)]) {
-        let large = served.iter().filter(|(bytes, _)| *bytes >= LARGE_BYTES);
-        let took: Duration = large.map(|(_, took)| *took).sum();
+    /// Adds these operations to those of this View.
+    pub(super) fn note_served(&mut self, served: &[ServedOp]) {
+        let large = served.iter().filter(|op| op.bytes >= LARGE_BYTES);
+        let took: Duration = large.map(|op| op.took).sum();
         self.served_large = self.served_large.saturating_add(took);
     }
 
     /// Whether these operations took so much longer than predicted that the links should be
-    /// measured again. Each has its bytes and its duration.
+    /// measured again.
     pub(super) fn are_late(
         &mut self,
         now: u64,
         session: &ViewSession,
         links: &LinkMap,
-        served: &[(u64, Duration)],
+        served: &[ServedOp],
     ) -> bool {
         if self.change.is_some()
             || served.is_empty()
@@ -189,18 +199,21 @@ impl Planner {
         {
             return false;
         }
-        let in_us = |(bytes, took): &(u64, Duration)| (*bytes, took.as_secs_f64() * 1e6);
-        self.comparison.note(&session.plan(), served.iter().map(in_us));
+        let plan = session.plan();
+        // Operations that began under the plan before say nothing of this one.
+        let present = served.iter().filter(|op| op.revision == plan.revision);
+        let in_us = |op: &ServedOp| (op.bytes, op.took.as_secs_f64() * 1e6);
+        self.comparison.note(now, &plan, present.clone().map(in_us));
         if self.comparison.is_trying() {
             return false;
         }
         let Some(us_of_a_byte) = predicted_us_of_a_byte(session, links) else { return false };
-        let is_late = |(bytes, took): &&(u64, Duration)| {
-            let us = *bytes as f64 * us_of_a_byte;
-            self.watch.note(now, us, took.as_secs_f64() * 1e6)
+        let is_late = |op: &&ServedOp| {
+            let us = op.bytes as f64 * us_of_a_byte;
+            self.watch.note(now, us, op.took.as_secs_f64() * 1e6)
         };
-        let late = served.iter().filter(|(bytes, _)| *bytes >= Watch::BYTES_MIN).find(is_late);
-        if let Some((bytes, took)) = late {
+        let late = present.filter(|op| op.bytes >= Watch::BYTES_MIN).find(is_late);
+        if let Some(ServedOp { bytes, took, .. }) = late {
             let forecast_us = *bytes as f64 * us_of_a_byte;
             trace::info!(
                 bytes,
@@ -216,20 +229,21 @@ impl Planner {
     /// after that. `None` while the ports are not known.
     pub(super) fn compare(
         &mut self,
+        now: u64,
         session: &ViewSession,
         rates: &Rates,
         links: &LinkMap,
     ) -> Option<Plan> {
-        rates.survey().filter(|survey| survey.is_good_for_a_plan())?;
-        if session.view().size() < 3 || !can_be_revised(session) {
+        let present = session.plan();
+        if !self.comparison.is_due(now, &present) || !can_be_revised(session) {
             return None;
         }
+        rates.survey().filter(|survey| survey.is_good_for_a_plan())?;
         let mib_us = predicted_us_of_a_byte(session, links)? * Comparison::BYTES_MIN as f64;
-        let (order, present) = (members(session.view()), session.plan());
-        let links = data_links(session, links);
+        let (order, links) = (members(session.view()), data_links(session, links));
         let mibs = (RUNNER_UPS_BYTES / Comparison::BYTES_MIN) as f64;
         let others = |us_of_mib: f64| runner_ups(&order, &links, &present, us_of_mib * mibs);
-        let next = self.comparison.next(&present, mib_us, others);
+        let next = self.comparison.next(now, &present, mib_us, others);
         if let Some(next) = &next {
             trace::info!(reason = next.reason, "compares plans on real operations");
         }
@@ -256,7 +270,7 @@ impl Planner {
         self.looked = known;
         self.comparison.reopen();
         let has_shares = !survey.stations().is_empty() || !survey.segments().is_empty();
-        self.better_plan(session, links).or_else(|| {
+        let found = self.better_plan(session, links).or_else(|| {
             // If a medium or a segment turned out to be shared, the present plan's promise is wrong
             // even if the plan remains the best one; then the same plan with a new reason is
             // proposed.
@@ -265,8 +279,15 @@ impl Planner {
                 let (order, links) = (members(session.view()), data_links(session, links));
                 best_plan(&order, &links, has_gloo(session))
             });
-            best.filter(|best| best.reason != session.plan().reason)
-        })
+            let present = session.plan();
+            best.filter(|best| {
+                best.reason != present.reason && !self.comparison.is_slower(best, &present)
+            })
+        });
+        if found.is_some() {
+            self.comparison.replaced();
+        }
+        found
     }
 
     /// Whether another plan, or at least other codecs, can be chosen.
@@ -298,16 +319,19 @@ impl Planner {
         session: &ViewSession,
         rates: &Rates,
         plan: Option<Plan>,
+        search: Search,
     ) -> Option<PlanStep> {
         let revision = self.revision.checked_add(1)?;
         self.revision = revision;
         let revising = Revising::new(revision, session.view().size());
         let hold = revising.hold();
         trace::debug!(revision, known = plan.is_some(), "calls are held for another plan");
-        self.pause_from = now + PAUSES_APART_MS;
+        if search == Search::Measured {
+            self.pause_from = now + PAUSES_APART_MS;
+        }
         let (until, until_at_most) = (now + PAUSE_MS, now + DRAIN_MS);
         let signs = Signs::of(session, rates);
-        self.change = Some(Change { revising, plan, until, until_at_most, signs });
+        self.change = Some(Change { revising, search, plan, until, until_at_most, signs });
         Some(hold)
     }
 
@@ -334,10 +358,15 @@ impl Planner {
         if change.plan.is_none() && !is_over && is_unknown {
             return None;
         }
-        let known = change.plan.take();
+        let (known, search) = (change.plan.take(), change.search);
         let plan = known.or_else(|| self.better_plan(session, links));
-        if plan.is_some() {
-            self.watch.was_right();
+        match search {
+            Search::Measured if plan.is_some() => {
+                self.watch.was_right();
+                self.comparison.replaced();
+            }
+            Search::Measured => {}
+            Search::Tried => self.watch.forget(),
         }
         Some(self.change.as_mut()?.revising.decide(plan))
     }

@@ -11,6 +11,6 @@ pub use meter::Meter;
 #[cfg(test)]
 pub(crate) use view_session::Group;
 pub use view_session::{
-    Choice, Decided, Fate, LostResults, OpSender, PartResult, Refused, SyncDue, SyncStep, Unchosen,
-    UnevenStep, ViewSession,
+    Choice, Decided, Fate, LostResults, OpSender, PartResult, Refused, ServedOp, SyncDue, SyncStep,
+    Unchosen, UnevenStep, ViewSession,
 };

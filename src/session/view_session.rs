@@ -22,6 +22,7 @@ mod part_result;
 mod plans;
 #[cfg(test)]
 mod plans_tests;
+mod served;
 mod state;
 mod syncs;
 #[cfg(test)]
@@ -48,7 +49,9 @@ pub use lost::LostResults;
 pub use op_sender::OpSender;
 pub use part_result::PartResult;
 use plans::Plans;
-use state::{Served, SessionState, Slot};
+use served::Served;
+pub use served::ServedOp;
+use state::{SessionState, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};

@@ -11,6 +11,8 @@
 //! watching   ENOUGH operations, the plan disappoints    trying, the next plan is used
 //! trying     ENOUGH operations, or two far too slow     trying, the next plan is used
 //! trying     the same, and no plan is left              over, the fastest plan is used
+//! trying     no such operations for a minute            over, the fastest plan is used
+//! trying     rates or the size of operations change     watching, the fastest plan is used
 //! ```
 //!
 //! It begins again when more is known of the network, and anew when rates change.
@@ -20,7 +22,7 @@ use crate::protocol::{Algorithm, Plan};
 use std::collections::VecDeque;
 
 /// The plans of one View that were used while its rates were the same. Durations are in
-/// microseconds per MiB.
+/// microseconds per MiB, times in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
     state: State,
@@ -28,15 +30,20 @@ pub struct Comparison {
     typical_bytes: Option<u64>,
     /// Operations of another size since the last one that counted.
     others: usize,
+    /// When an operation counted last.
+    counted_at: u64,
     present: Option<Sample>,
     former: Vec<Measured>,
+    /// The plan to return to, because trials have ended early.
+    back: Option<Plan>,
 }
 
 #[derive(Clone, Debug, Default)]
 enum State {
     #[default]
     Watching,
-    Trying(VecDeque<Plan>),
+    /// The plans that are left, and the one that disappointed.
+    Trying(VecDeque<Plan>, Plan),
     Over,
 }
 
@@ -58,34 +65,40 @@ impl Comparison {
     /// Smaller operations are mostly latency.
     pub const BYTES_MIN: u64 = 1 << 20;
 
-    /// Notes operations under this plan, each with its bytes and its duration in microseconds.
-    pub fn note(&mut self, plan: &Plan, served: impl Iterator<Item = (u64, f64)>) {
-        let served: Vec<(u64, f64)> =
-            served.filter(|(bytes, _)| *bytes >= Comparison::BYTES_MIN).collect();
-        if served.is_empty() || matches!(self.state, State::Over) {
-            return;
-        }
+    /// Notes operations that ran under this plan, each with its bytes and its duration in
+    /// microseconds.
+    pub fn note(&mut self, now: u64, plan: &Plan, served: impl Iterator<Item = (u64, f64)>) {
         let algorithm = large(plan);
-        let sample = self.present.get_or_insert_with(|| Sample::of(algorithm));
-        if sample.algorithm != *algorithm {
-            // Some of these may have run under the plan before.
-            *sample = Sample::of(algorithm);
-            self.others = 0;
-            return;
-        }
-        for (bytes, us) in served {
+        let is_large = |bytes: u64| {
+            bytes >= Comparison::BYTES_MIN && plan.class_for(bytes).algorithm == *algorithm
+        };
+        for (bytes, us) in served.filter(|(bytes, _)| is_large(*bytes)) {
             let typical = *self.typical_bytes.get_or_insert(bytes);
-            if (typical / 2..=typical.saturating_mul(2)).contains(&bytes) {
-                self.others = 0;
-                sample.us.push(us * Comparison::BYTES_MIN as f64 / bytes as f64);
-            } else {
+            if !(typical / 2..=typical.saturating_mul(2)).contains(&bytes) {
                 self.others += 1;
+                continue;
             }
+            (self.others, self.counted_at) = (0, now);
+            let sample = self.present.get_or_insert_with(|| Sample::of(algorithm));
+            if sample.algorithm != *algorithm {
+                *sample = Sample::of(algorithm);
+            }
+            sample.us.push(us * Comparison::BYTES_MIN as f64 / bytes as f64);
         }
         if self.others > OTHERS_MAX {
             // The program makes other calls now.
-            *self = Comparison::default();
+            self.forget();
         }
+    }
+
+    /// Whether [`next`](Comparison::next) may give a plan.
+    pub fn is_due(&self, now: u64, present: &Plan) -> bool {
+        let is_enough = || {
+            let sample = self.present.as_ref();
+            sample.is_some_and(|one| one.us.len() >= FAR_ENOUGH && one.algorithm == *large(present))
+        };
+        let is_over = matches!(self.state, State::Over);
+        self.back.is_some() || self.is_left_alone(now) || !is_over && is_enough()
     }
 
     /// The plan to be used next; `None` to stay with the present one.
@@ -94,52 +107,75 @@ impl Comparison {
     /// other plans that are predicted to take at most so long, the best one first.
     pub fn next(
         &mut self,
+        now: u64,
         present: &Plan,
         predicted_us: f64,
         runner_ups: impl FnOnce(f64) -> Vec<Plan>,
     ) -> Option<Plan> {
+        if self.is_left_alone(now) {
+            self.back = self.best_of_trials();
+            self.state = State::Over;
+        }
+        if let Some(back) = self.back.take() {
+            return (!is_same(&back, present)).then_some(back);
+        }
         let sample = self.present.as_ref().filter(|sample| sample.algorithm == *large(present))?;
         let others = self.former.iter().filter(|one| !is_same(&one.plan, present));
         let fastest = others.min_by(|a, b| a.us.total_cmp(&b.us)).cloned();
         let us = match &self.state {
             State::Over => return None,
-            State::Trying(_) => sample.of_trial(fastest.as_ref().map(|one| one.us))?,
+            State::Trying(..) => sample.of_trial(fastest.as_ref().map(|one| one.us))?,
             State::Watching => sample.median()?,
         };
         if let State::Watching = self.state {
             let better = fastest.filter(|before| us > before.us * WORSE);
             if better.is_none() && us <= predicted_us * DISAPPOINTING + SLACK_US {
                 // The next ones are judged apart.
-                self.present = Some(Sample::of(large(present)));
+                self.present = None;
                 self.learn(present, us);
                 return None;
             }
             // The plan before is measured again, because other things may have changed.
             self.former.clear();
-            let better = better.map(|before| before.plan);
-            self.state = State::Trying(better.into_iter().chain(runner_ups(us)).collect());
+            let untried = better.map(|before| before.plan).into_iter().chain(runner_ups(us));
+            self.state = State::Trying(untried.collect(), present.clone());
         }
         self.learn(present, us);
         self.next_trial(present)
     }
 
     fn next_trial(&mut self, present: &Plan) -> Option<Plan> {
-        if let State::Trying(untried) = &mut self.state {
-            let is_new = |plan: &Plan| !self.former.iter().any(|one| is_same(&one.plan, plan));
-            while let Some(next) = untried.pop_front() {
-                if is_new(&next) {
-                    return Some(next);
-                }
+        let State::Trying(untried, home) = &mut self.state else { return None };
+        let is_new = |plan: &Plan| !self.former.iter().any(|one| is_same(&one.plan, plan));
+        while let Some(next) = untried.pop_front() {
+            if is_new(&next) {
+                return Some(next);
             }
         }
+        let is_home = is_same(home, present);
+        let fastest = self.best_of_trials()?;
         self.state = State::Over;
-        let fastest = self.former.iter().min_by(|a, b| a.us.total_cmp(&b.us))?;
-        (!is_same(&fastest.plan, present)).then(|| self.said(fastest))
+        // A plan on trial that stays gets its reason.
+        (!is_home || !is_same(&fastest, present)).then_some(fastest)
+    }
+
+    /// The fastest plan that was measured, with the figures as its reason unless it is the one that
+    /// the trials began from; `None` if there are no trials.
+    fn best_of_trials(&self) -> Option<Plan> {
+        let State::Trying(_, home) = &self.state else { return None };
+        let fastest = self.former.iter().min_by(|a, b| a.us.total_cmp(&b.us));
+        let better = fastest.filter(|one| !is_same(&one.plan, home));
+        Some(better.map_or_else(|| home.clone(), |one| self.said(one)))
+    }
+
+    /// Whether trials were begun, and no operation counts any more.
+    fn is_left_alone(&self, now: u64) -> bool {
+        self.is_trying() && now >= self.counted_at + LEFT_ALONE_MS
     }
 
     /// Whether plans are being tried.
     pub fn is_trying(&self) -> bool {
-        matches!(self.state, State::Trying(_))
+        matches!(self.state, State::Trying(..))
     }
 
     /// Whether this plan was measured to be slower than the present one.
@@ -149,16 +185,25 @@ impl Comparison {
         us(plan).zip(us(present)).is_some_and(|(us, present_us)| us > present_us)
     }
 
-    /// More is known of the network, and may have led to another plan, which is judged, too.
+    /// More is known of the network, and may lead to another plan, which is judged, too.
     pub fn reopen(&mut self) {
         if let State::Over = self.state {
             self.state = State::Watching;
         }
     }
 
+    /// Another plan replaces the present one, because of what was measured.
+    pub fn replaced(&mut self) {
+        self.back = None;
+        if self.is_trying() {
+            self.state = State::Watching;
+        }
+    }
+
     /// Rates have changed.
     pub fn forget(&mut self) {
-        *self = Comparison::default();
+        let back = self.back.take().or_else(|| self.best_of_trials());
+        *self = Comparison { back, ..Comparison::default() };
     }
 
     fn learn(&mut self, plan: &Plan, us: f64) {
@@ -174,13 +219,15 @@ impl Comparison {
             .filter(|one| !is_same(&one.plan, &fastest.plan))
             .map(|one| format!("{:.1} ms {}", one.us / 1e3, in_words(large(&one.plan))))
             .collect();
-        let reason = format!(
+        let mut reason = format!(
             "by trial, because operations took longer than predicted: 1 MiB {} takes {:.1} ms, \
              against {}",
             in_words(large(&fastest.plan)),
             fastest.us / 1e3,
             others.join(" and ")
         );
+        // All of it is ASCII.
+        reason.truncate(Plan::REASON_BYTES_MAX);
         Plan { reason, ..fastest.plan.clone() }
     }
 }
@@ -231,6 +278,8 @@ const DISAPPOINTING: f64 = 1.5;
 const SLACK_US: f64 = 2_000.0;
 /// It also disappoints if they take so many times as long as under a plan before.
 const WORSE: f64 = 1.1;
+/// Trials end early if no operation counts for so long.
+const LEFT_ALONE_MS: u64 = 60_000;
 /// After so many operations of another size in a row the comparison begins again.
 const OTHERS_MAX: usize = 8;
 

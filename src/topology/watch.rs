@@ -71,7 +71,8 @@ impl Watch {
         self.rest_ms = REST_MS;
     }
 
-    fn forget(&mut self) {
+    /// To be called when another plan is used that measuring did not lead to.
+    pub fn forget(&mut self) {
         self.usual = None;
         self.last.clear();
     }

@@ -1,5 +1,6 @@
 //! The messages by which rank 0 changes the plan of the View.
 
+use super::super::planner::Search;
 use super::ControlPlane;
 use crate::identity::MemberId;
 use crate::protocol::{Message, Plan, PlanMessage, PlanStep, Rank, RateStep};
@@ -25,22 +26,25 @@ impl ControlPlane {
             return self.decide_plan();
         }
         let (rates, links) = (&self.rates, self.election.links());
-        let found = self.planner.find(&session, rates, links);
-        let plan = found.or_else(|| self.planner.compare(&session, rates, links));
-        if plan.is_some() || self.planner.is_busy(self.clock.now(), &session, &self.rates) {
-            self.hold_all(plan);
+        let now = self.clock.now();
+        if let Some(plan) = self.planner.find(&session, rates, links) {
+            self.hold_all(Some(plan), Search::Measured);
+        } else if let Some(plan) = self.planner.compare(now, &session, rates, links) {
+            self.hold_all(Some(plan), Search::Tried);
+        } else if self.planner.is_busy(now, &session, rates) {
+            self.hold_all(None, Search::Measured);
         }
     }
 
     /// Measures again when operations take longer than predicted.
     fn watch_the_plan(&mut self, session: &ViewSession) {
         let served = session.take_served();
-        self.rates.note_served(served.iter().map(|(_, took)| *took).sum());
+        self.rates.note_served(served.iter().map(|op| op.took).sum());
         self.planner.note_served(&served);
         if self.planner.are_late(self.clock.now(), session, self.election.links(), &served) {
             self.rates.survey_anew(session.view(), self.election.links_mut());
             self.planner.look_again();
-            self.hold_all(None);
+            self.hold_all(None, Search::Measured);
         }
     }
 
@@ -54,10 +58,10 @@ impl ControlPlane {
     }
 
     /// Makes all members hold their calls: for this plan, or until one is found.
-    fn hold_all(&mut self, plan: Option<Plan>) {
+    fn hold_all(&mut self, plan: Option<Plan>, search: Search) {
         let Some(session) = self.installed.session() else { return };
         let now = self.clock.now();
-        if let Some(hold) = self.planner.hold(now, session, &self.rates, plan) {
+        if let Some(hold) = self.planner.hold(now, session, &self.rates, plan, search) {
             self.rates.calls_are_held(now);
             self.tell_plan_to_all(&hold);
         }

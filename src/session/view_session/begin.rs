@@ -3,6 +3,7 @@
 use super::super::meter::Measured;
 use super::ViewSession;
 use super::plans::Begun;
+use super::served::ServedOp;
 use super::state::{SessionState, Start};
 use crate::collective::{Input, Job, Misbehaviour};
 use crate::memory::Block;
@@ -12,7 +13,6 @@ use crate::protocol::{
     Plan, PlanStep, Rank, Switch,
 };
 use std::sync::Arc;
-use std::time::Duration;
 
 impl ViewSession {
     /// The current plan. Late calls of a member that is behind the others may still run under an
@@ -79,10 +79,8 @@ impl ViewSession {
         Ok(PlanStep::Switched { revision })
     }
 
-    /// The bytes and the duration of each reduction since the last call of this method, at most 64
-    /// of them. A duration starts when all members have called the reduction and the previous one
-    /// is done.
-    pub fn take_served(&self) -> Vec<(u64, Duration)> {
+    /// The reductions since the last call of this method, at most 64 of them.
+    pub fn take_served(&self) -> Vec<ServedOp> {
         lock(&self.state).served.take()
     }
 

@@ -5,6 +5,7 @@ use super::choices::Choices;
 use super::decided::Decided;
 use super::part_result::PartResult;
 use super::plans::{Begun, Plans};
+use super::served::Served;
 use crate::collective::{Digest, Lanes, Ledger, SyncSource};
 use crate::memory::{Block, Staging};
 use crate::protocol::{
@@ -14,7 +15,7 @@ use crate::protocol::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The data behind the session's lock.
 pub(super) struct SessionState {
@@ -88,34 +89,8 @@ pub(super) struct Start {
     pub(super) lengths: Option<Arc<Lengths>>,
 }
 
-/// Durations of reductions, each from the moment when all members have called it and the previous
-/// one is done.
-#[derive(Default)]
-pub(super) struct Served {
-    last: Option<Instant>,
-    times: Vec<(u64, Duration)>,
-}
-
-impl Served {
-    fn note(&mut self, bytes: u64, agreed_at: Instant) {
-        let (from, now) = (self.last.map_or(agreed_at, |last| last.max(agreed_at)), Instant::now());
-        self.last = Some(now);
-        // The list only fills up if the control loop does not read it.
-        if self.times.len() < SERVED_MAX {
-            self.times.push((bytes, now.duration_since(from)));
-        }
-    }
-
-    pub(super) fn take(&mut self) -> Vec<(u64, Duration)> {
-        std::mem::take(&mut self.times)
-    }
-}
-
 /// The part of an uneven call that exchanges the lengths.
 pub(super) const LENGTHS: u8 = 0;
-
-/// Most durations kept: more reductions than complete between two reads of the list.
-const SERVED_MAX: usize = 64;
 
 /// Most undecided operations whose contributions travel with their descriptors. More of them would
 /// delay votes on the control link.
@@ -254,7 +229,8 @@ impl SessionState {
     pub(super) fn note_served(&mut self, op: OpId, outcome: Outcome) {
         let served = self.slots.get(&op).and_then(|slot| slot.reduced_bytes.zip(slot.agreed_at));
         if let (Some((bytes, agreed_at)), Outcome::Committed) = (served, outcome) {
-            self.served.note(bytes, agreed_at);
+            let revision = self.ledger.revision_of(op).unwrap_or(self.ledger.revision());
+            self.served.note(bytes, agreed_at, self.plans.of(revision).revision);
         }
     }
 }

@@ -16,6 +16,7 @@ fn star(root: u8) -> Plan {
 /// A group that goes by the plans that the comparison wants.
 struct Group {
     comparison: Comparison,
+    now: u64,
     plan: Plan,
     /// The time for a MiB under a plan, in microseconds.
     us: fn(&Plan) -> f64,
@@ -24,16 +25,24 @@ struct Group {
 
 impl Group {
     fn of(plan: Plan, runner_ups: &[Plan], us: fn(&Plan) -> f64) -> Group {
-        Group { comparison: Comparison::default(), plan, us, runner_ups: runner_ups.to_vec() }
+        let comparison = Comparison::default();
+        Group { comparison, now: 0, plan, us, runner_ups: runner_ups.to_vec() }
     }
 
     /// Makes a call of so many bytes. Whether the plan changes.
     fn calls(&mut self, bytes: u64) -> bool {
         let us = (self.us)(&self.plan) * bytes as f64 / MIB as f64;
-        self.comparison.note(&self.plan, [(bytes, us)].into_iter());
+        self.comparison.note(self.now, &self.plan, [(bytes, us)].into_iter());
+        self.looks()
+    }
+
+    /// Whether the plan changes.
+    fn looks(&mut self) -> bool {
         let runner_ups = self.runner_ups.clone();
-        let next = self.comparison.next(&self.plan, PREDICTED_US, |_| runner_ups);
+        let is_due = self.comparison.is_due(self.now, &self.plan);
+        let next = self.comparison.next(self.now, &self.plan, PREDICTED_US, |_| runner_ups);
         let changes = next.is_some();
+        assert!(is_due || !changes, "it was not due");
         self.plan = next.unwrap_or_else(|| self.plan.clone());
         changes
     }
@@ -70,10 +79,8 @@ fn of_plans_that_disappoint_the_fastest_stays() {
         () => 28_000.0,
     };
     let mut group = Group::of(ring(), &[star(1), star(0), star(2), ring()], us);
-    // The first call under a plan may have begun under the one before.
-    let first = (ENOUGH, star(1));
-    let rest = [star(0), star(2), star(0)].map(|plan| (ENOUGH + 1, plan));
-    assert_eq!(group.call(100), [vec![first], rest.to_vec()].concat());
+    let tried = [star(1), star(0), star(2), star(0)].map(|plan| (ENOUGH, plan));
+    assert_eq!(group.call(100), tried);
     assert_eq!(
         group.plan.reason,
         "by trial, because operations took longer than predicted: 1 MiB over a tree to 0 \
@@ -92,7 +99,7 @@ fn without_anything_better_the_plan_stays_and_is_not_asked_again() {
     assert!(group.call(100).is_empty());
     let us = |plan: &Plan| if bare(plan) == ring() { 30_000.0 } else { 31_000.0 };
     let mut group = Group::of(ring(), &[star(1)], us);
-    let there_and_back = [(ENOUGH, star(1)), (ENOUGH + 1, ring())];
+    let there_and_back = [(ENOUGH, star(1)), (ENOUGH, ring())];
     assert_eq!(group.call(100), there_and_back);
 }
 
@@ -100,7 +107,7 @@ fn without_anything_better_the_plan_stays_and_is_not_asked_again() {
 fn a_hopeless_plan_is_left_after_two_calls() {
     let us = |plan: &Plan| if bare(plan) == ring() { 30_000.0 } else { 46_000.0 };
     let mut group = Group::of(ring(), &[star(1)], us);
-    assert_eq!(group.call(100), [(ENOUGH, star(1)), (FAR_ENOUGH + 1, ring())]);
+    assert_eq!(group.call(100), [(ENOUGH, star(1)), (FAR_ENOUGH, ring())]);
 }
 
 #[test]
@@ -112,7 +119,8 @@ fn a_plan_that_is_slower_than_the_one_before_it_is_left() {
     // New measurements promise more.
     group.plan = star(0);
     let back_and_forth = group.call(100);
-    assert_eq!(back_and_forth, [(ENOUGH + 1, ring())], "measured once more, and kept");
+    let kept = [(ENOUGH, ring()), (ENOUGH, ring())];
+    assert_eq!(back_and_forth, kept, "measured once more, and kept, with the reason");
 }
 
 #[test]
@@ -136,5 +144,53 @@ fn what_is_known_later_is_judged_again_beside_what_was_measured() {
     assert!(group.call(100).is_empty(), "over");
     group.comparison.reopen();
     group.plan = star(0);
-    assert_eq!(group.call(100), [(ENOUGH + 1, ring())]);
+    assert_eq!(group.call(100), [(ENOUGH, ring()), (ENOUGH, ring())]);
+}
+
+#[test]
+fn a_plan_on_trial_that_stays_gets_its_reason() {
+    let us = |plan: &Plan| if bare(plan) == ring() { 30_000.0 } else { 20_000.0 };
+    let mut group = Group::of(ring(), &[star(1)], us);
+    assert_eq!(group.call(100), [(ENOUGH, star(1)), (ENOUGH, star(1))]);
+    assert!(group.plan.reason.starts_with("by trial"), "{}", group.plan.reason);
+}
+
+#[test]
+fn trials_that_end_early_leave_the_fastest_plan_so_far() {
+    let us = |plan: &Plan| match () {
+        () if bare(plan) == ring() => 30_000.0,
+        () if bare(plan) == star(1) => 25_000.0,
+        () => 40_000.0,
+    };
+    let on_trial = || {
+        let mut group = Group::of(ring(), &[star(1), star(2)], us);
+        assert_eq!(group.call(2 * ENOUGH).len(), 2);
+        assert_eq!(bare(&group.plan), star(2));
+        group
+    };
+    // The program makes no such calls any more.
+    let mut group = on_trial();
+    group.now += LEFT_ALONE_MS - 1;
+    assert!(!group.looks());
+    group.now += 1;
+    assert!(group.looks() && bare(&group.plan) == star(1));
+    assert!(group.call(100).is_empty(), "over");
+    // It makes others.
+    let mut group = on_trial();
+    assert!((0..OTHERS_MAX).all(|_| !group.calls(64 * MIB)));
+    assert!(group.calls(64 * MIB) && bare(&group.plan) == star(1));
+    // Rates change, and no other plan is found.
+    let mut group = on_trial();
+    group.comparison.forget();
+    assert!(group.looks() && bare(&group.plan) == star(1));
+    // Or one is found.
+    let mut group = on_trial();
+    group.comparison.forget();
+    group.comparison.replaced();
+    assert!(!group.looks());
+    // Before anything is measured, the plan that disappointed is the best one.
+    let mut group = Group::of(ring(), &[star(1)], us);
+    assert_eq!(group.call(ENOUGH), [(ENOUGH, star(1))]);
+    group.comparison.forget();
+    assert!(group.looks() && group.plan == ring());
 }
