@@ -118,6 +118,8 @@ pub fn runner_ups(members: &[MemberId], links: &LinkMap, present: &Plan, us_max:
     let present = &present.class_for(u64::MAX).algorithm;
     timed.retain(|(us, algorithm)| *us <= us_max && *algorithm != present);
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // Equal ones have equal durations.
+    timed.dedup_by(|a, b| a.1 == b.1);
     timed.into_iter().take(RUNNER_UPS_MAX).map(|(_, algorithm)| with(algorithm)).collect()
 }
 
@@ -170,6 +172,18 @@ impl<'a> Candidates<'a> {
         forecast_us(self.network, algorithm, bytes, class.chunk_bytes)
     }
 
+    /// The predicted duration with the best chunk size up to `kib_max` KiB, in microseconds, and that
+    /// size. Small chunks fill a tree sooner, and each of them costs [`CHUNK_US`].
+    fn best_chunk(&self, algorithm: &Algorithm, bytes: u64, kib_max: u32) -> Option<(f64, u32)> {
+        let timed = |kib: u32| {
+            let chunks = bytes as f64 / f64::from(kib * 1024);
+            let us = forecast_us(self.network, algorithm, bytes, kib * 1024)?;
+            Some((us + chunks * CHUNK_US, kib))
+        };
+        let kib = CHUNKS_KIB.into_iter().filter(|kib| *kib <= kib_max);
+        kib.filter_map(timed).min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
     /// The fastest candidate for each size class. Adjacent classes with the same result are merged.
     fn classes(&self) -> Option<Vec<PlanClass>> {
         // Tiny buffers use the exchange if all pairs have a direct link. It takes one step. A plan
@@ -178,14 +192,14 @@ impl<'a> Candidates<'a> {
         let tiny =
             self.exchange.iter().map(|algorithm| class(TINY_BYTES_MAX, SIZES[0].2, algorithm));
         let mut classes: Vec<PlanClass> = tiny.collect();
-        for (bytes_max, typical_bytes, chunk_kib) in SIZES {
+        for (bytes_max, typical_bytes, chunk_kib_max) in SIZES {
             let trees = self.tree.iter().chain([&self.trees]).chain(&self.hubs);
             let all = self.rings.iter().chain(trees).chain(&self.exchange);
             let timed = all.filter_map(|algorithm| {
-                let us = forecast_us(self.network, algorithm, typical_bytes, chunk_kib * 1024)?;
-                Some((us, algorithm))
+                let (us, chunk_kib) = self.best_chunk(algorithm, typical_bytes, chunk_kib_max)?;
+                Some((us, class(bytes_max, chunk_kib, algorithm)))
             });
-            let best = class(bytes_max, chunk_kib, timed.min_by(|a, b| a.0.total_cmp(&b.0))?.1);
+            let (_, best) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
             classes.pop_if(|last| {
                 (last.chunk_bytes, &last.algorithm) == (best.chunk_bytes, &best.algorithm)
             });
@@ -317,8 +331,11 @@ const KIB: u64 = 1024;
 const TINY_BYTES_MAX: u64 = KIB;
 /// The buffer size by which plans are compared.
 const LARGE_BYTES: u64 = 64 * 1024 * KIB;
-/// Size classes: the largest buffer, the buffer for which durations are predicted, and the chunk
-/// size in KiB, chosen for a ring.
+/// What a chunk costs a processor, in microseconds: frames, system calls and threads.
+const CHUNK_US: f64 = 20.0;
+const CHUNKS_KIB: [u32; 5] = [16, 32, 64, 128, 256];
+/// Size classes: the largest buffer, the buffer for which durations are predicted, and the largest
+/// chunk in KiB, which suits a ring at 1 Gbit/s.
 const SIZES: [(u64, u64, u32); 4] = [
     (16 * KIB, 8 * KIB, 16),
     (256 * KIB, 64 * KIB, 32),
