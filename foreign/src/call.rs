@@ -333,7 +333,7 @@ mod tests {
         waker.expect("polled once").wake();
     }
 
-    fn polled_by<'a>(call: &'a Call<Option<String>>) -> Option<&'a str> {
+    fn polled_by(call: &Call<Option<String>>) -> Option<&str> {
         call.outcome()?.as_ref().expect("a name").as_deref()
     }
 

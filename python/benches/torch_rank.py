@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 MIB = 1 << 18  # elements
-SIZES = {"all_reduce, 1 MiB": (MIB, 9), "8 MiB": (8 * MIB, 7), "32 MiB": (32 * MIB, 5)}
+SIZES = {"all_reduce, 1 MiB": (MIB, 31), "8 MiB": (8 * MIB, 9), "32 MiB": (32 * MIB, 5)}
 STEPS = 7
 WARM = 15.0
 
