@@ -73,6 +73,7 @@ const LAYERS: Layers<'static> = &[
             "link/rings.rs",
             "link/tcp.rs",
             "link/transport.rs",
+            "link/unacknowledged.rs",
         ]),
     ),
     ("relay", Impure::Only(&["relay/tunnel.rs"])),
