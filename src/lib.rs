@@ -21,8 +21,8 @@
 //!
 //! [`Cluster::join`] starts this node. It finds others by multicast DNS, admits those that hold the
 //! cluster key, and agrees with them on a *View*: the members, their ranks, and how they exchange
-//! data. `potluck invite` makes the key on the first machine, and `potluck join` on the others takes
-//! it over, by a short code.
+//! data. `potluck invite` makes the key on the first machine, and `potluck join` on the others
+//! takes it over, by a short code.
 //!
 //! [`Cluster::context`] waits for a View and returns a [`Context`], which has the collectives as
 //! methods. A Context never changes to another View: when members come or go, its calls end with an

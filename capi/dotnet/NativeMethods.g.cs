@@ -73,8 +73,9 @@ namespace PotluckNet
 
         /// <summary>
         ///  Frees a call. If it has not ended, it is given up for all ranks, as if this rank had failed.
-        ///  Returns when nothing points at its memory any more, and the functions that were registered for it
-        ///  have returned: they are called one after the other with those of other calls. Nothing for NULL.
+        ///  Returns when nothing points at its memory any more, and the functions that were registered for
+        ///  it have returned: they are called one after the other with those of other calls. Nothing for
+        ///  NULL.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_call_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern void potluck_call_free(potluck_call* call);

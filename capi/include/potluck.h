@@ -411,8 +411,9 @@ bool potluck_call_lengths(const potluck_call *call, const size_t **lengths, size
 
 /**
  * Frees a call. If it has not ended, it is given up for all ranks, as if this rank had failed.
- * Returns when nothing points at its memory any more, and the functions that were registered for it
- * have returned: they are called one after the other with those of other calls. Nothing for NULL.
+ * Returns when nothing points at its memory any more, and the functions that were registered for
+ * it have returned: they are called one after the other with those of other calls. Nothing for
+ * NULL.
  */
 void potluck_call_free(potluck_call *call);
 

@@ -133,8 +133,9 @@ pub unsafe extern "C" fn potluck_call_lengths(
 }
 
 /// Frees a call. If it has not ended, it is given up for all ranks, as if this rank had failed.
-/// Returns when nothing points at its memory any more, and the functions that were registered for it
-/// have returned: they are called one after the other with those of other calls. Nothing for NULL.
+/// Returns when nothing points at its memory any more, and the functions that were registered for
+/// it have returned: they are called one after the other with those of other calls. Nothing for
+/// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_call_free(call: *mut potluck_call) {
     // SAFETY: see `border`.

@@ -31,8 +31,8 @@ impl Executor {
     /// Starts the thread.
     ///
     /// # Errors
-    /// [`Failure::Thread`] if the machine has no place for one more. [`Failure::Forked`] in a fork of
-    /// a process that has started one: locks that the parent's threads held stay locked there.
+    /// [`Failure::Thread`] if the machine has no place for one more. [`Failure::Forked`] in a fork
+    /// of a process that has started one: locks that the parent's threads held stay locked there.
     pub fn start() -> Result<Executor, Failure> {
         static FIRST: AtomicU32 = AtomicU32::new(0);
         let own = process::id();

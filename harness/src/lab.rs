@@ -101,7 +101,7 @@ impl Lab {
         far.as_str().filter(|_| is_switch).map(str::to_owned).context("this lab has no switch")
     }
 
-    /// Lets these paths, each from a machine to another one, carry only so much together, in Mbit/s:
+    /// Lets these paths, each from one machine to another, carry only so much together, in Mbit/s:
     /// the switch drops what is more.
     pub fn squeeze(&self, paths: &[(String, String)], mbit: u32) -> Result<()> {
         let port = |node: &str| self.state["nodes"][node]["links"][0]["far_dev"].to_string();

@@ -5,8 +5,9 @@
 //! enough, or when a frame of an operation passes over any link of this node. Its frames have their
 //! own lane and are filtered out here, so no engine sees them.
 //!
-//! Only so much of a burst is on its way as the path carries in [`WINDOW`]: on a slow path, the rest
-//! would be in the way of the next operation, and of the control link, which has the same path.
+//! Only so much of a burst is on its way as the path carries in [`WINDOW`]: on a slow path, the
+//! rest would be in the way of the next operation, and of the control link, which has the same
+//! path.
 //!
 //! Bursts that are measured together all last their full time. On a shared medium one of them may
 //! get nearly everything at first. If that one ended as soon as it could, the others would be
@@ -143,8 +144,8 @@ impl Connection {
     }
 }
 
-/// Whether a burst waits before its next frame: so many bytes were sent so far, in this time, and so
-/// many of them the peer does not have yet.
+/// Whether a burst waits before its next frame: so many bytes were sent so far, in this time, and
+/// so many of them the peer does not have yet.
 fn is_window_full(sent: usize, unacknowledged: usize, took: Duration) -> bool {
     let carried = sent.saturating_sub(unacknowledged);
     let window = carried as f64 * (WINDOW.as_secs_f64() / took.as_secs_f64().max(1e-6));
