@@ -94,8 +94,9 @@ pub fn best_plan(members: &[MemberId], links: &LinkMap, have_gloo: bool) -> Plan
     with_codecs(members, links, best)
 }
 
-/// The best plan of each other kind than that of the present one, for large buffers; those that are
-/// predicted to take at most `us_max` microseconds for [`RUNNER_UPS_BYTES`], the fastest first.
+/// Other plans than the present one, with the best schedules of each kind for large buffers: those
+/// that are predicted to take at most `us_max` microseconds for [`RUNNER_UPS_BYTES`], the fastest
+/// first.
 pub fn runner_ups(members: &[MemberId], links: &LinkMap, present: &Plan, us_max: f64) -> Vec<Plan> {
     let Some(network) = Network::of(members, links) else { return Vec::new() };
     let Some(packing) = Packing::of(&network) else { return Vec::new() };
@@ -110,7 +111,10 @@ pub fn runner_ups(members: &[MemberId], links: &LinkMap, present: &Plan, us_max:
         let reason =
             format!("tried {}, because operations took longer than predicted", in_words(algorithm));
         let small = base.classes.iter().filter(|class| class.bytes_max <= SIZES[1].0).cloned();
-        let large = SIZES[2..].iter().map(|(max, _, chunk)| class(*max, *chunk, algorithm));
+        let large = SIZES[2..].iter().map(|(bytes_max, typical_bytes, kib_max)| {
+            let best = candidates.best_chunk(algorithm, *typical_bytes, *kib_max);
+            class(*bytes_max, best.map_or(*kib_max, |(_, kib)| kib), algorithm)
+        });
         let plan = Plan { revision: 0, reason, classes: small.chain(large).collect() };
         with_codecs(members, links, plan)
     };
@@ -172,8 +176,8 @@ impl<'a> Candidates<'a> {
         forecast_us(self.network, algorithm, bytes, class.chunk_bytes)
     }
 
-    /// The predicted duration with the best chunk size up to `kib_max` KiB, in microseconds, and that
-    /// size. Small chunks fill a tree sooner, and each of them costs [`CHUNK_US`].
+    /// The predicted duration with the best chunk size up to `kib_max` KiB, in microseconds, and
+    /// that size. Small chunks fill a tree sooner, and each of them costs [`CHUNK_US`].
     fn best_chunk(&self, algorithm: &Algorithm, bytes: u64, kib_max: u32) -> Option<(f64, u32)> {
         let timed = |kib: u32| {
             let chunks = bytes as f64 / f64::from(kib * 1024);
@@ -211,9 +215,10 @@ impl<'a> Candidates<'a> {
     /// The fastest schedules for large buffers: each ring and tree, and the best star; with their
     /// predicted durations for [`RUNNER_UPS_BYTES`], in microseconds.
     fn best_of_each_kind(&self) -> impl Iterator<Item = (f64, &Algorithm)> {
-        let us =
-            |algorithm| forecast_us(self.network, algorithm, RUNNER_UPS_BYTES, SIZES[3].2 * 1024);
-        let timed = move |algorithm| Some((us(algorithm)?, algorithm));
+        let timed = move |algorithm| {
+            let (us, _) = self.best_chunk(algorithm, RUNNER_UPS_BYTES, SIZES[3].2)?;
+            Some((us, algorithm))
+        };
         let star = self.hubs.iter().filter_map(timed).min_by(|a, b| a.0.total_cmp(&b.0));
         let trees = self.tree.iter().chain([&self.trees]).chain(&self.exchange);
         self.rings.iter().chain(trees).filter_map(timed).chain(star)
@@ -241,7 +246,8 @@ impl<'a> Candidates<'a> {
         let bound = time(LARGE_BYTES as f64 * 8000.0 / bound_kbps);
         let size = self.network.size;
         format!(
-            "{size} members whose links differ: 64 MiB {chosen} take about {}{against}; trees could not take less than {bound}",
+            "{size} members whose links differ: 64 MiB {chosen} take about {}{against}; trees could \
+             not take less than {bound}",
             time(chosen_us)
         )
     }
@@ -331,7 +337,7 @@ const KIB: u64 = 1024;
 const TINY_BYTES_MAX: u64 = KIB;
 /// The buffer size by which plans are compared.
 const LARGE_BYTES: u64 = 64 * 1024 * KIB;
-/// What a chunk costs a processor, in microseconds: frames, system calls and threads.
+/// What a chunk is assumed to cost a processor, in microseconds: frames, system calls and threads.
 const CHUNK_US: f64 = 20.0;
 const CHUNKS_KIB: [u32; 5] = [16, 32, 64, 128, 256];
 /// Size classes: the largest buffer, the buffer for which durations are predicted, and the largest

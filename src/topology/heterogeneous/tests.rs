@@ -411,3 +411,16 @@ fn with_segments_no_home_is_more_than_a_tenth_above_its_bound() {
         assert!((0.9..=1.25).contains(&(forecast_us / 1e6 / seconds)), "{name}: {forecast_us}");
     }
 }
+
+#[test]
+fn chunks_are_small_where_they_take_long_and_large_where_they_do_not() {
+    let chunk_kib = |mbps: [u32; 4], bytes: u64| {
+        let plan = plan_for(&Home::new(&mbps.map(Wired), &[]));
+        plan.class_for(bytes).chunk_bytes / 1024
+    };
+    let (slow, fast) = ([940, 940, 940, 200], [9400, 9400, 9400, 4700]);
+    for (bytes, least, most) in [(1 << 20, 16, 64), (64 << 20, 64, 256)] {
+        let [slow, fast] = [slow, fast].map(|mbps| chunk_kib(mbps, bytes));
+        assert!((least..most).contains(&slow) && fast == most, "{bytes}: {slow} and {fast} KiB");
+    }
+}
