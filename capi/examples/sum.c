@@ -2,7 +2,8 @@
  *
  *   sum NAMESPACE MEMBERS ROUNDS
  *
- * Start it on every machine. Without a cluster key, on one machine: set POTLUCK_EXAMPLE_LOOPBACK=1. */
+ * Start it on every machine. Without a cluster key, on one machine: set
+ * POTLUCK_EXAMPLE_LOOPBACK=1. */
 #include <potluck.h>
 
 #include <inttypes.h>

@@ -2,19 +2,20 @@
  *
  * Made of capi/src; change it there.
  *
- * Handles. A function that makes a handle stores it, and the program frees it by the function of its
- * name: potluck_call_free for a potluck_call. Handles may be freed in any order. Any thread may use a
- * handle, several at a time; but none while another one frees it, and a potluck_step by one thread at
- * a time.
+ * Handles. A function that makes a handle stores it, and the program frees it by the function of
+ * its name: potluck_call_free for a potluck_call. Handles may be freed in any order. Any thread
+ * may use a handle, several at a time; but none while another one frees it, and a potluck_step
+ * by one thread at a time.
  *
  * Errors. A function that can fail returns a potluck_status. Its last argument, which may be NULL,
  * gets the error, which the program frees. Nothing is stored there if it succeeds. NULL where a
  * handle or text belongs is POTLUCK_ARGUMENT.
  *
- * Calls. potluck_all_reduce and the like start a call and return it at once, never NULL. By then the
- * call has its place among the calls of its context, and its data have been read. What goes wrong,
- * also with the arguments, is the end of the call: potluck_call_wait tells. Calls are all or nothing:
- * on every error, and when a call is freed before it has ended, the buffers are as they were.
+ * Calls. potluck_all_reduce and the like start a call and return it at once, never NULL. By then
+ * the call has its place among the calls of its context, and its data have been read. What goes
+ * wrong, also with the arguments, is the end of the call: potluck_call_wait tells. Calls are all
+ * or nothing: on every error, and when a call is freed before it has ended, the buffers are as
+ * they were.
  *
  * Memory. It stays the program's, which leaves it alone and alive until the call has ended or has
  * been freed. Lengths are in elements unless the name says bytes. It need not be aligned. `out` may
