@@ -6,6 +6,7 @@ mod message;
 mod milestone;
 mod network;
 mod numbers;
+mod orders;
 mod peer;
 mod phases;
 mod report;

@@ -124,17 +124,19 @@ impl Context {
         }
     }
 
-    /// How the members exchange data, and why. The plan may change while the Context stays, once
-    /// the links have been measured. No call fails because of a change, and each call runs under
-    /// the same plan on all members.
+    /// How the members exchange data, and why: the plan of the next call in this lane, as far as it
+    /// is agreed on. The plan may change while the Context stays, once the links have been
+    /// measured, also between this and the call. No call fails because of a change, and each call
+    /// runs under the same plan on all members.
     pub fn plan(&self) -> ViewPlan {
         ViewPlan::new(self.session.plan_in(self.lane))
     }
 
     /// The order in which an `all_reduce` adds the contributions to a buffer of `len` elements of
-    /// `T`, for a sequential reference such as [`reference_sum`](crate::plan::reference_sum). It
-    /// describes calls without a [`Codec`](super::calls::Codec): with one, the addends have been
-    /// encoded and decoded, and the order may differ.
+    /// `T`, for a sequential reference such as [`reference_sum`](crate::plan::reference_sum): under
+    /// the [`plan`](Context::plan) of the next call, which may change before it. It describes calls
+    /// without a [`Codec`](super::calls::Codec): with one, the addends have been encoded and
+    /// decoded, and the order may differ.
     pub fn fold_order<T: Element>(&self, len: usize) -> FoldOrder {
         self.session.plan_in(self.lane).fold_order(self.size(), len, T::DTYPE.bytes())
     }

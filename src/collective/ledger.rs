@@ -220,7 +220,7 @@ impl Ledger {
         let me = self.me.index();
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
         entry.call = Some(call);
-        let told = entry.told_revision().filter(|told| self.revisions.has(*told));
+        let told = self.revisions.told(entry);
         let in_a_hold = || self.seeded.has(Defect::CallsInAHold);
         entry.revision = told
             .or_else(|| self.revisions.of_a_new_call(op))

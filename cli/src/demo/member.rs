@@ -4,6 +4,7 @@
 use super::message::{Answer, Event, Failure, Membership, Order};
 use super::milestone::{Milestone, all_reduced};
 use super::numbers::{Numbers, hash};
+use super::orders::FoldOrders;
 use crate::exit::Exit;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -97,7 +98,7 @@ fn membership(context: &Context) -> Membership {
 async fn sum(context: &mut Context, len: usize, seed: u64, report_at: Option<f64>) -> Answer {
     let (rank, numbers) = (context.rank().index(), Numbers::new(seed, context.size()));
     let mut buffer = numbers.of_rank(rank, len);
-    let before = context.fold_order::<f32>(len);
+    let orders = FoldOrders::watch(context, move |context| context.fold_order::<f32>(len));
     let bytes = all_reduced(context, size_of_val(&buffer[..]));
     // Another lane of the same View, which only reads counters.
     let watched = || context.lane(u32::MAX);
@@ -106,11 +107,8 @@ async fn sum(context: &mut Context, len: usize, seed: u64, report_at: Option<f64
     let started = Instant::now();
     let outcome = Milestone::passed_by(mark, context.all_reduce(&mut buffer)).await;
     let seconds = started.elapsed().as_secs_f64();
-    // The plan may have changed before the call.
-    let is_exact = || {
-        let after = context.fold_order::<f32>(len);
-        numbers.are_summed(&before, &buffer) || numbers.are_summed(&after, &buffer)
-    };
+    let orders = orders.seen();
+    let is_exact = || orders.iter().any(|order| numbers.are_summed(order, &buffer));
     let is_right = if outcome.is_ok() { is_exact() } else { numbers.are_of(rank, &buffer) };
     let hash = hash(buffer.iter().map(|x| x.to_bits()));
     Answer { failure: outcome.as_ref().err().map(failure), is_right, hash, seconds }

@@ -8,6 +8,7 @@ use crate::numbers::{
     Input, Number, hash, hash_bytes, input, is_close, is_exact, is_part_of, same,
 };
 use crate::order::Order;
+use crate::orders::FoldOrders;
 use crate::report::{emit, progress, refuse};
 use potluck::calls::{AllReduce, Coarsest};
 use potluck::plan::FoldOrder;
@@ -71,6 +72,11 @@ impl Calls<'_> {
         }
     }
 
+    /// The fold orders of the next `all_reduce` of `len` elements, from now on.
+    pub fn orders<T: Number>(&self, len: usize) -> FoldOrders {
+        FoldOrders::watch(self.context, move |context| context.fold_order::<T>(len))
+    }
+
     async fn all_reduce_f32(self, r: &Reduction) {
         let mut codec = match r.codec {
             Coded::Plain => None,
@@ -93,7 +99,7 @@ impl Calls<'_> {
     ) {
         let rank = self.context.rank().index();
         let mut buffer: Vec<T> = input(r.input(), rank, r.len);
-        let before = self.context.fold_order::<T>(r.len);
+        let orders = self.orders::<T>(r.len);
         // Another lane of the same View, used only to read counters while the call borrows the
         // Context.
         let watched = || self.context.lane(u32::MAX);
@@ -104,13 +110,13 @@ impl Calls<'_> {
             call = call.deadline(Duration::from_millis(after));
         }
         let (outcome, time) = timed(r.room, Milestone::passed_by(mark, call)).await;
-        self.tell_all_reduce(r, &before, outcome, &buffer, time);
+        self.tell_all_reduce(r, &orders.seen(), outcome, &buffer, time);
     }
 
     fn tell_all_reduce<T: Number>(
         &self,
         r: &Reduction,
-        before: &FoldOrder,
+        orders: &[FoldOrder],
         outcome: Result<(), Error>,
         buffer: &[T],
         time: Answered,
@@ -118,7 +124,7 @@ impl Calls<'_> {
         let context = &*self.context;
         let good = match (&outcome, r.codec) {
             (Err(_), _) => same(buffer, &input(r.input(), context.rank().index(), r.len)),
-            (Ok(()), Coded::Plain) => is_exact(context, before, r.op(), r.input(), buffer),
+            (Ok(()), Coded::Plain) => is_exact(context.size(), orders, r.op(), r.input(), buffer),
             (Ok(()), _) => is_close(context, r.op(), r.input(), buffer),
         };
         let kept = if r.codec == Coded::Plain { "exact" } else { "close" };
@@ -149,15 +155,16 @@ impl Calls<'_> {
     async fn all_reduce_owned<T: Number>(self, r: &Reduction) {
         let rank = self.context.rank().index();
         let given: Vec<T> = input(r.input(), rank, r.len);
-        let before = self.context.fold_order::<T>(r.len);
+        let orders = self.orders::<T>(r.len);
         let call = async { self.context.all_reduce_owned(given).op(r.op()).await };
         let (outcome, time) = timed(r.room, call).await;
         let (outcome, buffer) = match outcome {
             Ok(result) => (Ok(()), result),
             Err(failed) => (Err(failed.error), failed.buffer),
         };
+        let orders = orders.seen();
         let good = match &outcome {
-            Ok(()) => is_exact(self.context, &before, r.op(), r.input(), &buffer),
+            Ok(()) => is_exact(self.context.size(), &orders, r.op(), r.input(), &buffer),
             Err(_) => same(&buffer, &input(r.input(), rank, r.len)),
         };
         tell(outcome, verdict(good, "exact"), &hash(&buffer), time);
@@ -216,11 +223,14 @@ impl Calls<'_> {
         let (rank, size, op) = (self.context.rank().index(), self.context.size(), r.op());
         let given: Vec<T> = input(r.input(), rank, r.len);
         let mut buffer = given.clone();
-        let call = async { self.context.reduce(r.root, &mut buffer).op(op).await };
+        let (root, len) = (r.root, r.len);
+        let orders =
+            FoldOrders::watch(self.context, move |context| context.reduce_order::<T>(root, len));
+        let call = async { self.context.reduce(root, &mut buffer).op(op).await };
         let (outcome, time) = timed(r.room, call).await;
-        let good = if outcome.is_ok() && rank == r.root {
-            let order = self.context.reduce_order::<T>(r.root, r.len);
-            buffer.len() == r.len && is_part_of(size, &order, op, r.input(), 0..r.len, &buffer)
+        let orders = orders.seen();
+        let good = if outcome.is_ok() && rank == root {
+            buffer.len() == len && is_exact(size, &orders, op, r.input(), &buffer)
         } else {
             same(&buffer, &given)
         };
@@ -230,12 +240,15 @@ impl Calls<'_> {
     async fn reduce_scatter<T: Number>(self, r: &Reduction) {
         let op = r.op();
         let buffer: Vec<T> = input(r.input(), self.context.rank().index(), r.len);
+        let len = r.len;
+        let orders =
+            FoldOrders::watch(self.context, move |context| context.reduce_scatter_order::<T>(len));
         let call = async { self.context.reduce_scatter(&buffer).op(op).await };
         let (outcome, time) = timed(r.room, call).await;
-        let (size, shard) = (self.context.size(), self.context.shard(r.len));
-        let order = self.context.reduce_scatter_order::<T>(r.len);
+        let (size, shard, orders) = (self.context.size(), self.context.shard(len), orders.seen());
         tell_own(outcome, time, |own| {
-            own.len() == shard.len() && is_part_of(size, &order, op, r.input(), shard.clone(), own)
+            let is_sum = |order| is_part_of(size, order, op, r.input(), shard.clone(), own);
+            own.len() == shard.len() && orders.iter().any(is_sum)
         });
     }
 

@@ -2,8 +2,8 @@
 
 use crate::call::Calls;
 use crate::numbers::{Input, input, is_part_of};
+use crate::orders::FoldOrders;
 use crate::report::{emit, ms, refuse};
-use potluck::plan::FoldOrder;
 use potluck::{Error, ReduceOp};
 use serde::Deserialize;
 use serde_json::json;
@@ -26,11 +26,11 @@ pub struct Flights {
 /// A call in flight; resolves to the result and the time of completion.
 type Flight = JoinHandle<(Result<Vec<f32>, Error>, SystemTime)>;
 
-/// The correct results so far: those that are exact under any plan that the calls may have had.
+/// The correct results: those that are exact under any plan that the calls may have had.
 struct Exact<'a> {
     flights: &'a Flights,
     size: usize,
-    orders: Vec<FoldOrder>,
+    orders: FoldOrders,
     /// The last result. An equal one needs no check.
     known: Option<Vec<f32>>,
 }
@@ -40,11 +40,12 @@ impl Calls<'_> {
     /// time.
     pub async fn flights(self, f: &Flights) {
         let given: Vec<f32> = input(Input::Seed(f.seed), self.context.rank().index(), f.len);
-        let mut exact =
-            Exact { flights: f, size: self.context.size(), orders: Vec::new(), known: None };
+        let (size, orders) = (self.context.size(), self.orders::<f32>(f.len));
+        let mut exact = Exact { flights: f, size, orders, known: None };
         let (mut under_way, mut begun, mut answers) = (VecDeque::<Flight>::new(), 0, Vec::new());
         while answers.len() < f.calls {
             while under_way.len() < f.in_flight && begun < f.calls {
+                exact.orders.note_next(self.context);
                 let call = self.context.all_reduce_owned(given.clone());
                 begun += 1;
                 under_way.push_back(tokio::spawn(async move {
@@ -58,7 +59,6 @@ impl Calls<'_> {
             }) else {
                 return refuse("order", "a call did not end");
             };
-            exact.allow(self.context.fold_order::<f32>(f.len));
             let verdict = match outcome {
                 Ok(result) => exact.verdict(result),
                 Err(error) => error.code(),
@@ -74,13 +74,6 @@ impl Calls<'_> {
 }
 
 impl Exact<'_> {
-    /// From now on a result in this order is correct too: the plan may change between calls.
-    fn allow(&mut self, order: FoldOrder) {
-        if !self.orders.contains(&order) {
-            self.orders.push(order);
-        }
-    }
-
     fn verdict(&mut self, result: Vec<f32>) -> &'static str {
         let is_right = self.known.as_ref() == Some(&result) || self.is_exact(&result);
         self.known = Some(result);
@@ -89,7 +82,7 @@ impl Exact<'_> {
 
     fn is_exact(&self, result: &[f32]) -> bool {
         let Flights { len, seed, .. } = *self.flights;
-        self.orders.iter().any(|order| {
+        self.orders.seen().iter().any(|order| {
             is_part_of(self.size, order, ReduceOp::Sum, Input::Seed(seed), 0..len, result)
         })
     }

@@ -17,6 +17,8 @@ mod message;
 mod milestone;
 mod numbers;
 mod order;
+#[path = "../../../cli/src/demo/orders.rs"]
+mod orders;
 mod peer;
 mod report;
 mod scarce;

@@ -177,18 +177,16 @@ fn hex_of(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
-/// Whether `result` is bit-identical to the reduction of all ranks' inputs in the fold order of the
-/// current plan, or in the given order of the plan before the call.
+/// Whether `result` is bit-identical to the reduction of the `size` ranks' inputs in one of these
+/// orders.
 pub fn is_exact<T: Number>(
-    context: &Context,
-    before: &FoldOrder,
+    size: usize,
+    orders: &[FoldOrder],
     op: ReduceOp,
     from: Input,
     result: &[T],
 ) -> bool {
-    let is_in =
-        |order: &FoldOrder| is_part_of(context.size(), order, op, from, 0..result.len(), result);
-    is_in(before) || is_in(&context.fold_order::<T>(result.len()))
+    orders.iter().any(|order| is_part_of(size, order, op, from, 0..result.len(), result))
 }
 
 /// Whether `result` is close to the reduction: for codecs that round on each hop. Each hop of the

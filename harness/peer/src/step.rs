@@ -4,6 +4,7 @@ use crate::answer::{tell, timed, verdict};
 use crate::call::Calls;
 use crate::milestone::{Milestone, all_reduced};
 use crate::numbers::{Input, hash, input, is_exact, same};
+use crate::orders::FoldOrders;
 use crate::report::progress;
 use potluck::ReduceOp;
 use serde::Deserialize;
@@ -27,8 +28,7 @@ impl Calls<'_> {
         let given: Vec<Vec<f32>> =
             s.lens.iter().enumerate().map(|(i, len)| input(from(i), rank, *len)).collect();
         let mut buffers = given.clone();
-        let before: Vec<_> =
-            s.lens.iter().map(|len| self.context.fold_order::<f32>(*len)).collect();
+        let orders = s.lens.iter().map(|len| self.orders::<f32>(*len)).collect::<Vec<_>>();
         let bytes = all_reduced(self.context, s.lens.iter().sum::<usize>() * size_of::<f32>());
         let mark = s
             .report_at
@@ -41,8 +41,10 @@ impl Calls<'_> {
             Milestone::passed_by(mark, step.commit()).await
         };
         let (outcome, time) = timed(s.room, calls).await;
+        let orders: Vec<_> = orders.iter().map(FoldOrders::seen).collect();
+        let size = self.context.size();
         let is_right = |(i, buffer): (usize, &Vec<f32>)| match outcome {
-            Ok(()) => is_exact(self.context, &before[i], ReduceOp::Sum, from(i), buffer),
+            Ok(()) => is_exact(size, &orders[i], ReduceOp::Sum, from(i), buffer),
             Err(_) => same(buffer, &given[i]),
         };
         let good = buffers.iter().enumerate().all(is_right);

@@ -2,12 +2,21 @@
 
 use super::revisions::{Held, number_in};
 use super::{Ledger, Misbehaviour};
-use crate::protocol::{Defect, LANES_TOLD_MAX, OpId};
+use crate::protocol::{Defect, LANES_TOLD_MAX, Lane, OpId};
 
 impl Ledger {
     /// The revision of a call in a new lane.
     pub fn revision(&self) -> u32 {
         self.revisions.current()
+    }
+
+    /// The revision of this member's next call in a lane, as far as it is agreed on. A member that
+    /// is behind makes calls that others have begun under an earlier revision than the current one.
+    pub fn revision_of_next(&self, lane: Lane) -> u32 {
+        let next = OpId { lane, number: self.next_in(lane) };
+        let told = self.entries.get(&next).and_then(|entry| self.revisions.told(entry));
+        told.or_else(|| self.revisions.of_a_new_call(next))
+            .unwrap_or_else(|| self.revisions.agreed_for(next))
     }
 
     /// The revision of an operation; `None` while it is unknown.

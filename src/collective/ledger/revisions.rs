@@ -1,6 +1,7 @@
 //! The plan revision of each operation, which is the same on every member; see
 //! [`Revising`](super::super::revising::Revising).
 
+use super::entry::Entry;
 use crate::protocol::{Lane, OpId};
 
 /// The revisions of a View's plan, and the one being agreed on.
@@ -46,6 +47,11 @@ impl Revisions {
     pub(super) fn has(&self, revision: u32) -> bool {
         let since = self.since.iter().map(|(since, _)| *since);
         [self.first, self.oldest].into_iter().chain(since).any(|had| had == revision)
+    }
+
+    /// The revision under which another member has begun an operation, if it is known here.
+    pub(super) fn told(&self, entry: &Entry) -> Option<u32> {
+        entry.told_revision().filter(|told| self.has(*told))
     }
 
     pub(super) fn of_a_new_call(&self, op: OpId) -> Option<u32> {

@@ -22,10 +22,10 @@ impl ViewSession {
         state.plans.of(state.ledger.revision())
     }
 
-    /// Like [`plan`](ViewSession::plan), for calls in this lane: the plan of the lane's group.
+    /// The plan of the next call in this lane, as far as it is agreed on: of the lane's group.
     pub fn plan_in(&self, lane: Lane) -> Arc<Plan> {
         let mut state = lock(&self.state);
-        let revision = state.ledger.revision();
+        let revision = state.ledger.revision_of_next(lane);
         state.plans.in_lane(revision, lane, &self.view)
     }
 

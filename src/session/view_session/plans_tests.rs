@@ -160,6 +160,30 @@ fn what_somebody_has_begun_before_is_not_waited_for() {
     group.assert_results(&[late; SIZE], &expected(&Plan::mesh(SIZE)));
 }
 
+#[test]
+fn a_member_that_is_behind_is_told_the_plan_of_its_own_next_call() {
+    let mut group = Group::of(view_of(SIZE as u8));
+    let early: Vec<OpId> = group.members[1..]
+        .iter()
+        .map(|member| member.call(Lane::MAIN, sum(CallMode::PerOp)).expect("a number"))
+        .collect();
+    group.hold_all();
+    let first = vec![OpId { lane: Lane::MAIN, number: 1 }];
+    let switch = Switch { plan: chain(), first };
+    for member in &group.members {
+        assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }));
+    }
+    assert_eq!(*group.members[0].plan(), chain());
+    assert_eq!(*group.members[0].plan_in(Lane::MAIN), Plan::mesh(SIZE));
+    assert_eq!(*group.members[0].plan_in(Lane::MAIN.with_tag(1)), chain(), "it is behind in one");
+    let late = group.members[0].call(Lane::MAIN, sum(CallMode::PerOp)).expect("a number");
+    group.begin_all(&[late, early[0], early[1]], sum(CallMode::PerOp), &inputs());
+    group.assert_results(&[late; SIZE], &expected(&Plan::mesh(SIZE)));
+    for member in &group.members {
+        assert_eq!(*member.plan_in(Lane::MAIN), chain());
+    }
+}
+
 /// Calls of the ranks 0 and 2 before, during and after the agreement, in which rank 1 takes part.
 #[test]
 fn the_calls_of_a_group_run_under_one_plan_each_on_all_its_ranks() {
