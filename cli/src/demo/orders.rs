@@ -3,6 +3,7 @@
 
 use potluck::Context;
 use potluck::plan::FoldOrder;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -35,8 +36,11 @@ impl FoldOrders {
             watched: Arc::new(Mutex::new(Watched { newest, order, revision: None, orders })),
         };
         seen.note_next(context);
+        lock(&seen.watched).note_newest();
         let while_watched = Arc::downgrade(&seen.watched);
+        let (begins, has_begun) = channel::<()>();
         std::thread::spawn(move || {
+            drop(begins);
             while let Some(watched) = Weak::upgrade(&while_watched) {
                 lock(&watched).note_newest();
                 drop(watched);
@@ -44,6 +48,9 @@ impl FoldOrders {
                 std::thread::sleep(PAUSE);
             }
         });
+        // A thread that starts needs memory, of which a test may leave little to the call. From now
+        // on only a new plan does.
+        let _ = has_begun.recv();
         seen
     }
 

@@ -10,6 +10,7 @@ pub struct Scarce {
 impl Scarce {
     /// Limits the address space to what it is now, and this many bytes more.
     pub fn leaving(room: u64) -> Scarce {
+        keep_room_for_small_things();
         let former = getrlimit(Resource::As);
         limit(Rlimit { current: Some(address_space() + room), ..former });
         Scarce { former }
@@ -20,6 +21,17 @@ impl Drop for Scarce {
     fn drop(&mut self) {
         limit(Rlimit { ..self.former });
     }
+}
+
+/// Lets the allocator get memory from the system that small allocations of this thread find later.
+/// A test of large ones must not depend on how much of it happens to be left, because a program
+/// without memory for a small one ends.
+fn keep_room_for_small_things() {
+    // Below the size from which an allocation is a mapping of its own.
+    const PIECE_BYTES: usize = 64 * 1024;
+    const PIECES: usize = 32;
+    let pieces: Vec<Vec<u8>> = (0..PIECES).map(|_| vec![1; PIECE_BYTES]).collect();
+    drop(std::hint::black_box(pieces));
 }
 
 fn limit(limit: Rlimit) {
