@@ -13,7 +13,7 @@ use super::what::What;
 /// Everything that was logged.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// The processes, each a life of a node.
+    /// The processes, each one start of a node.
     pub lives: Vec<Life>,
     /// The faults, in the order of their beginnings.
     pub faults: Vec<Fault>,
