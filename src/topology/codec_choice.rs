@@ -244,6 +244,11 @@ fn without_codecs(reason: &str) -> &str {
     reason.split(MARK).next().unwrap_or(reason)
 }
 
+/// The part of a reason that says what `Codec::auto` takes, to follow another sentence.
+pub fn of_codecs(reason: &str) -> &str {
+    &reason[without_codecs(reason).len()..]
+}
+
 /// The buffer size for which the choice is made: [`LARGE_BYTES`] for classes that contain it,
 /// otherwise half of the largest buffer of the class.
 fn typical_bytes(class: &PlanClass) -> u64 {

@@ -17,6 +17,7 @@
 //!
 //! It begins again when more is known of the network, and anew when rates change.
 
+use super::codec_choice::of_codecs;
 use super::heterogeneous::in_words;
 use crate::protocol::{Algorithm, Plan};
 use std::collections::VecDeque;
@@ -221,10 +222,11 @@ impl Comparison {
             .collect();
         let mut reason = format!(
             "by trial, because operations took longer than predicted: 1 MiB {} takes {:.1} ms, \
-             against {}",
+             against {}{}",
             in_words(large(&fastest.plan)),
             fastest.us / 1e3,
-            others.join(" and ")
+            others.join(" and "),
+            of_codecs(&fastest.plan.reason)
         );
         // All of it is ASCII.
         reason.truncate(Plan::REASON_BYTES_MAX);

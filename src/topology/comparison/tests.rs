@@ -94,6 +94,17 @@ fn of_plans_that_disappoint_the_fastest_stays() {
 }
 
 #[test]
+fn the_reason_of_a_plan_by_trial_still_says_what_is_taken_of_codecs() {
+    let codecs = "; Codec::auto takes int8: 64 MiB take about 5900 ms as they are, int8 1500 ms";
+    let reasoned = Plan { reason: format!("by forecast{codecs}"), ..star(0) };
+    let us = |plan: &Plan| if bare(plan) == ring() { 30_000.0 } else { 25_000.0 };
+    let mut group = Group::of(ring(), &[reasoned], us);
+    assert_eq!(group.call(100).len(), 2);
+    let (trial, told) = group.plan.reason.split_once(';').expect("two sentences");
+    assert!(trial.starts_with("by trial") && codecs == format!(";{told}"), "{trial};{told}");
+}
+
+#[test]
 fn without_anything_better_the_plan_stays_and_is_not_asked_again() {
     let mut group = Group::of(ring(), &[], |_| 30_000.0);
     assert!(group.call(100).is_empty());
