@@ -37,6 +37,11 @@ fn expected(plan: &Plan) -> Vec<f32> {
     reference(&plan.fold_order(SIZE, LEN, 4), ReduceOp::Sum, &inputs())
 }
 
+/// The revision under which each reduction ran, by which rank 0 judges plans.
+fn served_under(group: &Group) -> Vec<u32> {
+    group.members[0].take_served().iter().map(|served| served.revision).collect()
+}
+
 #[test]
 fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_everywhere() {
     let mut group = Group::of(view_of(SIZE as u8));
@@ -85,6 +90,7 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
         assert!(numbers(&decided.parts[0].output) == expected(&next), "rank {rank}, in a step");
     }
     assert!(group.members.iter().all(|member| *member.plan() == next));
+    assert_eq!(served_under(&group), [0, 1]);
 }
 
 /// A held call keeps a copy of its input. Without memory for it the call fails, everywhere alike,
@@ -179,6 +185,7 @@ fn a_member_that_is_behind_is_told_the_plan_of_its_own_next_call() {
     let late = group.members[0].call(Lane::MAIN, sum(CallMode::PerOp)).expect("a number");
     group.begin_all(&[late, early[0], early[1]], sum(CallMode::PerOp), &inputs());
     group.assert_results(&[late; SIZE], &expected(&Plan::mesh(SIZE)));
+    assert_eq!(served_under(&group), [0], "it ended under the new plan and does not count for it");
     for member in &group.members {
         assert_eq!(*member.plan_in(Lane::MAIN), chain());
     }
