@@ -18,12 +18,22 @@ pub enum Who<'a> {
     Bare(&'a Path),
 }
 
+/// How a group of potluck came about.
+#[derive(Clone, Copy, Debug)]
+pub struct Forming {
+    /// From the first start to the last member's View.
+    pub took_s: f64,
+    /// Processor seconds of all members until their Views.
+    pub cpu_s: f64,
+}
+
 /// A running group, see the module.
 pub struct Group {
     peers: Vec<Child>,
     /// A member of the View of a ring that is not in the ring, see `peer.rs`.
     beside: Option<Child>,
     is_bare: bool,
+    forming: Forming,
     /// Declared after the processes, so it is dropped after them.
     _machines: Machines,
 }
@@ -48,15 +58,25 @@ impl Group {
             Who::Ours(engine, _) => (engine.word().into(), false),
             Who::Ring => (Engine::Native.word().into(), false),
         };
+        let (mut born_s, mut formed_s, mut cpu_s) = (f64::MAX, 0.0, 0.0);
         for peer in &mut peers {
             let ready = said(peer)?;
+            // Bare Gloo does not tell.
+            let told = |what: &str| ready[what].as_f64().unwrap_or(f64::NAN);
+            (born_s, formed_s) = (told("born_s").min(born_s), told("formed_s").max(formed_s));
+            cpu_s += told("cpu_s");
             // A measurement must not be reported under the wrong engine.
             ensure!(
                 ready["ready"] == true && ready["engine"] == engine,
                 "not ready with engine {engine}: {ready}"
             );
         }
-        Ok(Group { peers, beside, is_bare, _machines: machines })
+        let forming = Forming { took_s: formed_s - born_s, cpu_s };
+        Ok(Group { peers, beside, is_bare, forming, _machines: machines })
+    }
+
+    pub fn forming(&self) -> Forming {
+        self.forming
     }
 
     pub fn size(&self) -> usize {

@@ -16,6 +16,7 @@ mod codecs;
 mod crowd;
 mod gloo;
 mod group;
+mod growth;
 mod machine;
 mod peer;
 mod radio;
@@ -69,7 +70,7 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         [] => measure(extent, None),
         ["--only", part] => measure(extent, Some(part)),
         _ => bail!(
-            "potluck-bench [--quick] [--only sums|codecs|changes|gloo], potluck-bench topology \
+            "potluck-bench [--quick] [--only sums|codecs|changes|gloo|growth], potluck-bench topology \
              [--cables | --segments | --only PROFILE] [--quick], or potluck-bench reliability \
              [--quick | --crowd | FILE]"
         ),
@@ -79,18 +80,19 @@ fn run(words: &[&str]) -> Result<ExitCode> {
 type Part = fn(Extent, &mut Report) -> Result<()>;
 
 /// In the order of the document.
-const PARTS: [(&str, Part); 4] = [
+const PARTS: [(&str, Part); 5] = [
     ("sums", sums::measure),
     ("codecs", codecs::measure),
     ("changes", changes::measure),
     ("gloo", gloo::measure),
+    ("growth", growth::measure),
 ];
 
 fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
     if let Some(part) = only {
         ensure!(
             PARTS.iter().any(|(name, _)| *name == part),
-            "no part {part}: sums, codecs, changes or gloo"
+            "no part {part}: sums, codecs, changes, gloo or growth"
         );
     }
     // A document with only one part would overwrite the others.

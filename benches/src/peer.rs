@@ -36,9 +36,9 @@ pub fn run(order: &[&str]) -> Result<()> {
             "serve" => {
                 let ctx = cluster.context().await?;
                 ensure!(ctx.size() == size, "{} members in place of {size}", ctx.size());
-                serve(cluster, ctx).await
+                serve(cluster, ctx, born).await
             }
-            "ring" => ring(cluster, size, place(rest)?).await,
+            "ring" => ring(cluster, size, place(rest)?, born).await,
             "form" => form(cluster, born).await,
             "crowd" => crowd(cluster, size, born, rest).await,
             "loop" => go_on(cluster, rest.first().context("loop takes bytes")?.parse()?).await,
@@ -192,10 +192,21 @@ fn known(cluster: &Cluster, ctx: &Context) -> String {
     )
 }
 
+/// The line of a peer that is in the group: when it started and had its View, in seconds of the
+/// common clock, and the processor seconds until then.
+fn ready(ctx: &Context, born: f64) -> String {
+    format!(
+        "{{\"ready\":true,\"engine\":\"{}\",\"born_s\":{born},\"formed_s\":{},\"cpu_s\":{:.6}}}",
+        ctx.engine(),
+        now_s(),
+        processor_s()
+    )
+}
+
 /// Executes commands from standard input until its end: `BYTES CALLS`, `BYTES CALLS CODEC` or
 /// `plan`. The answers have the format of bare Gloo's, see `benches/gloo/bare.cc`.
-async fn serve(cluster: Cluster, mut ctx: Context) -> Result<()> {
-    say(&format!("{{\"ready\":true,\"engine\":\"{}\"}}", ctx.engine()))?;
+async fn serve(cluster: Cluster, mut ctx: Context, born: f64) -> Result<()> {
+    say(&ready(&ctx, born))?;
     let mut buffer = Vec::new();
     // Blocking here is harmless: potluck works on its own threads.
     for order in std::io::stdin().lines() {
@@ -246,7 +257,7 @@ fn place(words: &[&str]) -> Result<usize> {
 /// native engine, round a ring in the order of their ranks. Ranks are given in the order of
 /// joining. So the peers join one after the other, and the last one, which only makes the others a
 /// part of the View, makes no calls.
-async fn ring(cluster: Cluster, size: usize, place: usize) -> Result<()> {
+async fn ring(cluster: Cluster, size: usize, place: usize, born: f64) -> Result<()> {
     let ctx = view_of(&cluster, place).await?;
     ensure!(ctx.rank().index() + 1 == place, "rank {} at place {place}", ctx.rank());
     say(&format!("{{\"joined\":{}}}", ctx.size()))?;
@@ -256,9 +267,9 @@ async fn ring(cluster: Cluster, size: usize, place: usize) -> Result<()> {
         let group = ctx.group(&(0..size - 1).collect::<Vec<_>>(), 0)?;
         let plan = group.plan().to_string();
         ensure!(plan.contains("over a ring in rank order"), "not a ring: {plan}");
-        return serve(cluster, group).await;
+        return serve(cluster, group, born).await;
     }
-    say(&format!("{{\"ready\":true,\"engine\":\"{}\"}}", ctx.engine()))?;
+    say(&ready(&ctx, born))?;
     std::io::stdin().lines().try_for_each(|line| line.map(drop))?;
     cluster.leave().await;
     Ok(())

@@ -1,0 +1,92 @@
+//! The growth of times with the number of members: processes of one machine, over loopback.
+
+use crate::Extent;
+use crate::group::{Forming, Group, Who};
+use crate::machine::{Engine, Machines, median};
+use crate::report::{Report, bytes, time};
+use crate::turns::Turns;
+use anyhow::Result;
+
+/// Up to as many as a View may have.
+const SIZES: [usize; 4] = [2, 4, 8, 16];
+/// The buffers, and the calls of a turn.
+const WORKS: [(usize, usize); 2] = [(4 << 10, 100), (1 << 20, 10)];
+/// The goal for the common View of the largest group, in seconds.
+const FORMED_S: f64 = 1.0;
+
+pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
+    let rounds = if extent == Extent::Quick { 2 } else { 7 };
+    report.line("\n### Growth with the number of members, on one machine, encrypted\n");
+    report.line(
+        "| members | common View | CPU a member | 4 KiB | CPU a member and call | 1 MiB | CPU a \
+         member and call |",
+    );
+    report.line("| --- | --- | --- | --- | --- | --- | --- |");
+    let mut rows = Vec::new();
+    for size in SIZES {
+        match row(size, rounds) {
+            Ok(row) => {
+                report.line(&row.line(size));
+                rows.push((size, row));
+            }
+            Err(error) => report.failure(format!("{size} members: {error:#}")),
+        }
+    }
+    let (Some((few, first)), Some((many, last))) = (rows.first(), rows.last()) else {
+        return Ok(());
+    };
+    report.must(
+        &format!("{many} that start together, s to the View"),
+        last.forming.took_s,
+        FORMED_S,
+    );
+    report.must(
+        &format!("{} among {many} beside {few}, as members", bytes(WORKS[0].0)),
+        last.sums[0].0 / first.sums[0].0,
+        (many / few) as f64,
+    );
+    Ok(())
+}
+
+/// Medians.
+struct Row {
+    forming: Forming,
+    /// For each of [`WORKS`]: the seconds of a call, and the processor seconds of all members.
+    sums: [(f64, f64); 2],
+}
+
+fn row(size: usize, rounds: usize) -> Result<Row> {
+    let (mut took, mut cpu) = (Vec::new(), Vec::new());
+    let mut sums = WORKS.map(|_| Turns::wanted(rounds));
+    while sums.iter().any(Turns::go_on) {
+        let mut group = Group::up(Machines::up("lo", size)?, size, Who::Ours(Engine::Native, "-"))?;
+        took.push(group.forming().took_s);
+        cpu.push(group.forming().cpu_s);
+        for ((of_bytes, calls), turns) in WORKS.iter().zip(&mut sums) {
+            group.check(*of_bytes, "")?;
+            turns.add(group.calls(*of_bytes, *calls, "")?);
+        }
+        group.end()?;
+    }
+    Ok(Row {
+        forming: Forming { took_s: median(&took), cpu_s: median(&cpu) },
+        sums: sums.map(|turns| (turns.median_s(), turns.cpu_s())),
+    })
+}
+
+impl Row {
+    fn line(&self, size: usize) -> String {
+        let of_a_member = |cpu_s: f64| time(cpu_s / size as f64);
+        let sums: Vec<String> = self
+            .sums
+            .iter()
+            .map(|(seconds, cpu_s)| format!("{} | {}", time(*seconds), of_a_member(*cpu_s)))
+            .collect();
+        format!(
+            "| {size} | {} | {} | {} |",
+            time(self.forming.took_s),
+            of_a_member(self.forming.cpu_s),
+            sums.join(" | ")
+        )
+    }
+}
