@@ -18,7 +18,7 @@ pub enum Who<'a> {
     Bare(&'a Path),
 }
 
-/// How a group of potluck came about.
+/// The forming of a group of potluck.
 #[derive(Clone, Copy, Debug)]
 pub struct Forming {
     /// From the first start to the last member's View.
@@ -33,7 +33,7 @@ pub struct Group {
     /// A member of the View of a ring that is not in the ring, see `peer.rs`.
     beside: Option<Child>,
     is_bare: bool,
-    forming: Forming,
+    forming: Option<Forming>,
     /// Declared after the processes, so it is dropped after them.
     _machines: Machines,
 }
@@ -71,11 +71,12 @@ impl Group {
                 "not ready with engine {engine}: {ready}"
             );
         }
-        let forming = Forming { took_s: formed_s - born_s, cpu_s };
+        let forming = (!is_bare).then_some(Forming { took_s: formed_s - born_s, cpu_s });
         Ok(Group { peers, beside, is_bare, forming, _machines: machines })
     }
 
-    pub fn forming(&self) -> Forming {
+    /// `None` for bare Gloo.
+    pub fn forming(&self) -> Option<Forming> {
         self.forming
     }
 

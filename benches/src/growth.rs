@@ -5,7 +5,7 @@ use crate::group::{Forming, Group, Who};
 use crate::machine::{Engine, Machines, median};
 use crate::report::{Report, bytes, time};
 use crate::turns::Turns;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// Up to as many as a View may have.
 const SIZES: [usize; 4] = [2, 4, 8, 16];
@@ -41,7 +41,7 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
         FORMED_S,
     );
     report.must(
-        &format!("{} among {many} beside {few}, as members", bytes(WORKS[0].0)),
+        &format!("{} among {many}, times that among {few}", bytes(WORKS[0].0)),
         last.sums[0].0 / first.sums[0].0,
         (many / few) as f64,
     );
@@ -60,8 +60,9 @@ fn row(size: usize, rounds: usize) -> Result<Row> {
     let mut sums = WORKS.map(|_| Turns::wanted(rounds));
     while sums.iter().any(Turns::go_on) {
         let mut group = Group::up(Machines::up("lo", size)?, size, Who::Ours(Engine::Native, "-"))?;
-        took.push(group.forming().took_s);
-        cpu.push(group.forming().cpu_s);
+        let forming = group.forming().context("a group of potluck")?;
+        took.push(forming.took_s);
+        cpu.push(forming.cpu_s);
         for ((of_bytes, calls), turns) in WORKS.iter().zip(&mut sums) {
             group.check(*of_bytes, "")?;
             turns.add(group.calls(*of_bytes, *calls, "")?);

@@ -70,9 +70,9 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         [] => measure(extent, None),
         ["--only", part] => measure(extent, Some(part)),
         _ => bail!(
-            "potluck-bench [--quick] [--only sums|codecs|changes|gloo|growth], potluck-bench topology \
-             [--cables | --segments | --only PROFILE] [--quick], or potluck-bench reliability \
-             [--quick | --crowd | FILE]"
+            "potluck-bench [--quick] [--only sums|codecs|changes|gloo|growth], potluck-bench \
+             topology [--cables | --segments | --only PROFILE] [--quick], or potluck-bench \
+             reliability [--quick | --crowd | FILE]"
         ),
     }
 }
