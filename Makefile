@@ -45,8 +45,9 @@ gloo-generations: ## the Gloo engine against other generations of Gloo (ARGS="DI
 fuzz: ## every fuzz target for MINUTES=n (1); ARGS names targets (KEEP=1 keeps what it finds for make test)
 	@MINUTES="$(MINUTES)" KEEP="$(KEEP)" scripts/fuzz.sh $(ARGS)
 
-sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, or the run SEED=n (LOGS=folder, DEFECT=, also lies)
-	@SEEDS="$(SEEDS)" SEED="$(SEED)" LOGS="$(LOGS)" DEFECT="$(DEFECT)" scripts/sim.sh
+sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, or the run SEED=n (HOSTS=n, LOGS=folder, DEFECT=, also lies)
+	@SEEDS="$(SEEDS)" SEED="$(SEED)" HOSTS="$(HOSTS)" LOGS="$(LOGS)" DEFECT="$(DEFECT)" \
+		scripts/sim.sh
 
 security: ## every threat of docs/security.md, with the tests that provoke it: a table (ARGS="T2 T10" chooses, JOINS=100, LIARS=1000)
 	@JOINS="$(JOINS)" LIARS="$(LIARS)" scripts/security.sh $(ARGS)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # make sim: the real driver of whole groups in virtual time. SEEDS=n runs n seeds (500), SEED=n
-# repeats one, LOGS=folder keeps its logs. DEFECT=engine|sync|replay|ledger|silent breaks a rule
-# that one of twenty seeds must find. With DEFECT=lies one member of each group lies to the others,
-# which must keep their promises to each other.
+# repeats one, LOGS=folder keeps its logs. All groups have HOSTS=n hosts, or two to five by chance.
+# DEFECT=engine|sync|replay|ledger|silent breaks a rule that one of twenty seeds must find. With
+# DEFECT=lies one member of each group lies to the others, which must keep their promises to each
+# other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
@@ -11,6 +12,7 @@ need_rust
 need_c_compiler
 export POTLUCK_SIM_SEEDS="${SEEDS:-500}"
 [ -z "${SEED:-}" ] || export POTLUCK_SIM_SEED="$SEED"
+[ -z "${HOSTS:-}" ] || export POTLUCK_SIM_HOSTS="$HOSTS"
 [ -z "${DEFECT:-}" ] || export POTLUCK_SIM_DEFECT="$DEFECT"
 [ -z "${LOGS:-}" ] || export POTLUCK_SIM_LOGS="$LOGS"
 # With the first flag tokio's random choices are seeded too, and a panic in any task ends its run.

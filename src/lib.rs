@@ -144,7 +144,7 @@
 //!
 //! # Limits
 //!
-//! At most 16 members; no mean of integers; Linux, with macOS untested. docs/limits.md in the
+//! At most 32 members; no mean of integers; Linux, with macOS untested. docs/limits.md in the
 //! repository lists what is missing or untested, SECURITY.md what is not defended.
 
 // The layers, by name. ARCHITECTURE.md has their order, and a chunk's way through them.

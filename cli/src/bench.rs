@@ -35,12 +35,12 @@ pub struct Bench {
     which: Which,
     #[command(flatten)]
     place: Where,
-    /// How many machines, 2 to 16
+    /// How many machines, 2 to 32
     #[arg(
         long,
         value_name = "N",
         default_value_t = 2,
-        value_parser = clap::value_parser!(u8).range(2..=16)
+        value_parser = clap::value_parser!(u8).range(2..=32)
     )]
     members: u8,
     /// Sizes of the buffers to sum, at most 1G, as 64K,1M,64M

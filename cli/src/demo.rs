@@ -38,12 +38,12 @@ use tokio::time::timeout;
 /// [{name, ok, ranks, engine, seconds, bus_gb_per_s, note}]}.
 #[derive(Args, Debug)]
 pub struct Demo {
-    /// How many peers, 3 to 16
+    /// How many peers, 3 to 32
     #[arg(
         long,
         value_name = "N",
         default_value_t = 4,
-        value_parser = clap::value_parser!(u8).range(3..=16)
+        value_parser = clap::value_parser!(u8).range(3..=32)
     )]
     peers: u8,
     /// Keep the peers' directories, and say where they are

@@ -47,11 +47,11 @@ use supervisor::Supervisor;
 /// why, exit}.
 #[derive(Args, Debug)]
 pub struct Run {
-    /// How many machines begin, 1 to 16
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    /// How many machines begin, 1 to 32
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=32))]
     members: u8,
     /// Go on with at least MIN machines when some are lost, and take them back when they return
-    #[arg(long, value_name = "MIN", value_parser = clap::value_parser!(u8).range(1..=16))]
+    #[arg(long, value_name = "MIN", value_parser = clap::value_parser!(u8).range(1..=32))]
     elastic: Option<u8>,
     /// How often all programs are started again after one has failed, or, without --elastic, after
     /// a machine was lost

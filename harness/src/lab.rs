@@ -31,7 +31,7 @@ impl Lab {
         Lab::start(&["up", profile])
     }
 
-    /// Brings up a profile with the machines `n1` to `n{nodes}`, 1 to 16.
+    /// Brings up a profile with the machines `n1` to `n{nodes}`, 1 to 32.
     pub fn up_with(profile: &str, nodes: usize) -> Result<Lab> {
         Lab::start(&["up", profile, "--nodes", &nodes.to_string()])
     }

@@ -32,14 +32,14 @@ pub struct Config {
     /// Which parts of the group may continue after a network partition. Default:
     /// `POTLUCK_PARTITION`, else every part of at least `min_members` members.
     pub partition: Option<Partition>,
-    /// The members with which the group begins, 1 to 16. Default: `POTLUCK_MEMBERS`, else
+    /// The members with which the group begins, 1 to 32. Default: `POTLUCK_MEMBERS`, else
     /// `min_members`.
     pub members: Option<usize>,
     /// The members with which the group goes on, 1 to `members`. Default: `POTLUCK_MEMBERS`, else 2
     /// (1 if `members` is 1), or as many as the roster of `partition` demands.
     pub min_members: Option<usize>,
-    /// The most members that the group may have, `members` to 16. Default: `POTLUCK_MEMBERS`, else
-    /// 16.
+    /// The most members that the group may have, `members` to 32. Default: `POTLUCK_MEMBERS`, else
+    /// 32.
     pub max_members: Option<usize>,
     /// This node keeps no state in step with the others. If all members are stateless, no call ever
     /// requires a `sync`. Default: no.
@@ -266,7 +266,7 @@ impl Builder {
         self
     }
 
-    /// The group begins with this many members, 1 to 16: no Context is handed out before. Of
+    /// The group begins with this many members, 1 to 32: no Context is handed out before. Of
     /// different numbers the largest one counts. A group that has begun admits latecomers whatever
     /// they ask for here. Default: [`min_members`](Builder::min_members).
     pub fn members(mut self, members: usize) -> Builder {
@@ -274,7 +274,7 @@ impl Builder {
         self
     }
 
-    /// The group goes on with this many members, 1 to 16: this node is handed no Context of a
+    /// The group goes on with this many members, 1 to 32: this node is handed no Context of a
     /// smaller View. Nodes may differ; each counts for itself. Default: 2, or as many as the roster
     /// of the [`partition`](Builder::partition) rule demands.
     pub fn min_members(mut self, members: usize) -> Builder {
@@ -282,9 +282,9 @@ impl Builder {
         self
     }
 
-    /// The group has at most this many members, 1 to 16. Of different numbers the smallest one
+    /// The group has at most this many members, 1 to 32. Of different numbers the smallest one
     /// counts. A node without a place waits, says so ([`State::Full`](crate::report::State::Full)),
-    /// and gets in when a member leaves. Default: 16.
+    /// and gets in when a member leaves. Default: 32.
     pub fn max_members(mut self, members: usize) -> Builder {
         self.config.max_members = Some(members);
         self

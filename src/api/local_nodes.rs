@@ -85,5 +85,5 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// More programs than this on one machine are a mistake.
 const NODES_MAX: usize = 256;
 
-/// A status has at most 16 members and a few dozen sentences.
+/// A status has at most 32 members and a few dozen sentences.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;

@@ -22,7 +22,7 @@ impl SizeSettings {
     }
 
     /// The sizes under this rule. Without a setting a group goes on with two members, or with those
-    /// that the roster demands, begins with as many as it goes on with, and has at most 16.
+    /// that the roster demands, begins with as many as it goes on with, and has at most 32.
     pub(super) fn under(self, partition: &Partition) -> Result<Sizes, SizesProblem> {
         let max_members = self.max_members.unwrap_or(MEMBERS_MAX);
         let usual = match partition.roster() {
@@ -111,12 +111,12 @@ mod tests {
     fn sizes_follow_from_those_that_are_set() {
         let sizes = |settings: SizeSettings| settings.under(&Partition::Continue);
         for (settings, [members, min, max]) in [
-            (set(0, 0, 0), [2, 2, 16]),
-            (set(1, 0, 0), [1, 1, 16]),
-            (set(3, 0, 0), [3, 2, 16]),
-            (set(0, 1, 0), [1, 1, 16]),
-            (set(0, 3, 0), [3, 3, 16]),
-            (set(2, 1, 0), [2, 1, 16]),
+            (set(0, 0, 0), [2, 2, 32]),
+            (set(1, 0, 0), [1, 1, 32]),
+            (set(3, 0, 0), [3, 2, 32]),
+            (set(0, 1, 0), [1, 1, 32]),
+            (set(0, 3, 0), [3, 3, 32]),
+            (set(2, 1, 0), [2, 1, 32]),
             (set(0, 0, 1), [1, 1, 1]),
             (set(4, 2, 8), [4, 2, 8]),
         ] {
@@ -131,9 +131,9 @@ mod tests {
     fn no_size_is_below_what_the_roster_demands() {
         let roster =
             |n: u8| Partition::Majority { roster: (0..n).map(|n| NodeId([n; 32])).collect() };
-        assert_eq!(set(0, 0, 0).under(&roster(5)), Sizes::new(3, 3, 16));
-        assert_eq!(set(4, 0, 0).under(&roster(5)), Sizes::new(4, 3, 16));
-        assert_eq!(set(0, 0, 0).under(&roster(1)), Sizes::new(1, 1, 16));
+        assert_eq!(set(0, 0, 0).under(&roster(5)), Sizes::new(3, 3, 32));
+        assert_eq!(set(4, 0, 0).under(&roster(5)), Sizes::new(4, 3, 32));
+        assert_eq!(set(0, 0, 0).under(&roster(1)), Sizes::new(1, 1, 32));
         for (settings, setting) in [
             (set(2, 0, 0), SizeSetting::Members),
             (set(0, 2, 0), SizeSetting::MinMembers),

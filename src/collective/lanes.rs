@@ -29,11 +29,11 @@ impl<V: Clone + Eq> Lanes<V> {
     pub fn set(&mut self, lane: Lane, value: V) {
         self.cut_out(lane);
         let (mut first, mut last) = (lane, lane);
-        if let Some(start) = self.alike(lane.0.checked_sub(1), &value) {
+        if let Some(start) = self.alike(lane.before(), &value) {
             self.runs.remove(&start);
             first = start;
         }
-        if let Some(start) = self.alike(lane.0.checked_add(1), &value) {
+        if let Some(start) = self.alike(lane.after(), &value) {
             last = self.runs.remove(&start).map_or(last, |(end, _)| end);
         }
         self.runs.insert(first, (last, value));
@@ -54,17 +54,17 @@ impl<V: Clone + Eq> Lanes<V> {
         let Some((start, end, value)) = self.run_of(lane) else { return };
         let value = value.clone();
         self.runs.remove(&start);
-        if start < lane {
-            self.runs.insert(start, (Lane(lane.0 - 1), value.clone()));
+        if let Some(before) = lane.before().filter(|_| start < lane) {
+            self.runs.insert(start, (before, value.clone()));
         }
-        if lane < end {
-            self.runs.insert(Lane(lane.0 + 1), (end, value));
+        if let Some(after) = lane.after().filter(|_| lane < end) {
+            self.runs.insert(after, (end, value));
         }
     }
 
     /// The first lane of the run that has this lane, if its value is this one.
-    fn alike(&self, lane: Option<u64>, value: &V) -> Option<Lane> {
-        let (start, _, theirs) = self.run_of(Lane(lane?))?;
+    fn alike(&self, lane: Option<Lane>, value: &V) -> Option<Lane> {
+        let (start, _, theirs) = self.run_of(lane?)?;
         (theirs == value).then_some(start)
     }
 
@@ -87,7 +87,7 @@ mod tests {
             let (mut lanes, mut plain) = (Lanes::default(), BTreeMap::new());
             for _ in 0..200 {
                 let at = rng.random_range(0..24u64);
-                let lane = Lane(if at < 20 { at } else { u64::MAX - (at - 20) });
+                let lane = Lane::of_view(if at < 20 { at } else { u64::MAX - (at - 20) });
                 if rng.random_range(0..4) == 0 {
                     lanes.remove(lane);
                     plain.remove(&lane);
@@ -96,11 +96,11 @@ mod tests {
                     lanes.set(lane, value);
                     plain.insert(lane, value);
                 }
-                let all = (0..20).chain(u64::MAX - 4..=u64::MAX).map(Lane);
+                let all = (0..20).chain(u64::MAX - 4..=u64::MAX).map(Lane::of_view);
                 let same = all.into_iter().all(|lane| lanes.get(lane) == plain.get(&lane));
                 assert!(same, "seed {seed}: {lanes:?} is not {plain:?}");
                 let mut starts = plain.iter().filter(|(lane, value)| {
-                    let before = lane.0.checked_sub(1).and_then(|at| plain.get(&Lane(at)));
+                    let before = lane.before().and_then(|before| plain.get(&before));
                     before != Some(value)
                 });
                 assert_eq!(lanes.runs(), starts.by_ref().count(), "seed {seed}: {lanes:?}");

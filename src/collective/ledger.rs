@@ -455,7 +455,7 @@ impl Ledger {
         let me = self.me;
         let Some(entry) = self.entries.get_mut(&op) else { return };
         entry.outcome = Some(outcome);
-        entry.resolved_by |= 1 << me.0;
+        entry.resolved_by.insert(me);
         let (called, is_sync, alone, held) =
             (entry.call.is_some(), entry.is_sync(), entry.is_best_effort(), entry.held);
         if outcome == Outcome::Committed {

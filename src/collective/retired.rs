@@ -65,7 +65,7 @@ mod tests {
     use crate::protocol::Lane;
 
     fn op(number: u64) -> OpId {
-        OpId { lane: Lane(7), number }
+        OpId { lane: Lane::of_view(7), number }
     }
 
     #[test]
@@ -75,10 +75,10 @@ mod tests {
             assert!(!retired.contains(op(number)));
             retired.insert(op(number));
         }
-        let ranges = retired.lanes.get(Lane(7)).expect("it was used");
+        let ranges = retired.lanes.get(Lane::of_view(7)).expect("it was used");
         assert_eq!(*ranges, [(0, 5), (u64::MAX, u64::MAX)]);
         assert!(retired.contains(op(5)) && !retired.contains(op(6)));
-        assert!(!retired.contains(OpId { lane: Lane(8), number: 5 }));
+        assert!(!retired.contains(OpId { lane: Lane::of_view(8), number: 5 }));
     }
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
         for number in 0..1000 {
             retired.insert(op(2 * number));
         }
-        assert_eq!(retired.lanes.get(Lane(7)).map(Vec::len), Some(RANGES_MAX));
+        assert_eq!(retired.lanes.get(Lane::of_view(7)).map(Vec::len), Some(RANGES_MAX));
         assert!(retired.contains(op(1)) && !retired.contains(op(1997)));
     }
 

@@ -42,7 +42,7 @@ const CHECK: Duration = Duration::from_secs(1);
 const CHECK_BUSY: Duration = Duration::from_millis(100);
 const RECORDS_MANY: i64 = 400;
 
-/// Most records that it may keep. A cluster of 16 needs a hundred. The cost of each packet grows
+/// Most records that it may keep. A cluster of 32 needs two hundred. The cost of each packet grows
 /// with the records, and a new query reports all of them at once, which must fit into the channel
 /// of a thousand events.
 const RECORDS_MAX: i64 = 1600;

@@ -104,8 +104,8 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
     adopted.sort_unstable_by_key(|adopted| Reverse(adopted.ballot));
     let heard = witnesses.iter().map(Witness::ranks);
     let decided_by =
-        heard.chain(adopted.iter().map(|a| a.decided_by)).fold(0, |all, one| all | one);
-    let mut decision = Decision { decided_by: RankSet::of_bits(decided_by), ..Decision::default() };
+        heard.chain(adopted.iter().map(|a| a.decided_by)).fold(RankSet::EMPTY, RankSet::union);
+    let mut decision = Decision { decided_by, ..Decision::default() };
     let reported = witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op);
     let ops: BTreeSet<OpId> =
         reported.chain(adopted.iter().flat_map(|a| a.ends.keys().copied())).collect();
@@ -114,7 +114,7 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
         let verdict = verdict(op, &witnesses, seeded);
         let participants = participants(op, seeded);
         let decides =
-            |a: &&Adopted| a.decided_by & participants != 0 || seeded.has(Defect::AdoptsAll);
+            |a: &&Adopted| a.decided_by.overlaps(participants) || seeded.has(Defect::AdoptsAll);
         let end = match (verdict, adopted.iter().find(decides)) {
             (Some(Verdict::Known(digest)), _) => {
                 known.insert(CommittedOp { op, digest });
@@ -136,7 +136,7 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
 struct Adopted {
     ballot: Ballot,
     /// The ranks of the tip by whose reports it was made.
-    decided_by: u16,
+    decided_by: RankSet,
     /// How operations end, if not as aborted.
     ends: BTreeMap<OpId, Verdict>,
 }
@@ -147,7 +147,7 @@ impl Adopted {
         let committed = accepted.committed.iter().map(|c| (c.op, Verdict::Committed(c.digest)));
         Adopted {
             ballot: accepted.id.ballot,
-            decided_by: accepted.decided_by.bits(),
+            decided_by: accepted.decided_by,
             ends: failed.chain(committed).collect(),
         }
     }
@@ -163,7 +163,7 @@ impl Adopted {
     ) -> Option<Verdict> {
         let named = self.ends.get(&op).copied();
         let participants = participants(op, seeded);
-        let has_reported = |w: &Witness<'_>| w.ranks() & participants & self.decided_by != 0;
+        let has_reported = |w: &Witness<'_>| w.ranks().both(participants).overlaps(self.decided_by);
         let is_unsaid = named.is_none()
             && !op.lane.is_of_all()
             && matches!(anew, Some(Verdict::Committed(_)))
@@ -213,9 +213,9 @@ struct Witness<'a> {
 }
 
 impl Witness<'_> {
-    /// Its rank as bits.
-    fn ranks(&self) -> u16 {
-        self.rank.map_or(u16::MAX, |rank| RankSet::EMPTY.with(rank).bits())
+    /// Its rank; without one, all.
+    fn ranks(&self) -> RankSet {
+        self.rank.map_or(RankSet::ALL, |rank| RankSet::EMPTY.with(rank))
     }
 }
 
@@ -276,7 +276,7 @@ enum Verdict {
 /// out: a View has no room for all of them.
 fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdict> {
     let participants = participants(op, seeded);
-    let takes_part = |w: &&Witness<'_>| w.ranks() & participants != 0;
+    let takes_part = |w: &&Witness<'_>| w.ranks().overlaps(participants);
     let status = |w: &Witness<'_>| Some(w.closing?.ops.iter().find(|l| l.op == op)?.status);
     let said: Vec<(Option<Rank>, Option<Status>)> =
         witnesses.iter().filter(takes_part).map(|w| (w.rank, status(w))).collect();
@@ -300,13 +300,12 @@ fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdic
     Some(Verdict::Failed(Failure::Disputed(odd)))
 }
 
-/// The ranks that take part in an operation, as bits.
-fn participants(op: OpId, seeded: Seeded) -> u16 {
+/// The ranks that take part in an operation.
+fn participants(op: OpId, seeded: Seeded) -> RankSet {
     if seeded.has(Defect::AllDecideGroups) {
-        return u16::MAX;
+        return RankSet::ALL;
     }
-    // No View has more ranks than bits.
-    op.lane.participants(MEMBERS_MAX) as u16
+    op.lane.participants(MEMBERS_MAX)
 }
 
 /// Of the results that some report, the one that most of `all` hold; among equals the lowest.

@@ -4,7 +4,7 @@
 //! not announced its call may belong to another call.
 
 use crate::collective::Retired;
-use crate::protocol::{OpId, Rank};
+use crate::protocol::{OpId, Rank, RankSet};
 use std::collections::BTreeMap;
 
 /// The ranks that have started each operation.
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 pub struct Started {
     size: usize,
     me: Rank,
-    /// Per operation that is not over: one bit for each rank that has started it.
-    started: BTreeMap<OpId, u32>,
+    /// Per operation that is not over: the ranks that have started it.
+    started: BTreeMap<OpId, RankSet>,
     over: Retired,
 }
 
@@ -28,17 +28,13 @@ impl Started {
         if self.over.contains(op) {
             return false;
         }
-        let bits = self.started.entry(op).or_default();
-        let mine = 1 << self.me.0;
-        let first = *bits & mine == 0;
-        *bits |= mine;
-        first
+        self.started.entry(op).or_default().insert(self.me)
     }
 
     /// Records that `peer` has started `op` with the call that is made here.
     pub fn credit(&mut self, op: OpId, peer: Rank) {
-        if !self.over.contains(op) && self.all(op) & (1 << peer.0) != 0 {
-            *self.started.entry(op).or_default() |= 1 << peer.0;
+        if !self.over.contains(op) && self.all(op).contains(peer) {
+            self.started.entry(op).or_default().insert(peer);
         }
     }
 
@@ -47,13 +43,13 @@ impl Started {
         self.started.get(&op) == Some(&self.all(op))
     }
 
-    fn all(&self, op: OpId) -> u32 {
+    fn all(&self, op: OpId) -> RankSet {
         op.lane.participants(self.size)
     }
 
     /// Whether `op` is not over, some rank has started it, and `peer` has not.
     pub fn is_unheard(&self, op: OpId, peer: Rank) -> bool {
-        self.started.get(&op).is_some_and(|bits| bits & (1 << peer.0) == 0)
+        self.started.get(&op).is_some_and(|ranks| !ranks.contains(peer))
     }
 
     /// Whether `op` was given up or decided.
@@ -75,7 +71,7 @@ mod tests {
     use crate::protocol::Lane;
 
     fn op(number: u64) -> OpId {
-        OpId { lane: Lane(number % 3), number }
+        OpId { lane: Lane::of_view(number % 3), number }
     }
 
     /// The record of rank 0 among three.

@@ -138,7 +138,7 @@ fn load(path: &Path) -> Result<Option<Identity>, IdentityProblem> {
     })
 }
 
-// More processes on one machine are a mistake, because a View has at most 16 members.
+// More processes on one machine are a mistake, because a View has at most 32 members.
 const SLOTS_MAX: u8 = 64;
 // Several times the length of any version's file.
 const FILE_BYTES_MAX: u64 = 4096;

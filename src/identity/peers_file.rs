@@ -17,8 +17,8 @@ pub struct PeersFile {
     path: PathBuf,
 }
 
-/// Most addresses stored: a View has at most 16 members, each with a few addresses.
-pub const PEERS_MAX: usize = 64;
+/// Most addresses stored: a View has at most 32 members, each with a few addresses.
+pub const PEERS_MAX: usize = 128;
 
 #[derive(Deserialize, Serialize)]
 struct Contents {
@@ -111,8 +111,8 @@ mod tests {
         assert_eq!(file.load(), []);
         file.save(&addresses(3)).expect("saved");
         assert_eq!(file.load(), addresses(3));
-        file.save(&addresses(100)).expect("saved");
-        assert_eq!(file.load(), addresses(64));
+        file.save(&addresses(200)).expect("saved");
+        assert_eq!(file.load(), addresses(128));
     }
 
     #[test]

@@ -15,9 +15,10 @@ pub struct StateFile {
     path: PathBuf,
 }
 
-/// Most bytes of state. An accepted View that commits as many operations as possible has about 40
-/// KiB; usually it has a few hundred bytes.
-pub const STATE_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes of state. An accepted View that commits as many operations as possible has about 80
+/// KiB, and the paths between as many machines as possible have 230 KiB; usually they have a few
+/// hundred bytes.
+pub const STATE_BYTES_MAX: usize = 256 * 1024;
 
 impl StateFile {
     /// The file at `path`, which need not exist.
@@ -103,7 +104,7 @@ pub fn decode_state(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
 }
 
 const MAGIC: &[u8; 7] = b"plstate";
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 const HEADER_BYTES: usize = MAGIC.len() + 1 + 4 + 16;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Control links: each message is one sealed record, prefixed with its length (`u16`,
-//! little-endian).
+//! little-endian), or several if it is long. After a record with 56 KiB of a message, another one
+//! follows.
 //!
 //! The length is checked before anything is read or allocated for it, and each link has one receive
 //! buffer of fixed size. An error of either half is final: drop both halves, which closes the
@@ -13,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
 /// Largest control message in bytes. The longest one that occurs, a Promise after a View with the
 /// maximum number of committed operations, is slightly shorter.
-pub const CONTROL_BYTES_MAX: usize = 56 * 1024;
+pub const CONTROL_BYTES_MAX: usize = 2 * PART_BYTES;
 
 /// The sending half of a control link.
 pub struct ControlSender {
@@ -30,6 +31,8 @@ pub struct ControlReceiver {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
+    /// The first records of a long message.
+    parts: Vec<u8>,
 }
 
 /// Makes the two halves of a control link from a stream whose handshake has finished.
@@ -42,7 +45,7 @@ pub fn into_control(
     let buffer = vec![0; LENGTH_BYTES + SEALED_BYTES_MAX].into_boxed_slice();
     (
         ControlSender { to, sealer, unsent: Vec::new(), sent: 0 },
-        ControlReceiver { from, opener, buffer, start: 0, end: 0 },
+        ControlReceiver { from, opener, buffer, start: 0, end: 0, parts: Vec::new() },
     )
 }
 
@@ -58,13 +61,23 @@ impl ControlSender {
         if message.len() > CONTROL_BYTES_MAX {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "the control message is longer than 56 KiB",
+                "the control message is longer than 112 KiB",
             ));
         }
+        let (mut part, mut rest) = message.split_at(message.len().min(PART_BYTES));
+        self.add_record(part)?;
+        while part.len() == PART_BYTES {
+            (part, rest) = rest.split_at(rest.len().min(PART_BYTES));
+            self.add_record(part)?;
+        }
+        Ok(())
+    }
+
+    fn add_record(&mut self, part: &[u8]) -> io::Result<()> {
         let start = self.unsent.len();
-        self.unsent.resize(start + LENGTH_BYTES + message.len() + TAG_BYTES, 0);
+        self.unsent.resize(start + LENGTH_BYTES + part.len() + TAG_BYTES, 0);
         let (length, record) = self.unsent[start..].split_at_mut(LENGTH_BYTES);
-        let sealed = self.sealer.seal(message, record)?;
+        let sealed = self.sealer.seal(part, record)?;
         length.copy_from_slice(&(sealed as u16).to_le_bytes());
         Ok(())
     }
@@ -119,7 +132,28 @@ impl ControlReceiver {
         }
     }
 
+    /// The next message, if its last record has been received.
     fn take_message(&mut self) -> io::Result<Option<Vec<u8>>> {
+        while let Some(record) = self.take_record()? {
+            let is_last = record.len() < PART_BYTES;
+            if is_last && self.parts.is_empty() {
+                return Ok(Some(record));
+            }
+            if self.parts.len() + record.len() > CONTROL_BYTES_MAX {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the peer sent a control message that is longer than 112 KiB",
+                ));
+            }
+            self.parts.extend_from_slice(&record);
+            if is_last {
+                return Ok(Some(std::mem::take(&mut self.parts)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_record(&mut self) -> io::Result<Option<Vec<u8>>> {
         let received = &self.buffer[self.start..self.end];
         let Some((length, rest)) = received.split_first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
@@ -141,7 +175,9 @@ impl ControlReceiver {
 }
 
 const LENGTH_BYTES: usize = 2;
-const SEALED_BYTES_MAX: usize = CONTROL_BYTES_MAX + TAG_BYTES;
+/// The part of a message in one record; less in its last record.
+const PART_BYTES: usize = 56 * 1024;
+const SEALED_BYTES_MAX: usize = PART_BYTES + TAG_BYTES;
 
 #[cfg(test)]
 mod tests;

@@ -56,12 +56,12 @@ impl HandshakeLimiter {
     pub const HALF_OPEN_MAX: usize = 64;
     /// Additional unfinished handshakes, reserved for sources that authenticated within
     /// [`HandshakeLimiter::AUTHENTICATED_MS`].
-    pub const RESERVED_MAX: usize = 16;
+    pub const RESERVED_MAX: usize = 32;
     /// Unfinished handshakes per source: a home host runs one node, perhaps two.
     pub const SOURCE_HALF_OPEN_MAX: usize = 4;
     /// The same for privileged sources, which may hold many data links to make at once, and for the
     /// loopback addresses, which many nodes share in demos and tests.
-    pub const TRUSTED_HALF_OPEN_MAX: usize = 16;
+    pub const TRUSTED_HALF_OPEN_MAX: usize = 32;
     /// Remembered sources, about 100 bytes each.
     pub const SOURCES_MAX: usize = 1024;
     /// How long an authenticated source stays privileged, in milliseconds.

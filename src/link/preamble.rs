@@ -172,6 +172,7 @@ const OBSERVE: u8 = 0x15;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::MEMBERS_MAX;
 
     fn data() -> Purpose {
         Purpose::Data { view: ViewDigest([0xd1; 32]), src: Rank(2), dst: Rank(5) }
@@ -214,7 +215,7 @@ mod tests {
     #[test]
     fn a_rank_beyond_any_view_is_refused() {
         let mut bytes = data().preamble();
-        bytes[7] = 16;
+        bytes[7] = MEMBERS_MAX as u8;
         assert_eq!(Preamble::parse(&bytes), Err(Refusal::NotPotluck));
     }
 

@@ -140,16 +140,18 @@ impl DataHeader {
 
     /// Encodes the header in its fixed layout.
     /// ```text
-    /// lane(8) number(8) flow(4) chunk(4) phase(1) zero(3) len(4)     little-endian
+    /// lane(8) ranks(4) number(8) flow(4) chunk(4) len(3) phase(1)     little-endian
     /// ```
     pub fn to_bytes(self) -> [u8; DataHeader::BYTES] {
         let mut out = [0; DataHeader::BYTES];
-        out[0..8].copy_from_slice(&self.op.lane.0.to_le_bytes());
-        out[8..16].copy_from_slice(&self.op.number.to_le_bytes());
-        out[16..20].copy_from_slice(&self.flow.to_le_bytes());
-        out[20..24].copy_from_slice(&self.chunk.to_le_bytes());
-        out[24] = self.phase.tag();
-        out[28..32].copy_from_slice(&self.len.to_le_bytes());
+        let (lane, group) = self.op.lane.to_bits();
+        out[0..8].copy_from_slice(&lane.to_le_bytes());
+        out[8..12].copy_from_slice(&group.to_le_bytes());
+        out[12..20].copy_from_slice(&self.op.number.to_le_bytes());
+        out[20..24].copy_from_slice(&self.flow.to_le_bytes());
+        out[24..28].copy_from_slice(&self.chunk.to_le_bytes());
+        // The length has at most 21 bits, so the phase takes the place of its highest byte.
+        out[28..32].copy_from_slice(&(self.len | u32::from(self.phase.tag()) << 24).to_le_bytes());
         out
     }
 
@@ -158,11 +160,9 @@ impl DataHeader {
     pub fn from_bytes(bytes: &[u8; DataHeader::BYTES]) -> Result<DataHeader, Malformed> {
         let mut r = Reader::new(bytes);
         let op = OpId::decode(&mut r)?;
-        let (flow, chunk, phase) = (r.u32()?, r.u32()?, Phase::decode(&mut r)?);
-        if r.array()? != [0; 3] {
-            return Err(Malformed::Inconsistent);
-        }
-        let len = r.u32()?;
+        let (flow, chunk) = (r.u32()?, r.u32()?);
+        let [low, middle, high] = r.array()?;
+        let (len, phase) = (u32::from_le_bytes([low, middle, high, 0]), Phase::decode(&mut r)?);
         if len as usize > PAYLOAD_BYTES_MAX {
             return Err(Malformed::TooLong);
         }
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_header_has_one_form() {
-        let op = OpId { lane: Lane(3), number: 1 << 40 };
+        let op = OpId { lane: Lane::of_view(3), number: 1 << 40 };
         let header = DataHeader {
             op,
             flow: 5,
@@ -192,11 +192,10 @@ mod tests {
             assert_eq!(DataHeader::from_bytes(&header.to_bytes()), Ok(header));
         }
         for (at, byte, why) in [
-            (24, 0, Malformed::UnknownTag),
-            (24, 5, Malformed::UnknownTag),
-            (25, 1, Malformed::Inconsistent),
+            (31, 0, Malformed::UnknownTag),
+            (31, 5, Malformed::UnknownTag),
             (28, 1, Malformed::TooLong),
-            (31, 0xff, Malformed::TooLong),
+            (30, 0xff, Malformed::TooLong),
         ] {
             let mut bent = bytes;
             bent[at] = byte;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-const CROWD: usize = 36;
+const CROWD: usize = super::peers::LINKS_MAX + 4;
 
 /// The crowd connects again at once when a link ends, and says that it is alive.
 const BEAT: Duration = Duration::from_millis(100);

@@ -11,7 +11,7 @@ use crate::identity::{MemberId, NodeId};
 use crate::link::{
     ControlReceiver, Hello, PathProof, PskNumber, Purpose, SecureChannel, Stream, into_control,
 };
-use crate::protocol::{Message, Rank, Seeded};
+use crate::protocol::{MEMBERS_MAX, Message, Rank, Seeded};
 use crate::session::ViewSession;
 use crate::topology::RoundTrip;
 use std::cmp::Reverse;
@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 /// Most members with a link: one View, and as many nodes outside it.
-pub(super) const LINKS_MAX: usize = 32;
+pub(super) const LINKS_MAX: usize = 2 * MEMBERS_MAX;
 
 /// How long a replaced or refused link is still read for messages in flight, and how long a link
 /// that is over may take to send what is queued. A peer that takes nothing holds up neither.

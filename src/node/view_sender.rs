@@ -6,7 +6,7 @@ mod schedules;
 use super::send_queue::SendQueue;
 use crate::identity::MemberId;
 use crate::os::{RwLock, ThreadId, thread};
-use crate::protocol::{Message, OpMessage, Rank, View};
+use crate::protocol::{Message, OpMessage, Rank, RankSet, View};
 use crate::session::{OpSender, ViewSession};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
@@ -68,11 +68,12 @@ impl ViewSender {
         ViewSender { view, me, send_queues, control_loop: thread::current().id() }
     }
 
-    /// The queues of the members in `audience`, a bit for each rank, except this node.
-    fn others(&self, audience: u32) -> impl Iterator<Item = Arc<SendQueue>> {
+    /// The queues of the members in `audience`, except this node.
+    fn others(&self, audience: RankSet) -> impl Iterator<Item = Arc<SendQueue>> {
         let members = self.view.members.iter().enumerate();
-        let others =
-            members.filter(move |(rank, member)| audience >> rank & 1 == 1 && member.id != self.me);
+        let others = members.filter(move |(rank, member)| {
+            audience.contains(Rank::from(*rank)) && member.id != self.me
+        });
         others.filter_map(|(_, member)| self.send_queues.get(member.id))
     }
 }
@@ -90,7 +91,7 @@ impl OpSender for ViewSender {
     /// in one write. Other threads write inline.
     fn flush(&self) {
         let is_control_loop = thread::current().id() == self.control_loop;
-        for send_queue in self.others(u32::MAX) {
+        for send_queue in self.others(RankSet::ALL) {
             if is_control_loop { send_queue.wake() } else { send_queue.write() }
         }
     }

@@ -447,7 +447,7 @@ mod tests {
                 let call =
                     Call { kind, dtype, count: 1 << i, codec: CodecId::Bf16, mode: modes[i % 3] };
                 assert_codec(&Descriptor {
-                    op: OpId { lane: Lane(1), number: i as u64 },
+                    op: OpId { lane: Lane::of_view(1), number: i as u64 },
                     call,
                     plan_revision: 2,
                 });

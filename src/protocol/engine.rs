@@ -229,7 +229,7 @@ mod tests {
         bytes[0] = 1;
         assert_eq!(EngineChoice::from_bytes(&bytes), Err(Malformed::Inconsistent));
         assert_eq!(
-            EngineChoice::from_bytes(&[1, 3, 16, 0]),
+            EngineChoice::from_bytes(&[1, 3, MEMBERS_MAX as u8, 0]),
             Err(Malformed::Inconsistent),
             "no such rank"
         );

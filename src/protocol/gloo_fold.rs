@@ -101,7 +101,7 @@ fn held_by(owner: usize, steps: &[usize]) -> FoldTree {
 }
 
 fn rank(index: usize) -> Rank {
-    // A View has at most 16 members.
+    // A View has at most 32 members.
     Rank(u8::try_from(index).unwrap_or(u8::MAX))
 }
 
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn chunks_cover_the_buffer() {
-        for size in 2..=16 {
+        for size in 2..=32 {
             for count in [1, 2, 3, size - 1, size, 2 * size + 1, 1000, 65_537, 3_000_001] {
                 for segment_bytes in [1024, 1 << 20] {
                     assert!(

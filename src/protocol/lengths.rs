@@ -95,6 +95,9 @@ mod tests {
         for rows in [&[half, half, 1, 1][..], &[u64::MAX, 1, 0, 0], &[1, 2, 3], &[], &[0; 5]] {
             assert_eq!(Lengths::new(2, rows), None, "{rows:?}");
         }
-        assert!(Lengths::new(0, &[]).is_none() && Lengths::new(17, &[0; 289]).is_none());
+        let more = MEMBERS_MAX + 1;
+        assert!(
+            Lengths::new(0, &[]).is_none() && Lengths::new(more, &vec![0; more * more]).is_none()
+        );
     }
 }

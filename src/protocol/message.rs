@@ -25,11 +25,11 @@ use std::sync::Arc;
 
 /// Largest encoded message that a control link accepts.
 #[cfg(test)]
-const MESSAGE_BYTES_MAX: usize = 56 * 1024;
+const MESSAGE_BYTES_MAX: usize = 112 * 1024;
 
 /// Most peers in one reachability report. More than `MEMBERS_MAX`, because peers outside the View
 /// count too.
-pub const REACH_MAX: usize = 32;
+pub const REACH_MAX: usize = 2 * MEMBERS_MAX;
 
 /// One message of the control link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -28,93 +28,100 @@ layout!(OpId { lane, number });
 /// each step. All ranks in it are those of the View.
 ///
 /// ```text
-///  bit    63       62      61    60-57  56-53    52-49     48-33         32-0
-///      +--------+-------+-------+-----+-------+---------+---------+---------------+
-///      |messages| steps |choices|  0  |to rank|from rank|  ranks  | 0 main, tag+1 |
-///      +--------+-------+-------+-----+-------+---------+---------+---------------+
-///                                                        0: all
+///  bit    63       62      61    60-43  42-38    37-33         32-0
+///      +--------+-------+-------+-----+-------+---------+---------------+    +---------------+
+///      |messages| steps |choices|  0  |to rank|from rank| 0 main, tag+1 |    | ranks, 0: all |
+///      +--------+-------+-------+-----+-------+---------+---------------+    +---------------+
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lane(pub(crate) u64);
+pub struct Lane {
+    /// The ranks of its sub-group; empty if it belongs to the whole View.
+    group: RankSet,
+    bits: u64,
+}
 
-layout!(Lane(bits));
-
-/// The participants of a lane's operations: bit `r` stands for rank `r`.
-type Bits = u32;
+layout!(Lane { bits, group });
 
 impl Lane {
     /// The lane of the `Context` itself.
-    pub const MAIN: Lane = Lane(0);
+    pub const MAIN: Lane = Lane::of_view(0);
 
     /// For frames of bursts that measure a path and belong to no operation. Distinct from every
     /// caller's lane.
-    pub(crate) const BURSTS: Lane = Lane(u64::MAX);
+    pub(crate) const BURSTS: Lane = Lane::of_view(u64::MAX);
 
     /// For the last frame of a data link before it moves to another path; it belongs to no
     /// operation either.
-    pub(crate) const MOVES: Lane = Lane(u64::MAX - 1);
+    pub(crate) const MOVES: Lane = Lane::of_view(u64::MAX - 1);
 
-    const RANK_BITS: u32 = 4;
-    const RANKS_AT: u32 = 33;
-    const FROM_AT: u32 = Lane::RANKS_AT + MEMBERS_MAX as u32;
+    const FROM_AT: u32 = 33;
     const TO_AT: u32 = Lane::FROM_AT + Lane::RANK_BITS;
-    const TAG: u64 = (1 << Lane::RANKS_AT) - 1;
+    const RANK_BITS: u32 = 5;
     const CALLER: u64 = (1 << Lane::FROM_AT) - 1;
     const ENDS: u64 = (1 << (Lane::TO_AT + Lane::RANK_BITS)) - 1 - Lane::CALLER;
     const CHOICES: u64 = 1 << 61;
     const STEPS: u64 = 1 << 62;
     const MESSAGES: u64 = 1 << 63;
 
+    /// The lane of the whole View with these bits.
+    pub(crate) const fn of_view(bits: u64) -> Lane {
+        Lane { group: RankSet::EMPTY, bits }
+    }
+
+    /// Its bits, and those of the ranks of its sub-group: its form in a frame's header.
+    pub(crate) fn to_bits(self) -> (u64, u32) {
+        (self.bits, self.group.bits())
+    }
+
     /// The lane of a caller's tag.
     pub fn tagged(tag: u32) -> Lane {
-        Lane(u64::from(tag) + 1)
+        Lane::of_view(u64::from(tag) + 1)
     }
 
     /// The lane of this tag of the same group.
     pub(crate) fn with_tag(self, tag: u32) -> Lane {
-        let group = self.0 & Lane::CALLER & !Lane::TAG;
-        Lane(group | Lane::tagged(tag).0)
+        Lane { bits: Lane::tagged(tag).bits, ..self }
     }
 
     /// The lane of this tag of the group of these ranks of a View of `size` members. A group of all
     /// ranks is the View itself.
     pub(crate) fn of_group(group: GroupRanks, tag: u32, size: usize) -> Lane {
-        let ranks = if group.set().is_part_of(size) { group.set().bits() } else { 0 };
-        let group = u64::from(ranks) << Lane::RANKS_AT;
-        Lane(group | Lane::tagged(tag).0)
+        let is_group = group.set().is_part_of(size);
+        Lane { group: if is_group { group.set() } else { RankSet::EMPTY }, ..Lane::tagged(tag) }
+    }
+
+    /// The lane before this one in the same group, by its bits.
+    pub(crate) fn before(self) -> Option<Lane> {
+        Some(Lane { bits: self.bits.checked_sub(1)?, ..self })
+    }
+
+    /// The lane after this one in the same group, by its bits.
+    pub(crate) fn after(self) -> Option<Lane> {
+        Some(Lane { bits: self.bits.checked_add(1)?, ..self })
     }
 
     /// The lane below this one for messages from one rank to another; both are below
     /// [`MEMBERS_MAX`].
     pub(crate) fn messages(self, from: Rank, to: Rank) -> Lane {
         let of = |rank: Rank| u64::from(rank.0) % MEMBERS_MAX as u64;
-        Lane(
-            self.0 & Lane::CALLER
-                | Lane::MESSAGES
-                | of(from) << Lane::FROM_AT
-                | of(to) << Lane::TO_AT,
-        )
+        let ends = of(from) << Lane::FROM_AT | of(to) << Lane::TO_AT;
+        Lane { bits: self.bits & Lane::CALLER | Lane::MESSAGES | ends, ..self }
     }
 
     /// The sender and the receiver of its messages, if it is a lane of messages.
     pub(crate) fn ends(self) -> Option<(Rank, Rank)> {
-        let at = |shift: u32| Rank((self.0 >> shift) as u8 % MEMBERS_MAX as u8);
-        (self.0 & Lane::MESSAGES != 0).then(|| (at(Lane::FROM_AT), at(Lane::TO_AT)))
-    }
-
-    /// The ranks of its sub-group; empty if it belongs to the whole View.
-    fn group_set(self) -> RankSet {
-        RankSet::of_bits((self.0 >> Lane::RANKS_AT) as u16)
+        let at = |shift: u32| Rank((self.bits >> shift) as u8 % MEMBERS_MAX as u8);
+        (self.bits & Lane::MESSAGES != 0).then(|| (at(Lane::FROM_AT), at(Lane::TO_AT)))
     }
 
     /// The ranks of the group that it belongs to, in a View of `size` members.
     pub(crate) fn group(self, size: usize) -> GroupRanks {
-        if self.is_of_group() { GroupRanks::of(self.group_set()) } else { GroupRanks::all(size) }
+        if self.is_of_group() { GroupRanks::of(self.group) } else { GroupRanks::all(size) }
     }
 
     /// Whether it belongs to a sub-group.
     pub(crate) fn is_of_group(self) -> bool {
-        !self.group_set().is_empty()
+        !self.group.is_empty()
     }
 
     /// Whether all members take part in its operations, so that these are part of the history.
@@ -122,46 +129,53 @@ impl Lane {
         !self.is_of_group() && self.ends().is_none()
     }
 
-    /// The participants of its operations as bits: the two ends, or the ranks of its group in a
-    /// View of `size` members.
-    pub(crate) fn participants(self, size: usize) -> Bits {
+    /// The participants of its operations: the two ends, or the ranks of its group in a View of
+    /// `size` members.
+    pub(crate) fn participants(self, size: usize) -> RankSet {
         match self.ends() {
-            Some((from, to)) => 1 << from.0 | 1 << to.0,
-            None if self.is_of_group() => Bits::from(self.group_set().bits()),
-            None => (1 << size) - 1,
+            Some((from, to)) => RankSet::EMPTY.with(from).with(to),
+            None => self.group(size).set(),
         }
     }
 
     /// The caller's lane above it.
     pub(crate) fn caller(self) -> Lane {
-        Lane(self.0 & Lane::CALLER)
+        Lane { bits: self.bits & Lane::CALLER, ..self }
     }
 
     /// The lane below this one for the names of this member's receives that have not chosen their
     /// sender. No other member hears of it.
     pub(crate) fn choices(self) -> Lane {
-        Lane(self.0 & Lane::CALLER | Lane::CHOICES)
+        Lane { bits: self.bits & Lane::CALLER | Lane::CHOICES, ..self }
     }
 
     pub(crate) fn is_of_choices(self) -> bool {
-        self.0 & Lane::CHOICES != 0
+        self.bits & Lane::CHOICES != 0
+    }
+
+    fn of_steps(self) -> Lane {
+        Lane { bits: self.bits | Lane::STEPS, ..self }
+    }
+
+    fn without_steps(self) -> Lane {
+        Lane { bits: self.bits & !Lane::STEPS, ..self }
     }
 
     fn is_of_steps(self) -> bool {
-        self.0 & Lane::STEPS != 0
+        self.bits & Lane::STEPS != 0
     }
 
     /// Whether an honest member of a View of `size` may use it: it has one form, the ranks of its
     /// group are some of the View, and its ends, if any, are two of its group.
     pub(crate) fn fits(self, size: usize) -> bool {
         let known = Lane::CALLER | Lane::ENDS | Lane::STEPS | Lane::MESSAGES;
-        let is_group = !self.is_of_group() || self.group_set().is_part_of(size);
+        let is_group = !self.is_of_group() || self.group.is_part_of(size);
         let group = self.group(size).set();
         let are_ends = match self.ends() {
             Some((from, to)) => from != to && group.contains(from) && group.contains(to),
-            None => self.0 & Lane::ENDS == 0,
+            None => self.bits & Lane::ENDS == 0,
         };
-        self.0 & !known == 0 && is_group && are_ends
+        self.bits & !known == 0 && is_group && are_ends
     }
 }
 
@@ -169,14 +183,14 @@ impl OpId {
     /// The identifier of call `index` of this step; `index` is below [`PARTS_MAX`].
     pub(crate) fn part(self, index: u8) -> OpId {
         let number = self.number.wrapping_mul(PARTS_MAX as u64).wrapping_add(u64::from(index));
-        OpId { lane: Lane(self.lane.0 | Lane::STEPS), number }
+        OpId { lane: self.lane.of_steps(), number }
     }
 
     /// The step that this call belongs to, and the call's index; `None` if it is not a call of a
     /// step.
     pub(crate) fn step(self) -> Option<(OpId, u8)> {
         let number = self.number / PARTS_MAX as u64;
-        let step = OpId { lane: Lane(self.lane.0 & !Lane::STEPS), number };
+        let step = OpId { lane: self.lane.without_steps(), number };
         self.lane.is_of_steps().then_some((step, (self.number % PARTS_MAX as u64) as u8))
     }
 
@@ -193,9 +207,9 @@ impl OpId {
 
 impl fmt::Display for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0 & Lane::TAG)?;
+        write!(f, "{}", self.bits & Lane::CALLER)?;
         if self.is_of_group() {
-            let ranks: Vec<String> = self.group_set().iter().map(|rank| rank.to_string()).collect();
+            let ranks: Vec<String> = self.group.iter().map(|rank| rank.to_string()).collect();
             write!(f, "[{}]", ranks.join(","))?;
         }
         if self.is_of_choices() && self.ends().is_none() {
@@ -230,7 +244,7 @@ impl fmt::Debug for OpId {
 mod tests {
     use super::*;
 
-    const STEP: OpId = OpId { lane: Lane(8), number: 3 };
+    const STEP: OpId = OpId { lane: Lane::of_view(8), number: 3 };
 
     #[test]
     fn messages_have_a_lane_for_each_way() {
@@ -238,8 +252,8 @@ mod tests {
             let there = tag.messages(Rank(2), Rank(15));
             assert_eq!(there.ends(), Some((Rank(2), Rank(15))));
             assert_ne!(there, tag.messages(Rank(15), Rank(2)));
-            assert_eq!(there.participants(16), 1 << 2 | 1 << 15);
-            assert_eq!((tag.ends(), tag.participants(3)), (None, 0b111));
+            assert_eq!(there.participants(16), set(&[2, 15]));
+            assert_eq!((tag.ends(), tag.participants(3)), (None, set(&[0, 1, 2])));
         }
         assert!(
             Lane::tagged(4).messages(Rank(0), Rank(1))
@@ -254,15 +268,19 @@ mod tests {
         assert!(!Lane::MAIN.messages(Rank(1), Rank(1)).fits(2));
     }
 
+    fn set(ranks: &[u8]) -> RankSet {
+        ranks.iter().copied().map(Rank).collect()
+    }
+
     fn group(ranks: &[u8]) -> GroupRanks {
-        GroupRanks::of(ranks.iter().copied().map(Rank).collect())
+        GroupRanks::of(set(ranks))
     }
 
     #[test]
     fn a_lane_of_a_group_is_that_of_its_ranks_alone() {
         let whole = Lane::tagged(u32::MAX);
         let some = Lane::of_group(group(&[1, 3]), u32::MAX, 4);
-        assert_eq!((some.group(4), some.participants(4)), (group(&[1, 3]), 0b1010));
+        assert_eq!((some.group(4), some.participants(4)), (group(&[1, 3]), set(&[1, 3])));
         assert!(some.is_of_group() && !some.is_of_all() && whole.is_of_all());
         assert!(some != whole && some != Lane::of_group(group(&[1, 2]), u32::MAX, 4));
         assert_eq!((some.caller(), some.with_tag(7)), (some, Lane::of_group(group(&[1, 3]), 7, 4)));
@@ -275,7 +293,7 @@ mod tests {
             call.parts()
                 .all(|part| part.lane.fits(4) && part.step().is_some_and(|(step, _)| step == call))
         );
-        assert!(call.part(5).lane.participants(4) == 0b1010);
+        assert!(call.part(5).lane.participants(4) == set(&[1, 3]));
     }
 
     #[test]
@@ -293,8 +311,8 @@ mod tests {
         for (from, to) in [(1, 2), (0, 3), (1, 1)] {
             assert!(!some.messages(Rank(from), Rank(to)).fits(4), "{from} to {to}");
         }
-        for bits in [1 << 57, 1 << 61, 1 << Lane::FROM_AT] {
-            assert!(!Lane(bits).fits(4), "{bits:x} has another form");
+        for bits in [1 << 43, 1 << 60, 1 << 61, 1 << Lane::FROM_AT] {
+            assert!(!Lane::of_view(bits).fits(4), "{bits:x} has another form");
         }
     }
 

@@ -24,12 +24,12 @@ pub enum Partition {
     /// members anywhere get different definite outcomes of an operation. All other nodes wait, and
     /// their calls in flight end with [`Error::Indeterminate`](crate::Error::Indeterminate).
     Majority {
-        /// All nodes of the group, 1 to 16, in any order. No other node is admitted.
+        /// All nodes of the group, 1 to 32, in any order. No other node is admitted.
         roster: Vec<NodeId>,
     },
     /// Only all of these nodes together go on: for jobs of a fixed size.
     All {
-        /// All nodes of the group, 1 to 16, in any order. No other node is admitted.
+        /// All nodes of the group, 1 to 32, in any order. No other node is admitted.
         roster: Vec<NodeId>,
     },
 }
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(check(&[]), Err(RosterProblem::Empty));
         assert_eq!(check(&[1, 2, 2]), Err(RosterProblem::Twice(node(2))));
         assert_eq!(check(&[2, 3]), Err(RosterProblem::WithoutThisNode(node(1))));
-        assert_eq!(check(&(0..17).collect::<Vec<u8>>()), Err(RosterProblem::TooLong(17)));
+        assert_eq!(check(&(0..33).collect::<Vec<u8>>()), Err(RosterProblem::TooLong(33)));
         assert_eq!(Partition::default().check_roster(node(1)), Ok(()));
     }
 

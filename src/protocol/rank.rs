@@ -4,7 +4,7 @@ use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
 
 /// Most members of a View. A further node stays outside and says so.
-pub const MEMBERS_MAX: usize = 16;
+pub const MEMBERS_MAX: usize = 32;
 
 /// A member's index in a View, `0..size`.
 ///

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// A set of ranks of a View, as a bit mask.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RankSet(u16);
+pub struct RankSet(u32);
 
 layout!(RankSet(bits));
 
@@ -14,13 +14,16 @@ impl RankSet {
     /// The empty set.
     pub const EMPTY: RankSet = RankSet(0);
 
+    /// The set of all ranks that can exist.
+    pub const ALL: RankSet = RankSet(u32::MAX >> (u32::BITS - MEMBERS_MAX as u32));
+
     /// The set with these bits; bit `r` stands for rank `r`.
-    pub fn of_bits(bits: u16) -> RankSet {
+    pub fn of_bits(bits: u32) -> RankSet {
         RankSet(bits)
     }
 
     /// Its bits; bit `r` stands for rank `r`.
-    pub fn bits(self) -> u16 {
+    pub fn bits(self) -> u32 {
         self.0
     }
 
@@ -35,9 +38,43 @@ impl RankSet {
         RankSet(self.0 | bit(rank))
     }
 
+    /// Adds a rank; returns whether it is new. A rank that cannot exist changes nothing.
+    pub fn insert(&mut self, rank: Rank) -> bool {
+        let before = *self;
+        *self = self.with(rank);
+        *self != before
+    }
+
+    /// The same set without this rank.
+    #[must_use]
+    pub fn without(self, rank: Rank) -> RankSet {
+        RankSet(self.0 & !bit(rank))
+    }
+
+    /// The ranks of either set.
+    #[must_use]
+    pub fn union(self, other: RankSet) -> RankSet {
+        RankSet(self.0 | other.0)
+    }
+
+    /// The ranks of both sets.
+    #[must_use]
+    pub fn both(self, other: RankSet) -> RankSet {
+        RankSet(self.0 & other.0)
+    }
+
+    /// Whether some rank is in both sets.
+    pub fn overlaps(self, other: RankSet) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether all its ranks are in the other set.
+    pub fn is_within(self, other: RankSet) -> bool {
+        self.0 & !other.0 == 0
+    }
+
     /// Number of ranks.
     pub fn len(self) -> usize {
-        // At most 16.
         self.0.count_ones() as usize
     }
 
@@ -58,8 +95,8 @@ impl RankSet {
 }
 
 /// The bit of a rank; 0 for a rank that cannot exist.
-fn bit(rank: Rank) -> u16 {
-    1u16.checked_shl(u32::from(rank.0)).unwrap_or(0)
+fn bit(rank: Rank) -> u32 {
+    1u32.checked_shl(u32::from(rank.0)).unwrap_or(0)
 }
 
 impl FromIterator<Rank> for RankSet {
@@ -85,21 +122,21 @@ mod tests {
 
     #[test]
     fn it_has_those_that_were_put_in() {
-        let some = set(&[15, 0, 3, 3]);
+        let some = set(&[31, 0, 3, 3]);
         assert_codec(&some);
         assert_eq!(
             (some.len(), some.iter().map(|rank| rank.0).collect::<Vec<_>>()),
-            (3, vec![0, 3, 15])
+            (3, vec![0, 3, 31])
         );
         assert!(
-            some.contains(Rank(15))
+            some.contains(Rank(31))
                 && !some.contains(Rank(1))
-                && !some.contains(Rank(16))
+                && !some.contains(Rank(32))
                 && !some.contains(Rank(255))
         );
         assert_eq!(
-            (set(&[16, 255]), format!("{some:?}")),
-            (RankSet::EMPTY, "{0, 3, 15}".to_owned())
+            (set(&[32, 255]), format!("{some:?}")),
+            (RankSet::EMPTY, "{0, 3, 31}".to_owned())
         );
     }
 

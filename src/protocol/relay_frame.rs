@@ -29,7 +29,7 @@ layout!(Circuit { by_sender, number });
 /// The content of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RelayBody {
-    /// Opens the circuit. The nodes in order: the opener, the relays, the destination; 3 to 16,
+    /// Opens the circuit. The nodes in order: the opener, the relays, the destination; 3 to 32,
     /// all different.
     Open(Vec<MemberId>),
     /// 1 to 16384 bytes of the stream between the two ends.
@@ -98,7 +98,7 @@ mod tests {
     fn every_frame_survives_the_wire() {
         for body in [
             RelayBody::Open((1..=3).map(member_id).collect()),
-            RelayBody::Open((1..=16).map(member_id).collect()),
+            RelayBody::Open((1..=32).map(member_id).collect()),
             RelayBody::Bytes(vec![5]),
             RelayBody::Bytes(vec![9; 300]),
             RelayBody::Took(1),
@@ -119,7 +119,7 @@ mod tests {
             (of(&[]), Malformed::Inconsistent),
             (of(&[1, 2]), Malformed::Inconsistent),
             (of(&[1, 2, 1]), Malformed::Inconsistent),
-            (RelayBody::Open((1..=17).map(member_id).collect()), Malformed::TooLong),
+            (RelayBody::Open((1..=33).map(member_id).collect()), Malformed::TooLong),
             (RelayBody::Bytes(Vec::new()), Malformed::Inconsistent),
             (RelayBody::Bytes(vec![0; RelayBody::BYTES_MAX + 1]), Malformed::TooLong),
             (RelayBody::Took(0), Malformed::Inconsistent),

@@ -6,7 +6,7 @@ use derive_more::Display;
 
 /// How many members a node wants its group to have. Nodes of one group may differ in this.
 ///
-/// All three are 1 to 16, `min_members <= members <= max_members`.
+/// All three are 1 to 32, `min_members <= members <= max_members`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sizes {
     members: u8,
@@ -38,7 +38,7 @@ pub enum SizeSetting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 #[non_exhaustive]
 pub enum SizesProblem {
-    /// A size is not between 1 and 16.
+    /// A size is not between 1 and 32.
     #[display("{setting} is {given}; it must be between 1 and {MEMBERS_MAX}")]
     OutOfRange {
         /// The size.
@@ -74,7 +74,7 @@ pub enum SizesProblem {
     },
 }
 
-/// Two members begin and go on, and there may be 16.
+/// Two members begin and go on, and there may be 32.
 impl Default for Sizes {
     fn default() -> Sizes {
         Sizes { members: 2, min_members: 2, max_members: MEMBERS_MAX as u8 }
@@ -85,7 +85,7 @@ impl Sizes {
     /// These sizes: begin with `members`, go on with `min_members`, have at most `max_members`.
     ///
     /// # Errors
-    /// [`SizesProblem`] if one is not 1 to 16, or they are not in order.
+    /// [`SizesProblem`] if one is not 1 to 32, or they are not in order.
     pub fn new(
         members: usize,
         min_members: usize,
@@ -138,12 +138,12 @@ mod tests {
     #[test]
     fn sizes_are_checked_where_they_are_set_and_where_they_arrive() {
         assert_codec(&Sizes::default());
-        assert_codec(&Sizes::new(3, 1, 16).expect("they are in order"));
+        assert_codec(&Sizes::new(3, 1, 32).expect("they are in order"));
         for (given, problem) in [
-            ([0, 1, 1], "members is 0; it must be between 1 and 16"),
-            ([2, 0, 2], "min_members is 0; it must be between 1 and 16"),
-            ([2, 2, 17], "max_members is 17; it must be between 1 and 16"),
-            ([256, 2, 2], "members is 256; it must be between 1 and 16"),
+            ([0, 1, 1], "members is 0; it must be between 1 and 32"),
+            ([2, 0, 2], "min_members is 0; it must be between 1 and 32"),
+            ([2, 2, 33], "max_members is 33; it must be between 1 and 32"),
+            ([256, 2, 2], "members is 256; it must be between 1 and 32"),
             ([2, 3, 3], "members is 2 and min_members is 3; it must not be larger"),
             ([4, 2, 3], "members is 4 and max_members is 3; it must not be smaller"),
         ] {
@@ -152,6 +152,6 @@ mod tests {
             let bytes = given.map(|size| size as u8);
             assert_eq!(Sizes::from_bytes(&bytes), Err(Malformed::Inconsistent), "{given:?}");
         }
-        assert_eq!(Sizes::default().to_bytes(), [2, 2, 16]);
+        assert_eq!(Sizes::default().to_bytes(), [2, 2, 32]);
     }
 }

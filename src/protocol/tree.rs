@@ -136,7 +136,7 @@ const NOBODY: u8 = u8::MAX;
 /// By hand: a byte for the number of ranks, then one for each.
 impl Encode for Tree {
     fn encode(&self, out: &mut Vec<u8>) {
-        // A tree has at most 16 ranks.
+        // A tree has at most 32 ranks.
         out.push(self.parents.len() as u8);
         out.extend(self.parents.iter().map(|parent| parent.map_or(NOBODY, |rank| rank.0)));
     }
@@ -190,8 +190,8 @@ mod tests {
     #[test]
     fn a_tree_survives_the_wire() {
         assert_codec(&tree(&[2, 0, -1]));
-        assert_eq!(Tree::from_bytes(&[1, 16]), Err(Malformed::TooLong));
-        assert_eq!(Tree::from_bytes(&[17]), Err(Malformed::TooLong));
+        assert_eq!(Tree::from_bytes(&[1, MEMBERS_MAX as u8]), Err(Malformed::TooLong));
+        assert_eq!(Tree::from_bytes(&[MEMBERS_MAX as u8 + 1]), Err(Malformed::TooLong));
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn another_root_leaves_the_cables_as_they_are((tree, from, to) in (1usize..=16).prop_flat_map(|size| {
+        fn another_root_leaves_the_cables_as_they_are((tree, from, to) in (1usize..=32).prop_flat_map(|size| {
             (super::testing::any_tree(size), 0..size as u8, 0..size as u8)
         })) {
             let size = tree.parents.len();

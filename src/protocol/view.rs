@@ -111,17 +111,17 @@ layout! {
     if View::is_consistent
 }
 
-/// Pairs of ranks. Their count is one byte: 16 ranks have 16 * 15 / 2 = 120 pairs.
+/// Pairs of ranks, at most all of a View.
 struct Pairs;
 
 impl Pairs {
     fn put(&self, pairs: &[(Rank, Rank)], out: &mut Vec<u8>) {
-        (pairs.len() as u8).encode(out);
+        (pairs.len() as u16).encode(out);
         pairs.iter().for_each(|pair| pair.encode(out));
     }
 
     fn read(&self, r: &mut Reader<'_>) -> Result<Vec<(Rank, Rank)>, Malformed> {
-        let count = usize::from(r.u8()?);
+        let count = usize::from(r.u16()?);
         if count > MEMBERS_MAX * (MEMBERS_MAX - 1) / 2 {
             return Err(Malformed::TooLong);
         }

@@ -8,6 +8,7 @@ use super::lane_set::LaneSet;
 use super::op_id::{Lane, OpId};
 use super::op_set::OpSet;
 use super::rank::Rank;
+use super::rank_set::RankSet;
 use super::view::OPS_LISTED_MAX;
 use super::view_id::ViewDigest;
 use crate::memory::OutOfMemory;
@@ -246,9 +247,9 @@ layout! {
 }
 
 impl OpBody {
-    /// The receivers, as a bit set by rank: all participants of the operation; all members if the
-    /// message concerns no operation.
-    pub fn audience(&self, size: usize) -> u32 {
+    /// The receivers: all participants of the operation; all members if the message concerns no
+    /// operation.
+    pub fn audience(&self, size: usize) -> RankSet {
         let op = match self {
             OpBody::Describe(descriptor) => Some(descriptor.op),
             OpBody::Vote(op, _)

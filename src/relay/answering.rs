@@ -34,8 +34,8 @@ impl Answering {
 
 /// Per neighbour: a View's worth, because at the end of a row of nodes all others come over one
 /// neighbour.
-const OF_ONE_MAX: usize = 16;
-/// In all: four such neighbours. Each handshake may hold a window's worth of memory.
+const OF_ONE_MAX: usize = 32;
+/// In all: two such neighbours. Each handshake may hold a window's worth of memory.
 const IN_ALL_MAX: usize = 64;
 
 #[cfg(test)]

@@ -222,7 +222,7 @@ const AGAIN_LOST_MS: u64 = 50;
 const AGAIN_MS_MAX: u64 = 10_000;
 /// Most members sought at a time: a View's worth, and as many others that wait. The number of links
 /// has the same bound.
-const SOUGHT_MAX: usize = 32;
+const SOUGHT_MAX: usize = 64;
 const UNDER_WAY_MAX: usize = 16;
 
 #[cfg(test)]

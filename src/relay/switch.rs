@@ -312,9 +312,9 @@ impl Key {
     }
 }
 
-/// Most circuits opened over one link: in a row of 16 nodes the middle link carries 64 between the
-/// two halves.
-const CIRCUITS_MAX: usize = 128;
+/// Most circuits opened over one link: in a row of 32 nodes the middle link carries 256 between
+/// the two halves.
+const CIRCUITS_MAX: usize = 256;
 /// Most slots in all, about 200 bytes each. A relayed circuit has two, one per link.
 const SLOTS_MAX: usize = 1024;
 /// Slots reserved for circuits that this node opens: one for each of its links, and as many for
@@ -322,7 +322,7 @@ const SLOTS_MAX: usize = 1024;
 const OWN_MIN: usize = 64;
 /// The burst covers a View's worth of nodes that all seek all others at once; the rate covers later
 /// retries.
-const OPENS: Rate = Rate { per_second: 50, burst: 256 };
+const OPENS: Rate = Rate { per_second: 50, burst: 1024 };
 /// Cost of the frames relayed for one neighbour: 16 MiB per second. For comparison, ten thousand
 /// calls per second make 3 MB of control messages.
 const BYTES: Rate = Rate { per_second: 16 << 20, burst: 16 << 20 };

@@ -17,7 +17,7 @@ pub struct Topology {
     pub view: ViewId,
     /// The rank of the node that reports.
     pub me: Rank,
-    /// The members in rank order, at most 16.
+    /// The members in rank order, at most 32.
     pub members: Vec<Peer>,
     /// One link for each pair of members of which at least one has reported that it reaches the
     /// other, in ascending order, each pair once.

@@ -119,7 +119,8 @@ fn walls(size: usize, conditions: &Conditions) -> BTreeSet<(usize, usize)> {
 impl Run<'_> {
     /// The run of a seed. With a defect all nodes break that rule; only one withholds its votes, or
     /// lies.
-    fn new<'a>(seed: u64, defect: Option<Defect>) -> Run<'a> {
+    /// The number of hosts is drawn unless it is given.
+    fn new<'a>(seed: u64, hosts: Option<usize>, defect: Option<Defect>) -> Run<'a> {
         let (conditions, observer) = (Conditions::new(seed), Observer::default());
         let mut sim = turmoil::Builder::new()
             .rng_seed(seed)
@@ -130,7 +131,8 @@ impl Run<'_> {
             .tcp_capacity(4096)
             .build();
         let lies = defect == Some(Defect::Lies);
-        let size = if lies { 3 + conditions.below(3) } else { 2 + conditions.below(4) } as usize;
+        let drawn = if lies { 3 + conditions.below(3) } else { 2 + conditions.below(4) } as usize;
+        let size = hosts.unwrap_or(drawn);
         let liar = lies.then(|| conditions.below(size as u64) as usize);
         crate::node::lie_by_seed(seed);
         // An earlier run of this thread may have ended during its faults.

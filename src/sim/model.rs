@@ -201,7 +201,7 @@ impl Group {
         let is_synced = ledger.is_synced();
         self.lanes().filter(move |lane| {
             let takes_part = |(rank, size): (Rank, usize)| {
-                lane.fits(size) && lane.participants(size) >> rank.0 & 1 == 1
+                lane.fits(size) && lane.participants(size).contains(rank)
             };
             place.is_some_and(takes_part) && (is_synced || lane.is_of_all())
         })

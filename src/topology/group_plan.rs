@@ -230,7 +230,7 @@ mod tests {
         #[test]
         fn every_group_has_a_plan_that_fits_or_no_way(
             tree in crate::protocol::any_tree(7),
-            bits in 1u16..127,
+            bits in 1u32..127,
             apart in proptest::collection::vec((0u8..7, 0u8..7), 0..12),
         ) {
             let apart: Vec<(Rank, Rank)> =

@@ -13,7 +13,7 @@ use super::port::Port;
 use super::segment::Segment;
 use crate::identity::{MemberId, NodeId};
 use crate::os::{HostId, InterfaceKind};
-use crate::protocol::CodingSpeed;
+use crate::protocol::{CodingSpeed, MEMBERS_MAX};
 use petgraph::Directed;
 use petgraph::Direction::{Incoming, Outgoing};
 use petgraph::graphmap::GraphMap;
@@ -401,8 +401,8 @@ impl LinkMap {
     /// form a View.
     ///
     /// Ties are broken by the larger number of members in `prefer`, then by the smaller ids. The
-    /// search is exact among 31 neighbours of `me`: preferred ones come first, then smaller ids.
-    /// Other neighbours are ignored.
+    /// search is exact among 63 neighbours of `me`, but for graphs with very many cliques: preferred
+    /// ones come first, then smaller ids. Other neighbours are ignored.
     pub fn largest_clique_with(
         &self,
         me: MemberId,
@@ -414,7 +414,7 @@ impl LinkMap {
                 .iter()
                 .enumerate()
                 .filter(|(_, id)| wanted(**id))
-                .fold(0u32, |mask, (i, _)| mask | 1 << i)
+                .fold(0u64, |mask, (i, _)| mask | 1 << i)
         };
         let neighbours = candidates
             .iter()
@@ -426,7 +426,7 @@ impl LinkMap {
         chosen.chain([me]).collect()
     }
 
-    /// At most 31 neighbours of `me`, ordered by id.
+    /// At most 63 neighbours of `me`, ordered by id.
     fn candidates(&self, me: MemberId, prefer: &BTreeSet<MemberId>) -> Vec<MemberId> {
         let neighbours = self
             .graph
@@ -442,8 +442,8 @@ impl LinkMap {
 
 /// An unmeasured link is assumed to lie between a wire (0.2 ms) and Wi-Fi (2 ms and up).
 const RTT_UNKNOWN_US: u32 = 1000;
-/// Twice the size of a View: enough to find the best View, few enough for an exhaustive search.
-const CANDIDATES_MAX: usize = 31;
+/// Twice the size of a View: enough to find the best View.
+const CANDIDATES_MAX: usize = 2 * MEMBERS_MAX - 1;
 /// A View of `MEMBERS_MAX` members on switches of two has this many segments.
 const SEGMENTS_MAX: usize = KnownPaths::SEGMENTS_MAX;
 

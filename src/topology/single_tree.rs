@@ -71,5 +71,5 @@ fn strain(load: &[f64]) -> f64 {
     load.iter().map(|busy| busy.powi(8)).sum()
 }
 
-/// More than enough for sixteen members.
+/// More than enough for 32 members.
 const EXCHANGES_MAX: usize = 64;

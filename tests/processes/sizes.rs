@@ -140,7 +140,7 @@ fn bad_sizes() -> Result<()> {
     let mut group = Group::empty("loop", 1)?;
     for (members, said) in [
         ("many", "POTLUCK_MEMBERS cannot be used: \"many\" is no number of members"),
-        ("0", "members is 0; it must be between 1 and 16"),
+        ("0", "members is 0; it must be between 1 and 32"),
         ("4,2..3", "members is 4 and max_members is 3"),
     ] {
         let mut start = group.start(0);

@@ -114,9 +114,9 @@ impl Report {
 }
 
 /// As many members as a group has.
-const MACHINES_MAX: u8 = 16;
+const MACHINES_MAX: u8 = 32;
 
-/// The ports of 64 processes and 16 + 64 addresses take less than half.
+/// The ports of 64 processes and 32 + 64 addresses take less than half.
 const BYTES_MAX: usize = 8192;
 
 #[cfg(test)]

@@ -104,4 +104,4 @@ pub fn ring_file(ring: &[SocketAddr]) -> String {
     serde_json::json!(ranks).to_string()
 }
 
-const POTLUCK_MEMBERS_MAX: usize = 16;
+const POTLUCK_MEMBERS_MAX: usize = 32;

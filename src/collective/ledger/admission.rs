@@ -14,7 +14,7 @@ impl Ledger {
         op: OpId,
         is_caller: bool,
     ) -> Result<(), Misbehaviour> {
-        let concerns = |rank: Rank| op.lane.participants(self.size) >> rank.0 & 1 == 1;
+        let concerns = |rank: Rank| op.lane.participants(self.size).contains(rank);
         if !op.lane.fits(self.size) || !concerns(from) || !concerns(self.me) {
             return Err(Misbehaviour);
         }
@@ -28,7 +28,9 @@ impl Ledger {
             return Err(Misbehaviour);
         }
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, self.size));
-        entry.callers |= u32::from(is_caller) << from.0;
+        if is_caller {
+            entry.callers.insert(from);
+        }
         Ok(())
     }
 

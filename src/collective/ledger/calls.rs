@@ -1,17 +1,17 @@
 //! The descriptors of one call, by rank.
 
-use crate::protocol::{Call, Descriptor, Mismatch, Rank};
+use crate::protocol::{Call, Descriptor, Mismatch, Rank, RankSet};
 
 /// The descriptors that the ranks have sent for one call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Calls {
-    /// The ranks that take part, as a bit set.
-    participants: u32,
+    /// The ranks that take part.
+    participants: RankSet,
     by_rank: Vec<Option<Descriptor>>,
 }
 
 impl Calls {
-    pub(super) fn new(participants: u32, size: usize) -> Calls {
+    pub(super) fn new(participants: RankSet, size: usize) -> Calls {
         Calls { participants, by_rank: vec![None; size] }
     }
 
@@ -42,12 +42,7 @@ impl Calls {
 
     /// The participants without a descriptor.
     pub(super) fn missing(&self) -> impl Iterator<Item = Rank> {
-        let silent = self
-            .by_rank
-            .iter()
-            .enumerate()
-            .filter(|(i, d)| d.is_none() && self.participants >> i & 1 == 1);
-        silent.map(|(i, _)| Rank(i as u8))
+        self.participants.iter().filter(|rank| self.descriptor(*rank).is_none())
     }
 
     pub(super) fn are_complete(&self) -> bool {

@@ -4,15 +4,15 @@ use super::calls::Calls;
 use super::sync_source::SyncSource;
 use crate::protocol::{
     AbortCause, AbortReason, Call, CallKind, CallMode, CommittedOp, Defect, Listed, Mismatch, OpId,
-    Outcome, REVISION_UNKNOWN, Rank, Seeded, Status, Vote,
+    Outcome, REVISION_UNKNOWN, Rank, RankSet, Seeded, Status, Vote,
 };
 use std::collections::BTreeMap;
 
 /// The record of one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
-    /// The ranks whose votes count, as a bit set: see [`Lane`](crate::protocol::Lane).
-    pub(super) participants: u32,
+    /// The ranks whose votes count: see [`Lane`](crate::protocol::Lane).
+    pub(super) participants: RankSet,
     /// This member's own call, from the moment it took the number.
     pub(super) call: Option<Call>,
     /// The plan revision under which it runs; `None` before this member's call and while that call
@@ -23,11 +23,11 @@ pub(super) struct Entry {
     /// The descriptors of each call of a step, by index; they arrive before that of the step's end.
     parts: BTreeMap<u8, Calls>,
     pub(super) votes: Vec<Option<Vote>>,
-    /// The other ranks that have called it, by what they say themselves, as a bit set.
-    pub(super) callers: u32,
+    /// The other ranks that have called it, by what they say themselves.
+    pub(super) callers: RankSet,
     pub(super) outcome: Option<Outcome>,
-    /// The ranks that have reported it decided, as a bit set.
-    pub(super) resolved_by: u32,
+    /// The ranks that have reported it decided.
+    pub(super) resolved_by: RankSet,
     /// This member has told all other participants that it is decided here.
     pub(super) reported: bool,
     /// All descriptors are in and agree.
@@ -56,9 +56,9 @@ impl Entry {
             calls: Calls::new(participants, size),
             parts: BTreeMap::new(),
             votes: vec![None; size],
-            callers: 0,
+            callers: RankSet::EMPTY,
             outcome: None,
-            resolved_by: 0,
+            resolved_by: RankSet::EMPTY,
             reported: false,
             agreed: false,
             held: None,
@@ -70,7 +70,7 @@ impl Entry {
     }
 
     pub(super) fn concerns(&self, rank: Rank) -> bool {
-        self.participants >> rank.0 & 1 == 1
+        self.participants.contains(rank)
     }
 
     /// The descriptors under the operation's own name, or of one call of a step.
@@ -107,7 +107,7 @@ impl Entry {
     }
 
     pub(super) fn is_called_by(&self, rank: Rank) -> bool {
-        self.callers >> rank.0 & 1 == 1
+        self.callers.contains(rank)
     }
 
     /// Whether `rank` has only answered the `Abort` of a third member, as far as is known here.
@@ -122,7 +122,7 @@ impl Entry {
         let mut votes = self.votes.iter().flatten();
         let cause =
             votes.find_map(|v| if let Vote::Abort(cause) = v { Some(*cause) } else { None });
-        cause.filter(|_| self.call.is_some() || self.callers != 0)
+        cause.filter(|_| self.call.is_some() || !self.callers.is_empty())
     }
 
     /// Whether the call of `rank` agrees with `mine` and runs under the same plan, so that data may
@@ -221,13 +221,8 @@ impl Entry {
 
     /// The outcome, if it is known.
     pub(super) fn outcome_by_votes(&self, seeded: Seeded) -> Option<Outcome> {
-        let votes: Vec<Option<Vote>> = self
-            .votes
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| self.participants >> i & 1 == 1)
-            .map(|(_, vote)| *vote)
-            .collect();
+        let votes: Vec<Option<Vote>> =
+            self.participants.iter().map(|rank| self.votes[rank.index()]).collect();
         let causes: Vec<AbortCause> = votes
             .iter()
             .flatten()
@@ -258,8 +253,8 @@ impl Entry {
 
     /// Whether all participants have voted `Done` and not with the same digest.
     pub(super) fn is_disputed(&self) -> bool {
-        let ranks = (0..self.votes.len()).filter(|rank| self.participants >> rank & 1 == 1);
-        let votes: Option<Vec<Vote>> = ranks.map(|rank| self.votes[rank]).collect();
+        let votes: Option<Vec<Vote>> =
+            self.participants.iter().map(|rank| self.votes[rank.index()]).collect();
         votes.is_some_and(|votes| {
             let all_done = votes.iter().all(|vote| matches!(vote, Vote::Done { .. }));
             all_done && votes.windows(2).any(|two| two[0] != two[1])

@@ -19,7 +19,7 @@ impl Ledger {
 
     /// Whether this message changes nothing here, now or later.
     pub(crate) fn knows(&self, from: Rank, message: &OpMessage) -> bool {
-        let is_told = |entry: &super::entry::Entry| entry.resolved_by >> from.0 & 1 == 1;
+        let is_told = |entry: &super::entry::Entry| entry.resolved_by.contains(from);
         let body = match message.body {
             OpBody::Vote(op, vote) => self.knows_vote(from, op, vote),
             OpBody::Describe(descriptor) => {

@@ -102,7 +102,7 @@ impl Ledger {
                 return Err(Misbehaviour);
             }
             // This member makes no calls in the lanes of groups without it.
-            let concerns_me = |op: &&OpId| op.lane.participants(self.size) >> self.me.0 & 1 == 1;
+            let concerns_me = |op: &&OpId| op.lane.participants(self.size).contains(self.me);
             let first = first.iter().filter(concerns_me).copied().collect();
             self.revisions.since.push((revision, first));
         }

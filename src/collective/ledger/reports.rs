@@ -3,14 +3,14 @@
 
 use super::entry::Entry;
 use super::{Ledger, LedgerEffect};
-use crate::protocol::{Defect, Lane, OpBody, OpId, Rank};
+use crate::protocol::{Defect, Lane, OpBody, OpId, Rank, RankSet};
 
 impl Ledger {
     /// Another member has decided these operations.
     pub fn on_resolved(&mut self, from: Rank, ops: &[OpId]) {
         for op in ops {
             if let Some(entry) = self.entries.get_mut(op) {
-                entry.resolved_by |= 1 << from.0;
+                entry.resolved_by.insert(from);
             }
         }
         self.forget_finished();
@@ -21,7 +21,7 @@ impl Ledger {
     pub fn on_settled(&mut self, from: Rank, below: OpId) {
         for (op, entry) in &mut self.entries {
             if op.lane == below.lane && op.number < below.number {
-                entry.resolved_by |= 1 << from.0;
+                entry.resolved_by.insert(from);
             }
         }
         self.forget_finished();
@@ -85,14 +85,13 @@ impl Ledger {
         uncalled.chain(called).map(|(op, _)| *op).take(most).collect()
     }
 
-    /// Like [`resolved`](Ledger::resolved), for a message to all other ranks in the bit set `to`.
+    /// Like [`resolved`](Ledger::resolved), for a message to all other ranks of `to`.
     /// Marks operations as reported if `to` covers all their other participants.
-    pub fn report_resolved(&mut self, to: u32) -> Vec<OpId> {
-        let (resolved, others) = (self.resolved(), !(1 << self.me.0));
+    pub fn report_resolved(&mut self, to: RankSet) -> Vec<OpId> {
+        let (resolved, me) = (self.resolved(), self.me);
         for op in &resolved {
-            if let Some(entry) =
-                self.entries.get_mut(op).filter(|e| e.participants & others & !to == 0)
-            {
+            let all = |e: &&mut Entry| e.participants.without(me).is_within(to);
+            if let Some(entry) = self.entries.get_mut(op).filter(all) {
                 entry.reported = true;
             }
         }
@@ -107,9 +106,8 @@ impl Ledger {
         if self.frozen {
             return;
         }
-        let over = |e: &Entry| {
-            e.resolved_by & e.participants == e.participants && e.call.is_some() && e.reported
-        };
+        let over =
+            |e: &Entry| e.participants.is_within(e.resolved_by) && e.call.is_some() && e.reported;
         let effects = &mut self.effects;
         self.entries.retain(|op, entry| {
             let over = over(entry);

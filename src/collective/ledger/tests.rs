@@ -7,8 +7,8 @@ mod others;
 use super::*;
 use crate::memory::DType;
 use crate::protocol::{
-    CallMode, Descriptor, Failure, Mismatch, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, ReduceOp, Status,
-    view_of,
+    CallMode, Descriptor, Failure, Mismatch, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, RankSet, ReduceOp,
+    Status, view_of,
 };
 use group::Group;
 
@@ -298,7 +298,7 @@ fn a_view_ends_before_lanes_in_no_order_fill_the_memory() {
         ledger.abort(op, AbortReason::Dropped);
         let cause = AbortCause { reason: AbortReason::Dropped, by: Rank(0) };
         ledger.on_vote(Rank(1), op, Vote::Abort(cause)).expect("an honest member");
-        ledger.report_resolved(u32::MAX);
+        ledger.report_resolved(RankSet::ALL);
         ledger.on_resolved(Rank(1), &[op]);
         ledger.take_effects();
     }
@@ -341,7 +341,7 @@ fn an_operation_stays_listed_until_everybody_has_decided_it() {
     g.done(0..2, op);
     g.deliver_all();
     assert_eq!(g.ledgers[0].clone().freeze().ops[0].status, Status::Committed(7));
-    assert_eq!(g.ledgers[0].report_resolved(u32::MAX), [op]);
+    assert_eq!(g.ledgers[0].report_resolved(RankSet::ALL), [op]);
     g.ledgers[0].on_resolved(Rank(1), &[op]);
     assert!(g.ledgers[0].resolved().is_empty());
     assert!(g.ledgers[0].freeze().ops.is_empty());
@@ -352,7 +352,7 @@ fn what_a_frozen_ledger_reports_does_not_change() {
     let (mut g, op) = begun_by_all(2);
     g.done(0..2, op);
     g.deliver_all();
-    let resolved = g.ledgers[0].report_resolved(0b11);
+    let resolved = g.ledgers[0].report_resolved([Rank(0), Rank(1)].into_iter().collect());
     let closing = g.ledgers[0].freeze();
     assert_eq!(closing.ops.len(), 1);
     g.ledgers[0].on_resolved(Rank(1), &resolved);
@@ -366,9 +366,9 @@ fn who_decides_last_still_tells_the_others() {
     g.deliver_all();
     // Member 1 reports first. Member 0 has reported nothing since and must not forget before it
     // has.
-    let reported = g.ledgers[1].report_resolved(u32::MAX);
+    let reported = g.ledgers[1].report_resolved(RankSet::ALL);
     g.ledgers[0].on_resolved(Rank(1), &reported);
-    let reported = g.ledgers[0].report_resolved(u32::MAX);
+    let reported = g.ledgers[0].report_resolved(RankSet::ALL);
     assert_eq!(reported, [op]);
     g.ledgers[1].on_resolved(Rank(0), &reported);
     for ledger in &mut g.ledgers {
@@ -388,8 +388,11 @@ fn the_sixty_fifth_call_takes_no_number() {
 #[test]
 fn a_member_cannot_fill_the_memory_of_another() {
     let mut ledger = Ledger::new(&view_of(2), Rank(0));
-    let describe =
-        |number| Descriptor { op: OpId { lane: Lane(5), number }, call: SUM, plan_revision: 0 };
+    let describe = |number| Descriptor {
+        op: OpId { lane: Lane::of_view(5), number },
+        call: SUM,
+        plan_revision: 0,
+    };
     let accepted =
         (0..10_000).take_while(|n| ledger.on_descriptor(Rank(1), describe(*n)).is_ok()).count();
     assert_eq!(accepted, OPS_LISTED_MAX);
@@ -491,10 +494,10 @@ fn a_report_that_was_lost_with_a_link_is_made_good_by_the_next_one() {
     g.ledgers[1].done(op, 1);
     g.deliver_all();
     // Rank 1 learns that all have decided and forgets; its own report is lost.
-    g.ledgers[1].report_resolved(u32::MAX);
+    g.ledgers[1].report_resolved(RankSet::ALL);
     g.ledgers[1].on_resolved(Rank(0), &[op]);
     assert_eq!(g.ledgers[0].resolved(), [op]);
-    g.ledgers[0].report_resolved(u32::MAX);
+    g.ledgers[0].report_resolved(RankSet::ALL);
     // Over the next link both say again what they list. The answer to that tells rank 0.
     assert_eq!(g.ledgers[1].replay(Rank(0)), []);
     for body in g.ledgers[0].replay(Rank(1)) {

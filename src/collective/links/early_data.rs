@@ -1,6 +1,6 @@
 //! Data of peers for operations that have not begun here.
 
-use crate::protocol::{MEMBERS_MAX, OPS_LISTED_MAX, OpId, Rank};
+use crate::protocol::{MEMBERS_MAX, OPS_LISTED_MAX, OpId, Rank, RankSet};
 use std::collections::BTreeMap;
 
 /// Most operations that have not begun here and for which a peer may have sent data. The sender
@@ -11,8 +11,8 @@ pub const EARLY_OPS_MAX: usize = 2 * OPS_LISTED_MAX;
 
 /// Counts early data by peer. An honest peer stays within the bounds.
 pub struct EarlyData {
-    /// By operation that has not begun here: one bit for each rank that has sent data for it.
-    senders: BTreeMap<OpId, u16>,
+    /// By operation that has not begun here: the ranks that have sent data for it.
+    senders: BTreeMap<OpId, RankSet>,
     peers: [Kept; MEMBERS_MAX],
     frames_max: usize,
     bytes_max: usize,
@@ -44,20 +44,20 @@ impl EarlyData {
             return false;
         }
         *calls.entry(op.whole()).or_default() += 1;
-        *self.senders.entry(op).or_default() |= bit(from.index());
+        self.senders.entry(op).or_default().insert(from);
         true
     }
 
     /// Whether `from` has been noted for this operation.
     pub fn has(&self, from: Rank, op: OpId) -> bool {
-        self.senders.get(&op).is_some_and(|ranks| ranks & bit(from.index()) != 0)
+        self.senders.get(&op).is_some_and(|ranks| ranks.contains(from))
     }
 
     /// The operation has begun here, or is over: it no longer counts.
     pub fn forget(&mut self, op: OpId) {
-        let ranks = self.senders.remove(&op).unwrap_or(0);
+        let ranks = self.senders.remove(&op).unwrap_or_default();
         let of_ranks = self.peers.iter_mut().enumerate();
-        for (_, kept) in of_ranks.filter(|(rank, _)| ranks & bit(*rank) != 0) {
+        for (_, kept) in of_ranks.filter(|(rank, _)| ranks.contains(Rank::from(*rank))) {
             let Some(calls) = kept.calls.get_mut(&op.whole()) else { continue };
             *calls -= 1;
             if *calls == 0 {
@@ -81,17 +81,13 @@ impl EarlyData {
     }
 }
 
-fn bit(rank: usize) -> u16 {
-    1 << rank
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::protocol::{Lane, PARTS_MAX};
 
     fn op(number: u64) -> OpId {
-        OpId { lane: Lane(7), number }
+        OpId { lane: Lane::of_view(7), number }
     }
 
     #[test]

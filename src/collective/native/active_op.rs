@@ -4,7 +4,7 @@
 use super::super::backend::Done;
 use super::op_progress::{OpProgress, OutgoingFrame};
 use crate::os::{AtomicBool, Mutex, lock};
-use crate::protocol::Rank;
+use crate::protocol::{Rank, RankSet};
 use std::sync::atomic::Ordering;
 
 /// One operation in flight.
@@ -28,10 +28,10 @@ pub(super) struct CreditGate {
 impl ActiveOp {
     /// Creates an operation among `size` ranks. `credited` has one bit for each rank that has
     /// already granted credit.
-    pub fn new(progress: OpProgress, done: Done, size: usize, credited: u16) -> ActiveOp {
+    pub fn new(progress: OpProgress, done: Done, size: usize, credited: RankSet) -> ActiveOp {
         let gate = |rank: usize| {
             Mutex::new(CreditGate {
-                open: credited & (1 << rank) != 0,
+                open: credited.contains(Rank::from(rank)),
                 held: Vec::new(),
                 doubtful: false,
             })

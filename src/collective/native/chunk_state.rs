@@ -1,13 +1,13 @@
 //! The state of one chunk of an operation: which contributions have come, and their sum so far.
 
 use super::partial_sum::PartialSum;
-use crate::protocol::EngineFault;
+use crate::protocol::{EngineFault, Rank, RankSet};
 
 /// The state of one chunk.
 #[derive(Default)]
 pub struct ChunkState {
     /// One bit per contributor whose contribution has arrived or is being received.
-    came: u16,
+    came: RankSet,
     /// The number of contributors in `sum`.
     folded: usize,
     sum: Option<PartialSum>,
@@ -20,19 +20,17 @@ pub struct ChunkState {
 impl ChunkState {
     /// The state after the end of its operation: it expects nothing.
     pub fn over() -> ChunkState {
-        ChunkState { came: u16::MAX, landed: true, ..ChunkState::default() }
+        ChunkState { came: RankSet::ALL, landed: true, ..ChunkState::default() }
     }
 
     /// Whether the contribution of this contributor has arrived or is being received.
     pub fn has_come(&self, contributor: usize) -> bool {
-        self.came >> contributor & 1 == 1
+        self.came.contains(Rank::from(contributor))
     }
 
     /// The contribution of this contributor arrives. False if it had arrived before.
     pub fn comes(&mut self, contributor: usize) -> bool {
-        let is_first = !self.has_come(contributor);
-        self.came |= 1 << contributor;
-        is_first
+        self.came.insert(Rank::from(contributor))
     }
 
     /// Whether the result is here or is being received.

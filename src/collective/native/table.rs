@@ -7,7 +7,7 @@ use super::active_op::ActiveOp;
 use super::outbox::{EARLY_BYTES_MAX, EARLY_FRAMES_MAX, Spent};
 use crate::link::DataHeader;
 use crate::memory::{Block, OutOfMemory};
-use crate::protocol::{OpId, Rank};
+use crate::protocol::{OpId, Rank, RankSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ pub type EarlyFrames = Vec<(Rank, DataHeader, Block)>;
 /// The data that arrived for an operation before it was started here.
 #[derive(Default)]
 pub struct Early {
-    /// One bit for each rank that has granted credit.
-    pub credited: u16,
+    /// The ranks that have granted credit.
+    pub credited: RankSet,
     /// The frames in order of arrival.
     pub frames: EarlyFrames,
     /// There was no memory for one of them.
@@ -84,12 +84,12 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Adds an operation that begins. `make` receives one bit for each rank that has granted
-    /// credit. Returns what arrived before.
+    /// Adds an operation that begins. `make` receives the ranks that have granted credit. Returns
+    /// what arrived before.
     pub fn begin(
         &mut self,
         op: OpId,
-        make: impl FnOnce(u16) -> Arc<ActiveOp>,
+        make: impl FnOnce(RankSet) -> Arc<ActiveOp>,
     ) -> Result<(Arc<ActiveOp>, Early), Refused> {
         if self.closed {
             return Err(Refused::Closed);
@@ -136,12 +136,12 @@ impl Table {
     pub fn credit(&mut self, op: OpId, peer: Rank) -> Option<Arc<ActiveOp>> {
         match self.entries.get_mut(&op) {
             Some(Entry::ActiveOp(active)) => return Some(Arc::clone(active)),
-            Some(Entry::Early(early)) => early.credited |= 1 << peer.0,
+            Some(Entry::Early(early)) => _ = early.credited.insert(peer),
             Some(Entry::Failed) => {}
             None if self.closed || self.retired.contains(op) => {}
             None => {
-                self.entries
-                    .insert(op, Entry::Early(Early { credited: 1 << peer.0, ..Early::default() }));
+                let credited = RankSet::EMPTY.with(peer);
+                self.entries.insert(op, Entry::Early(Early { credited, ..Early::default() }));
             }
         }
         None
@@ -237,7 +237,7 @@ mod tests {
     use crate::protocol::{Lane, OPS_LISTED_MAX, PARTS_MAX};
 
     fn op(number: u64) -> OpId {
-        OpId { lane: Lane(7), number }
+        OpId { lane: Lane::of_view(7), number }
     }
 
     fn block(len: usize) -> Block {

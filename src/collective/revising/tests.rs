@@ -2,7 +2,7 @@ use super::super::ledger::{Ledger, LedgerEffect};
 use super::*;
 use crate::memory::DType;
 use crate::protocol::{
-    Call, CallKind, Descriptor, OpBody, REVISION_UNKNOWN, ReduceOp, Vote, view_of,
+    Call, CallKind, Descriptor, OpBody, REVISION_UNKNOWN, RankSet, ReduceOp, Vote, view_of,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -121,7 +121,8 @@ impl Group {
     fn call(&mut self, rank: usize, lane: usize) {
         let least = self.called.iter().map(|called| called[lane]).min().expect("members");
         if self.called[rank][lane] < least + 16 {
-            let op = self.ledgers[rank].call(Lane(lane as u64), SUM).expect("it may be called");
+            let op =
+                self.ledgers[rank].call(Lane::of_view(lane as u64), SUM).expect("it may be called");
             assert_eq!(op.number, self.called[rank][lane]);
             self.called[rank][lane] += 1;
         }
@@ -133,7 +134,7 @@ impl Group {
         let begun = |op: OpId| {
             self.described.iter().any(|(from, _, descriptor)| (*from, descriptor.op) == (rank, op))
         };
-        let mut ops = numbers.map(|number| OpId { lane: Lane(lane as u64), number });
+        let mut ops = numbers.map(|number| OpId { lane: Lane::of_view(lane as u64), number });
         let Some(op) = ops.find(|op| self.ledgers[rank].revision_of(*op).is_some() && !begun(*op))
         else {
             return;
@@ -161,7 +162,7 @@ impl Group {
     /// and no member lists it any more.
     fn end(&mut self, lane: usize) {
         let size = self.ledgers.len();
-        let op = OpId { lane: Lane(lane as u64), number: self.ended[lane] };
+        let op = OpId { lane: Lane::of_view(lane as u64), number: self.ended[lane] };
         let about: Vec<_> = self.described.iter().filter(|(_, _, d)| d.op == op).copied().collect();
         if about.len() < size * (size - 1) {
             return;
@@ -176,7 +177,7 @@ impl Group {
                 ledger.on_vote(from, op, Vote::Done { digest: 1 }).expect("an honest member");
                 ledger.on_resolved(from, &[op]);
             }
-            assert!(ledger.report_resolved(u32::MAX).contains(&op), "{op:?} is not over");
+            assert!(ledger.report_resolved(RankSet::ALL).contains(&op), "{op:?} is not over");
             ledger.take_effects();
         }
         self.ended[lane] += 1;
@@ -187,7 +188,7 @@ impl Group {
             .map(|lane| (lane, self.called.iter().map(move |called| called[lane])))
         {
             for number in self.ended[lane]..called.max().expect("members") {
-                let op = OpId { lane: Lane(lane as u64), number };
+                let op = OpId { lane: Lane::of_view(lane as u64), number };
                 let callers = self
                     .ledgers
                     .iter()
@@ -252,7 +253,7 @@ fn no_operation_runs_under_two_plans_and_nothing_is_held_for_ever() {
             let ops = (0..LANES)
                 .flat_map(|lane| (0..called[lane as usize]).map(move |number| (lane, number)));
             let held = ops.filter(|(lane, number)| {
-                ledger.revision_of(OpId { lane: Lane(*lane), number: *number }).is_none()
+                ledger.revision_of(OpId { lane: Lane::of_view(*lane), number: *number }).is_none()
             });
             assert_eq!(held.count(), 0, "seed {seed}: rank {rank} holds calls for ever");
             assert_eq!(ledger.revision(), group.revisions, "seed {seed}");

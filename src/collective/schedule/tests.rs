@@ -246,5 +246,5 @@ fn what_makes_no_sense_is_unfit() {
     assert_eq!(of(Call { codec: CodecId::Bf16, ..call(CallKind::AllGather, 1) }), Some(Unfit));
     assert_eq!(of(Call { codec: CodecId::Bf16, dtype: DType::F64, ..call(SUM, 1) }), Some(Unfit));
     assert_eq!(Schedule::of(&call(SUM, 1), None, &ring(&[0, 1], 1024), 3), Err(Unfit));
-    assert_eq!(Schedule::of(&call(SUM, 1), None, &plan, 17), Err(Unfit));
+    assert_eq!(Schedule::of(&call(SUM, 1), None, &plan, MEMBERS_MAX + 1), Err(Unfit));
 }

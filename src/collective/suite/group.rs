@@ -245,7 +245,7 @@ pub fn bytes(finished: &Finished) -> Vec<u8> {
 }
 
 pub fn op(lane: u64, number: u64) -> OpId {
-    OpId { lane: Lane(lane), number }
+    OpId { lane: Lane::of_view(lane), number }
 }
 
 /// A plan that uses `algorithm` for every buffer.

@@ -3,7 +3,7 @@
 /// How much the roster keeps, and how much it dials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Addresses in the table, and also adverts. 16 members with 16 addresses each fit.
+    /// Addresses in the table, and also adverts. 32 members with 16 addresses each fit.
     pub entries: usize,
     /// Unverified addresses with the same IP address, so that one host cannot fill the table.
     pub per_ip: usize,
@@ -28,14 +28,14 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            entries: 256,
+            entries: 512,
             per_ip: 8,
             per_loopback_ip: 64,
             per_boot: 4,
             others: 64,
             dials_per_second: 4,
-            dial_burst: 16,
-            dialing: 16,
+            dial_burst: 32,
+            dialing: 32,
             dialing_trusted: 32,
         }
     }

@@ -380,8 +380,8 @@ fn a_good_bye_forgets_and_a_lost_link_remembers() {
 fn strangers_get_a_burst_and_four_dials_a_second() {
     let mut roster = roster();
     (0..60).for_each(|n| appeared(&mut roster, ours(n), 0));
-    assert_eq!(due(&mut roster, 0).len(), 16);
-    assert_eq!(roster.next_due(0), None, "sixteen are under way");
+    assert_eq!(due(&mut roster, 0).len(), MEMBERS_MAX);
+    assert_eq!(roster.next_due(0), None, "as many as a View has members are under way");
     let mut dialled = 0;
     let mut open: Vec<SocketAddr> = roster.entries().iter().map(|entry| entry.address).collect();
     for now_ms in (0..10_000).step_by(10) {
@@ -432,7 +432,7 @@ fn a_direct_link_is_expected_until_its_dial_has_failed() {
 fn fixed_peers_do_not_wait_for_strangers() {
     let mut roster = roster();
     (0..60).for_each(|n| appeared(&mut roster, ours(n), 0));
-    assert_eq!(due(&mut roster, 0).len(), 16);
+    assert_eq!(due(&mut roster, 0).len(), MEMBERS_MAX);
     let fixed: Vec<SocketAddr> =
         (0..20).map(|n| SocketAddr::from(([203, 0, 113, 5], 80 + n))).collect();
     fixed.iter().for_each(|to| roster.add(*to, Origin::Fixed, 0));
@@ -482,8 +482,8 @@ fn a_flood_stays_bounded_and_does_not_displace_the_proven() {
     }
     let entries = roster.entries();
     assert!(
-        entries.len() <= 256
-            && roster.adverts.ours().count() <= 256
+        entries.len() <= 512
+            && roster.adverts.ours().count() <= 512
             && roster.others().count() <= 64
     );
     assert!(entries.iter().any(|entry| entry.address == real));

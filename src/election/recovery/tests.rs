@@ -51,7 +51,7 @@ fn lists(view: &View, ops: impl IntoIterator<Item = (OpId, Status)>) -> Promise 
 fn successor(view: &View, committed: Vec<CommittedOp>) -> Accepted {
     let later = Ballot { round: 5, ..view.ballot };
     let id = ViewId { ballot: later, digest: view.digest() };
-    let decided_by = RankSet::of_bits(u16::MAX);
+    let decided_by = RankSet::ALL;
     Accepted { id, parent: Some(view.id()), committed, failed: vec![], decided_by }
 }
 
@@ -133,7 +133,8 @@ fn an_accepted_successor_has_already_decided() {
 #[test]
 fn a_view_has_room_for_what_an_honest_member_knows_beside_a_list_that_a_member_invented() {
     let view = view_of(3);
-    let invented = |number| CommittedOp { op: OpId { lane: Lane(u64::MAX), number }, digest: 9 };
+    let invented =
+        |number| CommittedOp { op: OpId { lane: Lane::of_view(u64::MAX), number }, digest: 9 };
     let accepted = successor(&view, (0..OPS_DECIDED_MAX as u64).map(invented).collect());
     let liar = Promise { accepted: Some(accepted), ..in_view(&view, None) };
     let recovery = read(&all([in_view(&view, Some(Status::Committed(1))), liar]));

@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_first_few_bytes_and_messages_are_eager_and_no_later_ones() {
-        let whole = OpId { lane: Lane(7), number: 1 };
+        let whole = OpId { lane: Lane::of_view(7), number: 1 };
         let mut tally = Tally::of(whole);
         assert_eq!(
             [EAGER_OP_BYTES - 1, 1, 0, 1, 0].map(|len| tally.add(len)),
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn messages_wait_for_credits_and_credits_for_messages() {
-        let mut out = Outward::of(OpId { lane: Lane(7), number: 1 });
+        let mut out = Outward::of(OpId { lane: Lane::of_view(7), number: 1 });
         assert_eq!(out.send(span(10)), Departure::Now(Pace::Eager));
         assert_eq!(out.send(span(PIECE)), Departure::Held);
         assert_eq!(out.send(span(1)), Departure::Held);
@@ -403,7 +403,7 @@ mod tests {
             [0, 1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 1].map(frames),
             [1, 1, 1, 2, 2, 3]
         );
-        let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
+        let mut flow = Inward::of(OpId { lane: Lane::of_view(7), number: 1 });
         assert!(matches!(
             flow.post(Span { region: OURS, offset: 7, len: PIECE + 5 }),
             Ok(Posting::Awaited(Pace::Credited))
@@ -426,12 +426,12 @@ mod tests {
             (2 * PIECE, 2, PIECE, 2 * PIECE + 1),
             (3 * PIECE, 1, PIECE, PIECE + 1),
         ] {
-            let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
+            let mut flow = Inward::of(OpId { lane: Lane::of_view(7), number: 1 });
             flow.post(span(posted)).expect("nothing is here");
             let misfit = flow.arrive(left, block(len)).expect_err("another length");
             assert_eq!(misfit, Misfit::Length { posted, sent });
         }
-        let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
+        let mut flow = Inward::of(OpId { lane: Lane::of_view(7), number: 1 });
         flow.arrive(0, block(3)).expect("eager");
         assert_eq!(
             flow.post(span(4)).expect_err("another length"),
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn nothing_overflows() {
-        let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
+        let mut flow = Inward::of(OpId { lane: Lane::of_view(7), number: 1 });
         assert_eq!(
             flow.arrive(usize::MAX, block(PIECE)).expect_err("not asked for"),
             Misfit::Violation

@@ -26,15 +26,17 @@ fn record(sealer: &mut Sealer, plain: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn messages_of_all_sizes_arrive_both_ways_in_order() {
     let ((mut a_to, mut a_from), (mut b_to, mut b_from)) = linked();
-    let sizes = [0, 1, 2, 1000, CONTROL_BYTES_MAX - 1, CONTROL_BYTES_MAX, 3];
+    let around = |size: usize| [size - 1, size, size + 1];
+    let most = [CONTROL_BYTES_MAX - 1, CONTROL_BYTES_MAX, 3];
+    let sizes = [[0, 1, 1000], around(PART_BYTES), most].concat();
     let sending = async {
-        for size in sizes {
+        for size in sizes.iter().copied() {
             a_to.send(&vec![size as u8; size]).await.expect("sent");
             b_to.send(&vec![!size as u8; size]).await.expect("sent");
         }
     };
     let receiving = async {
-        for size in sizes {
+        for size in sizes.iter().copied() {
             assert_eq!(b_from.recv().await.expect("received"), vec![size as u8; size]);
             assert_eq!(a_from.recv().await.expect("received"), vec![!size as u8; size]);
         }
@@ -87,7 +89,7 @@ async fn receiving_may_be_dropped_at_every_byte() {
 #[tokio::test]
 async fn sending_may_be_dropped_and_nothing_is_torn() {
     let ((mut to, _a), (_b, mut from)) = linked();
-    let message = vec![7; CONTROL_BYTES_MAX];
+    let message = vec![7; PART_BYTES];
     let mut taken = 0;
     // The pipe holds a few of these messages; every later send is dropped half way.
     for _ in 0..10 {
@@ -100,7 +102,7 @@ async fn sending_may_be_dropped_and_nothing_is_torn() {
             if message == b"last" {
                 break;
             }
-            assert_eq!(message, vec![7; CONTROL_BYTES_MAX]);
+            assert_eq!(message, vec![7; PART_BYTES]);
         }
     });
     to.send(b"last").await.expect("sent");
@@ -123,6 +125,17 @@ async fn impossible_lengths_close_the_link_unread() {
             "{length}, again"
         );
     }
+}
+
+#[tokio::test]
+async fn a_message_without_an_end_closes_the_link() {
+    let (mut raw, mut sealer, mut from, _to) = tapped();
+    let receiving = tokio::spawn(async move { from.recv().await.map_err(|e| e.kind()) });
+    for _ in 0..CONTROL_BYTES_MAX / PART_BYTES {
+        raw.write_all(&record(&mut sealer, &[1; PART_BYTES])).await.expect("written");
+    }
+    raw.write_all(&record(&mut sealer, b"x")).await.expect("written");
+    assert_eq!(receiving.await.expect("no panic"), Err(io::ErrorKind::InvalidData));
 }
 
 #[tokio::test]

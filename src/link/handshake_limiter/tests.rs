@@ -70,7 +70,7 @@ fn members_find_a_place_when_strangers_hold_all() {
 fn loopback_has_room_for_many_nodes() {
     let mut gate = HandshakeLimiter::new();
     let ip = IpAddr::from([127, 0, 0, 1]);
-    let held: Vec<_> = (0..30).filter_map(|_| gate.admit(0, ip).ok()).collect();
+    let held: Vec<_> = (0..50).filter_map(|_| gate.admit(0, ip).ok()).collect();
     assert_eq!(held.len(), HandshakeLimiter::TRUSTED_HALF_OPEN_MAX);
     let mut gate = HandshakeLimiter::new();
     let passed = (0..200).filter(|_| gate.admit(0, ip).map(|t| gate.release(t)).is_ok()).count();

@@ -79,7 +79,7 @@ fn relinked() {
     let callers: Vec<_> = (1..=CALLERS)
         .map(|lane| {
             let session = Arc::clone(&session);
-            thread::spawn(move || operate(&session, Lane(lane)))
+            thread::spawn(move || operate(&session, Lane::of_view(lane)))
         })
         .collect();
     let links: Vec<Link> = (0..LINKS)

@@ -133,7 +133,7 @@ fn the_largest_messages_fit() {
             parent: view.parent,
             committed: ops,
             failed: Vec::new(),
-            decided_by: RankSet::of_bits(u16::MAX),
+            decided_by: RankSet::ALL,
         }),
         accepted_here: Some(Rank(1)),
         is_late: true,
@@ -147,7 +147,7 @@ fn the_largest_messages_fit() {
     };
     assert!(Message::Promise(view.ballot, Box::new(promise)).to_bytes().len() < MESSAGE_BYTES_MAX);
     let lanes = (0..LANES_TOLD_MAX as u64)
-        .map(|lane| OpId { lane: Lane(lane), number: u64::MAX })
+        .map(|lane| OpId { lane: Lane::of_view(lane), number: u64::MAX })
         .collect();
     let body = PlanStep::Held { revision: u32::MAX, next: Some(lanes) };
     assert!(

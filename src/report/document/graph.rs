@@ -21,7 +21,7 @@ pub struct GraphDocument {
     /// The rank whose port carries less than four fifths of every other port's rate; null if there
     /// is none, or not all ports are measured.
     pub slowest: Option<usize>,
-    /// In rank order, at most 16.
+    /// In rank order, at most 32.
     pub members: Vec<GraphMember>,
     /// Ordered by lower, then higher rank.
     pub links: Vec<GraphLink>,

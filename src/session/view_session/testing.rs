@@ -91,7 +91,7 @@ impl Group {
         for (from, said) in self.members[0].view().ranks().zip(&mut self.said) {
             while let Ok(message) = said.try_recv() {
                 let audience = message.body.audience(self.members.len());
-                let hears = |to: &&Arc<ViewSession>| audience >> to.me().0 & 1 == 1;
+                let hears = |to: &&Arc<ViewSession>| audience.contains(to.me());
                 for to in self.members.iter().filter(hears).filter(|to| to.me() != from) {
                     to.on_message(from, &message).expect("an honest member");
                 }

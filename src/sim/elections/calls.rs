@@ -7,7 +7,8 @@ use crate::election::Input;
 use crate::identity::MemberId;
 use crate::memory::DType;
 use crate::protocol::{
-    AbortReason, Call, CallKind, Lane, Message, OpBody, OpId, OpMessage, ReduceOp, View, ViewId,
+    AbortReason, Call, CallKind, Lane, Message, OpBody, OpId, OpMessage, Rank, ReduceOp, View,
+    ViewId,
 };
 use std::sync::Arc;
 
@@ -153,7 +154,7 @@ impl World {
             .members
             .iter()
             .enumerate()
-            .filter(|(rank, m)| audience >> rank & 1 == 1 && m.id != me);
+            .filter(|(rank, m)| audience.contains(Rank::from(*rank)) && m.id != me);
         for (_, member) in others {
             self.send(n, member.id, &message);
         }

@@ -41,11 +41,10 @@ struct Counts {
 }
 
 /// `POTLUCK_SIM_SEED` selects one seed, `POTLUCK_SIM_SEEDS` a number of seeds; the default is four.
+/// `POTLUCK_SIM_HOSTS` is the number of hosts; the default is 2 to 5, by chance.
 /// `POTLUCK_SIM_DEFECT` names a rule that the nodes break; then the test passes once that is found.
 #[test]
 fn groups_in_virtual_time_never_differ_and_find_together() {
-    let number =
-        |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let defect = std::env::var("POTLUCK_SIM_DEFECT").ok();
     match (number("POTLUCK_SIM_SEED"), number("POTLUCK_SIM_SEEDS"), defect) {
         (Some(seed), _, defect) => run_one(seed, defect.as_deref()),
@@ -63,12 +62,18 @@ fn members_beside_a_liar_keep_their_promises_to_each_other() {
     }
 }
 
+/// The number in this environment variable, if it is set.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
 /// Runs this seed in this process.
 fn run_one(seed: u64, defect: Option<&str>) {
     calls::silence();
     sinks::install(seed);
     let defect = defect.map(|name| Defect::named(name).expect("a defect that has a name"));
-    let Outcome { report, wrong, digest, observer } = Run::new(seed, defect).go();
+    let hosts = number("POTLUCK_SIM_HOSTS").map(|hosts| hosts as usize);
+    let Outcome { report, wrong, digest, observer } = Run::new(seed, hosts, defect).go();
     if !wrong.is_empty() {
         println!("seed {seed}:\n{}", wrong.join("\n"));
         println!(

@@ -53,9 +53,8 @@ impl ModelState {
         }
         let by_all = |op: OpId| {
             let callers = op.lane.participants(view.size());
-            let takes_part = |other: &&Node| {
-                view.rank_of(other.me).is_some_and(|rank| callers >> rank.0 & 1 == 1)
-            };
+            let takes_part =
+                |other: &&Node| view.rank_of(other.me).is_some_and(|rank| callers.contains(rank));
             self.members(view).filter(takes_part).all(|other| other.has_called(op))
         };
         let is_blocked = ledger.is_full() && ledger.undecided().next().is_none();

@@ -381,7 +381,7 @@ const WALKS: [(Defect, Partition, u64); 14] = [
     (Defect::AnyoneCommitted, Partition::Continue, 62),
     (Defect::RestartedCounts, Partition::Majority, 106),
     (Defect::TipOfInstalled, Partition::Majority, 384),
-    (Defect::AcceptedNotDurable, Partition::Majority, 3726),
+    (Defect::AcceptedNotDurable, Partition::Majority, 904),
     (Defect::EarlyAbort, Partition::Majority, 691),
     (Defect::AdoptedCounts, Partition::Continue, 376),
     (Defect::OkWithoutResult, Partition::Continue, 149),

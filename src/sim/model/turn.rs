@@ -11,7 +11,7 @@ use crate::identity::{Boot, MemberId};
 use crate::memory::DType;
 use crate::protocol::{
     AbortReason, Call, CallKind, Closing, Descriptor, Engines, Lane, Message, OpBody, OpId,
-    OpMessage, ReduceOp, View, ViewDigest, ViewId,
+    OpMessage, Rank, ReduceOp, View, ViewDigest, ViewId,
 };
 use crate::topology::{Arrangement, LinkMap, arrange};
 use std::collections::{BTreeMap, BTreeSet};
@@ -381,7 +381,7 @@ impl<'a> Turn<'a> {
             enclosed: None,
         };
         for (rank, other) in view.members.iter().enumerate() {
-            if audience >> rank & 1 == 1 && other.id != self.node.me {
+            if audience.contains(Rank::from(rank)) && other.id != self.node.me {
                 self.post(other.id, Message::Op(message.clone()));
             }
         }

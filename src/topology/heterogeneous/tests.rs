@@ -5,10 +5,13 @@ use super::super::homes::Lan::{No, Radio, Wired};
 use super::super::homes::{Home, Lan};
 use super::super::link_map::links_of;
 use super::*;
-use crate::protocol::{Coarsest, CodecId, Coding, CodingSpeed, EngineKind, Engines, rank_pairs};
+use crate::protocol::{
+    Coarsest, CodecId, Coding, CodingSpeed, EngineKind, Engines, MEMBERS_MAX, rank_pairs,
+};
 use crate::wire::Encode;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use std::time::Instant;
 
 /// The plan that a proposer makes for a home, on the native engine.
 fn plan_for(home: &Home) -> Plan {
@@ -203,14 +206,36 @@ fn without_a_full_mesh_only_neighbours_talk() {
 }
 
 #[test]
-fn sixteen_roots_fit_in_a_sentence() {
-    let cables: Vec<(u8, u8, u32)> = (0..16).map(|rank| (rank, (rank + 1) % 16, 16_000)).collect();
-    let plan = plan_for(&Home::new(&[No; 16], &cables));
+fn as_many_roots_as_members_fit_in_a_sentence() {
+    let size = MEMBERS_MAX as u8;
+    let cables: Vec<(u8, u8, u32)> =
+        (0..size).map(|rank| (rank, (rank + 1) % size, 16_000)).collect();
+    let plan = plan_for(&Home::new(&[No; MEMBERS_MAX], &cables));
     assert!(
-        plan.fits(16)
+        plan.fits(MEMBERS_MAX)
             && matches!(&plan.class_for(u64::MAX).algorithm, Algorithm::Trees { trees } if trees.len() > 10)
     );
     assert!(plan.reason.len() <= Plan::REASON_BYTES_MAX, "{}", plan.reason);
+}
+
+/// Prints how long the planner takes, see docs/benchmarks.md.
+#[test]
+fn homes_of_all_sizes_have_a_plan_near_their_bound() {
+    for size in [2, 4, 8, 16, MEMBERS_MAX] {
+        let mut rng = SmallRng::seed_from_u64(size as u64);
+        let rates = [100, 250, 500, 940, 2350];
+        let machines: Vec<Lan> = (0..size).map(|_| Wired(rates[rng.random_range(0..5)])).collect();
+        let home = Home::new(&machines, &[]);
+        let (members, links) = (home.members(), home.link_map(|_| 0));
+        let began = Instant::now();
+        let plan = best_plan(&members, &links, false);
+        let took = began.elapsed();
+        let network = Network::of(&members, &links).expect("all rates");
+        let bound_s = MBIT * 1000.0 / Packing::of(&network).expect("trees").bound_kbps;
+        let times = simulated_s(&home, &plan, COUNT) / bound_s;
+        println!("{size} machines: planned in {took:?}, {times:.3} times the bound");
+        assert!(plan.fits(size) && times <= 1.15, "{times} for {home:?}: {}", plan.reason);
+    }
 }
 
 #[test]

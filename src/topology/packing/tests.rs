@@ -1,6 +1,7 @@
 use super::super::homes::{Home, Lan};
 use super::super::network::Edge;
 use super::*;
+use crate::protocol::MEMBERS_MAX;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::num::NonZeroU32;
@@ -223,7 +224,7 @@ fn the_order_in_which_facts_come_does_not_matter() {
 #[test]
 #[ignore = "prints times, which mean something in a release build: cargo test --release --lib -- how_long --ignored --nocapture"]
 fn how_long_it_takes() {
-    for size in [4, 8, 12, 16] {
+    for size in [4, 8, 12, 16, MEMBERS_MAX as u8] {
         let time_ms = |seed| {
             let network = network(&any_home(size, &mut SmallRng::seed_from_u64(seed)));
             let start = std::time::Instant::now();

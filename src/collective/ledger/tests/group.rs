@@ -1,7 +1,7 @@
 //! A few members whose messages the test delivers.
 
 use super::super::*;
-use crate::protocol::view_of;
+use crate::protocol::{RankSet, view_of};
 use std::ops::Range;
 
 /// An operation on which all agree, and the source of a sync's state.
@@ -38,8 +38,8 @@ impl Group {
             match effect {
                 LedgerEffect::Tell(body) => {
                     let audience = body.audience(self.ledgers.len());
-                    let others =
-                        (0..self.ledgers.len()).filter(|j| *j != i && audience >> j & 1 == 1);
+                    let others = (0..self.ledgers.len())
+                        .filter(|j| *j != i && audience.contains(Rank(*j as u8)));
                     others.for_each(|j| self.wires[i][j].push(body));
                 }
                 LedgerEffect::Resolved(op, outcome) => self.resolved[i].push((op, outcome)),
@@ -80,7 +80,7 @@ impl Group {
     pub fn pass_reports(&mut self) {
         let n = self.ledgers.len();
         for from in 0..n {
-            let resolved = self.ledgers[from].report_resolved(u32::MAX);
+            let resolved = self.ledgers[from].report_resolved(RankSet::ALL);
             for to in (0..n).filter(|to| *to != from) {
                 self.ledgers[to].on_resolved(Rank(from as u8), &resolved);
             }

@@ -2,7 +2,7 @@
 //! several calls, best-effort calls.
 
 use super::*;
-use crate::protocol::OpMessage;
+use crate::protocol::{OpMessage, RankSet};
 
 const ENDS: (Rank, Rank) = (Rank(0), Rank(2));
 const LANE: Lane = Lane::MAIN;
@@ -87,9 +87,9 @@ fn a_lane_that_one_member_has_left_holds_up_nobody() {
 fn what_was_given_up_before_it_was_called_is_told_again_to_who_missed_it() {
     let mut g = Group::of(2);
     assert_eq!(give_up_alone(&mut g, Lane::MAIN), Ok(()));
-    assert!(g.ledgers[1].report_resolved(u32::MAX).is_empty(), "it is told once");
+    assert!(g.ledgers[1].report_resolved(RankSet::ALL).is_empty(), "it is told once");
     assert_eq!(g.ledgers[1].replay(Rank(0)).len(), 1, "its vote");
-    assert_eq!(g.ledgers[1].report_resolved(u32::MAX).len(), 1);
+    assert_eq!(g.ledgers[1].report_resolved(RankSet::ALL).len(), 1);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn a_step_that_is_repeated_is_answered_as_one() {
     g.deliver_all();
     g.assert_ends(op, Outcome::Committed);
     g.ledgers[1].on_resolved(Rank(0), &[op]);
-    let lost = g.ledgers[1].report_resolved(u32::MAX);
+    let lost = g.ledgers[1].report_resolved(RankSet::ALL);
     assert!(lost == [op] && g.ledgers[1].entries.is_empty(), "it is not forgotten");
     let repeated = g.ledgers[0].replay(Rank(1));
     assert!(repeated.len() > 64, "{repeated:?}");
@@ -453,7 +453,7 @@ fn two_who_wait_for_each_others_reports_both_get_them() {
         g.ledgers[i].abort(op, AbortReason::Deadline);
         g.deliver_all();
     }
-    g.ledgers.iter_mut().for_each(|ledger| _ = ledger.report_resolved(u32::MAX));
+    g.ledgers.iter_mut().for_each(|ledger| _ = ledger.report_resolved(RankSet::ALL));
     (0..2).for_each(|i| _ = g.ledgers[i].replay(Rank(1 - i as u8)));
     g.pass_reports();
     g.pass_reports();
