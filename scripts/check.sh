@@ -15,10 +15,11 @@ want_gloo
 lints=(cargo clippy --workspace --all-targets --locked)
 documentation=(env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked)
 
-# cargo-clippy is itself a wrapper of the compiler, so this one has to do what it does.
+# cargo-clippy is itself a wrapper of the compiler, so this one has to do what it does. It also
+# covers the feature `metrics` where Gloo is not available.
 lints_of_threads() {
     CLIPPY_ARGS="-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__" RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/clippy-for-threads.sh \
-        cargo check --lib --profile test --locked
+        cargo check --lib --profile test --locked --features metrics
 }
 
 # Checks only that the targets compile: the fuzzing engine, which is C++, is not built.

@@ -78,6 +78,7 @@ fn files_that_import_each_other_are_caught() {
     let found = ["a circle: plan/one.rs, plan/other.rs"];
     assert_eq!(circle("use super::Other;", "use super::one::One;"), found);
     assert_eq!(circle("fn f(x: super::Other) {}", "use crate::plan::{One, X};"), found);
+    assert_eq!(circle("use super::{Other, words::X};", "use super::one::One;"), found);
     assert_eq!(circle("use super::Other;", ""), [""; 0]);
     assert_eq!(circle("use super::Other;", "#[cfg(test)]\nuse super::One;"), [""; 0]);
 }
