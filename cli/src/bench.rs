@@ -17,9 +17,10 @@ use potluck::{Builder, Cluster, Context, Error, Event, EventStream};
 use report::Report;
 use size::Size;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Measure links and sums of some machines, beside what the plan predicts; type it on each of them
 ///
@@ -109,11 +110,22 @@ impl Bench {
     async fn measure(&self, cluster: &Cluster, progress: &ProgressBar) -> Result<Report> {
         progress.set_message(format!("waiting for {} machines", self.members));
         let events = cluster.events();
-        let mut ctx = cluster.context_within(Duration::from_secs_f64(self.wait)).await?;
+        let mut ctx = self.group(cluster, progress).await?;
         match self.measure_in(&mut ctx, cluster, progress).await {
             Err(error) => Err(lost(events, &ctx, error).await),
             measured => measured,
         }
+    }
+
+    /// Waits for the group. Says once on stderr why that takes long.
+    async fn group(&self, cluster: &Cluster, progress: &ProgressBar) -> Result<Context> {
+        let mut group = pin!(cluster.context_within(Duration::from_secs_f64(self.wait)));
+        if let Ok(context) = timeout(LONG, &mut group).await {
+            return Ok(context?);
+        }
+        let status = cluster.status();
+        progress.suspend(|| eprintln!("still {}: {}", status.state, status.reasons().join("; ")));
+        Ok(group.await?)
     }
 
     async fn measure_in(
@@ -221,6 +233,9 @@ fn number(text: &str, most: f64) -> std::result::Result<f64, String> {
 
 /// The job of these groups.
 const JOB: &str = "potluck-bench";
+
+/// When a person wants to know why the group does not come about.
+const LONG: Duration = Duration::from_secs(3);
 
 /// How long the plan may take for its predictions.
 const SETTLING: Duration = Duration::from_secs(60);

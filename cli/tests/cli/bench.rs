@@ -68,8 +68,9 @@ pub fn unequal_machines() -> Result<()> {
 pub fn too_few() -> Result<()> {
     let network = Network::machines("loop", 1)?;
     told(&network.home("ada"), &["join"], KEY)?;
-    let ran = network.run("n1", "ada", "bench", &["--wait", "1"])?.json(3)?;
-    ensure!(ran["code"] == "not-enough-peers", "{ran}");
+    let ran = network.run("n1", "ada", "bench", &["--wait", "4"])?;
+    ensure!(ran.json(3)?["code"] == "not-enough-peers", "{ran:?}");
+    ensure!(ran.err.lines().filter(|line| line.starts_with("still ")).count() == 1, "{ran:?}");
     let wrong = network.run("n1", "ada", "bench", &["--sizes", "3"])?;
     ensure!(wrong.code == 2 && wrong.err.contains("multiple of 4"), "{wrong:?}");
     Ok(())
