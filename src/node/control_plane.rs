@@ -326,6 +326,7 @@ impl ControlPlane {
             self.leave_detours();
             self.renew_links();
             self.keep_paths();
+            self.look_at_paths();
             self.reporter.meter().report();
         }
         self.seek();

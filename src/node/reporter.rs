@@ -10,7 +10,7 @@ use crate::link::Refusal;
 use crate::protocol::{EngineChoice, OpId, Rank, Sizes, View};
 use crate::report::document::StatusDocument;
 use crate::report::{
-    Counters, Event, NodeInfo, Peer, Sight, State, Status, Waiting, without_answer,
+    Counters, Event, NodeInfo, PathStatus, Peer, Sight, State, Status, Waiting, without_answer,
 };
 use crate::session::{Meter, ViewSession};
 use crate::trace;
@@ -52,6 +52,8 @@ pub(super) struct Reporter {
     complaints: BTreeMap<MemberId, (SocketAddr, Complaint)>,
     /// The last report of discovery on each interface.
     interfaces: Vec<InterfaceReport>,
+    /// The paths between the members of the installed View, at the last look.
+    paths: Vec<PathStatus>,
     /// The operation that waits for other ranks, since when, and whether a warning was given.
     waiting: Option<(OpId, Instant, bool)>,
     /// The version of Gloo in this build.
@@ -77,6 +79,7 @@ impl Reporter {
             refusals: BTreeMap::new(),
             complaints: BTreeMap::new(),
             interfaces: Vec::new(),
+            paths: Vec::new(),
             waiting: None,
             gloo,
             notices,
@@ -167,6 +170,15 @@ impl Reporter {
     /// Discovery's report on each interface.
     pub(super) fn set_interfaces(&mut self, interfaces: Vec<InterfaceReport>) {
         self.interfaces = interfaces;
+    }
+
+    /// The paths between the members of the installed View.
+    pub(super) fn set_paths(&mut self, paths: Vec<PathStatus>) {
+        self.paths = paths;
+    }
+
+    pub(super) fn paths(&self) -> &[PathStatus] {
+        &self.paths
     }
 
     pub(super) fn interfaces(&self) -> &[InterfaceReport] {

@@ -14,11 +14,11 @@ use super::segment::Segment;
 use crate::identity::{MemberId, NodeId};
 use crate::os::{HostId, InterfaceKind};
 use crate::protocol::{CodingSpeed, MEMBERS_MAX};
+use foldhash::fast::FixedState;
 use petgraph::Directed;
 use petgraph::Direction::{Incoming, Outgoing};
 use petgraph::graphmap::GraphMap;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroU32;
 
 /// The directed graph of working links between members.
@@ -28,8 +28,8 @@ use std::num::NonZeroU32;
 /// removes those that it no longer trusts.
 #[derive(Clone, Debug, Default)]
 pub struct LinkMap {
-    // The unseeded hasher makes two runs identical; results are sorted wherever order is visible.
-    graph: GraphMap<MemberId, DirectedLink, Directed, BuildHasherDefault<DefaultHasher>>,
+    // The fixed seed makes two runs identical; results are sorted wherever order is visible.
+    graph: GraphMap<MemberId, DirectedLink, Directed, FixedState>,
     /// Measurements of links, by machine. They survive while a link is re-established and its edge
     /// is missing, and also when a process is started again.
     paths: BTreeMap<(NodeId, NodeId), Path>,

@@ -10,13 +10,18 @@ use crate::identity::MemberId;
 impl Election {
     /// Whether the time since this node's last tick exceeds the largest silence limit of its peers.
     pub(super) fn was_away(&self, now: u64) -> bool {
+        let away = self.last_tick.map_or(0, |last| now.saturating_sub(last));
+        // No peer has a smaller limit. Every message comes by here.
+        if away <= self.config.limits.dead_cap_ms {
+            return false;
+        }
         let patience = self
             .peers
             .keys()
             .map(|id| self.limits_of(*id).dead_cap_ms)
             .max()
             .unwrap_or(self.config.limits.dead_cap_ms);
-        self.last_tick.is_some_and(|last| now.saturating_sub(last) > patience)
+        away > patience
     }
 
     /// Freezes the old View, drops all links and forgets all peers, so that this node joins anew;

@@ -195,12 +195,19 @@ impl ControlPlane {
             engine_reason: engine_reason(view, view.engine_under(&plan)),
             plan: plan.reason.clone(),
             plan_revision: plan.revision,
-            paths: self.paths(view),
+            paths: self.reporter.paths().to_vec(),
             shares: shares(&plan, view.size()),
             forecasts: self.planner.forecasts().to_vec(),
             in_sync: session.is_synced(),
             committed: session.committed(),
         }
+    }
+
+    /// Looks at the paths of the installed View, whose number grows with the square of its size;
+    /// so this is done less often than the status is published.
+    pub(super) fn look_at_paths(&mut self) {
+        let paths = self.installed.session().map(|session| self.paths(session.view()));
+        self.reporter.set_paths(paths.unwrap_or_default());
     }
 
     fn paths(&self, view: &View) -> Vec<PathStatus> {

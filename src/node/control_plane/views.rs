@@ -49,6 +49,7 @@ impl ControlPlane {
         self.rates = Rates::default();
         self.planner = Planner::of(Some(view), self.clock.now());
         self.paths.view_changed(view);
+        self.look_at_paths();
         self.redials.view_changed();
         if self.election.is_frozen() {
             // Installed late, only to decide its operations: the next View is already being agreed.
