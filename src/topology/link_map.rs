@@ -94,6 +94,10 @@ impl LinkMap {
     pub fn round_trip(&mut self, from: MemberId, to: MemberId, rtt_us: u32, port: Option<Port>) {
         let is_same = |known: &&Path| port.is_none_or(|port| port.number == known.port.number);
         let known = self.paths.get(&(from.node, to.node)).filter(is_same).copied();
+        // The usual case: members report all their round trips again and again.
+        if known.is_some_and(|path| path.rtt_us == rtt_us) && self.graph.contains_edge(from, to) {
+            return;
+        }
         let path = known.unwrap_or_else(|| {
             let unmeasured = Path::unmeasured(rtt_us);
             Path { port: port.unwrap_or(unmeasured.port), ..unmeasured }

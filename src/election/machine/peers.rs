@@ -215,6 +215,25 @@ impl Election {
     }
 
     pub(super) fn learn_reach(&mut self, from: MemberId, reach: &[Reached]) {
+        let is_known = |p: &Peer| {
+            let is_same = |r: &Reached| {
+                p.reach.contains(&r.id)
+                    && p.relayed.contains(&r.id) == r.relayed
+                    && p.radios.contains(&r.id) == r.radio
+            };
+            p.reach.len() == reach.len() && reach.iter().all(is_same)
+        };
+        // The usual case is that of the same links as before.
+        if !self.peers.get(&from).is_some_and(is_known) {
+            self.learn_other_reach(from, reach);
+        }
+        for reached in reach.iter().filter(|r| r.rtt_us > 0) {
+            // A report carries no ports or rates, so known ones stay.
+            self.links.round_trip(from, reached.id, reached.rtt_us, None);
+        }
+    }
+
+    fn learn_other_reach(&mut self, from: MemberId, reach: &[Reached]) {
         let some = |which: fn(&Reached) -> bool| {
             reach.iter().filter(|r| which(r)).map(|r| r.id).collect::<BTreeSet<MemberId>>()
         };
@@ -230,10 +249,6 @@ impl Election {
         if let Some(peer) = self.peers.get_mut(&from).filter(|p| p.radios != radios) {
             peer.radios = radios;
             self.set_limits_of_relayed();
-        }
-        for reached in reach.iter().filter(|r| r.rtt_us > 0) {
-            // A report carries no ports or rates, so known ones stay.
-            self.links.round_trip(from, reached.id, reached.rtt_us, None);
         }
     }
 

@@ -66,18 +66,23 @@ impl ControlPlane {
     fn wanted(&self, now: u64) -> BTreeMap<MemberId, Want> {
         let (links, direct) = (self.election.links(), self.direct_neighbours());
         let suspects: BTreeSet<MemberId> = self.election.suspects(now).collect();
-        let reached = within_reach(links, self.me, &direct);
-        let has_route = |id: &MemberId| match direct.contains(id) {
-            true => route(links, self.me, *id, &direct).is_some(),
-            false => reached.contains(id),
-        };
         let is_sought = |id: &MemberId| {
             let is_wanted = self.peers.get(*id).is_none_or(|link| {
                 let is_stale = !link.is_direct() && !self.access.accepts(link.psk());
                 is_stale || suspects.contains(id)
             });
             let is_other = id.node != self.me.node && is_wanted;
-            is_other && self.election.keeps_away_ms(now, *id).is_none() && has_route(id)
+            is_other && self.election.keeps_away_ms(now, *id).is_none()
+        };
+        let sought: Vec<MemberId> = links.known().into_iter().filter(is_sought).collect();
+        // The usual case, at every tick: the search for routes looks at all pairs of members.
+        if sought.is_empty() {
+            return BTreeMap::new();
+        }
+        let reached = within_reach(links, self.me, &direct);
+        let has_route = |id: &MemberId| match direct.contains(id) {
+            true => route(links, self.me, *id, &direct).is_some(),
+            false => reached.contains(id),
         };
         let is_urgent = |id: &MemberId| suspects.contains(id) || self.relays.is_lost(*id);
         let want = |id: MemberId| match () {
@@ -85,7 +90,7 @@ impl ControlPlane {
             () if self.roster.expects(id.boot, now) => Want::Dialled,
             () => Want::HeardOf,
         };
-        links.known().into_iter().filter(is_sought).map(|id| (id, want(id))).collect()
+        sought.into_iter().filter(has_route).map(|id| (id, want(id))).collect()
     }
 
     fn direct_neighbours(&self) -> BTreeSet<MemberId> {
