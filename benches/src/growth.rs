@@ -3,14 +3,18 @@
 use crate::Extent;
 use crate::group::{Forming, Group, Who};
 use crate::machine::{Engine, Machines, median};
+use crate::plot::{Line, svg};
 use crate::report::{Report, bytes, time};
 use crate::turns::Turns;
 use anyhow::{Context, Result};
+use std::fs;
 
 /// Up to as many as a View may have.
 const SIZES: [usize; 5] = [2, 4, 8, 16, 32];
 /// The buffers, and the calls of a turn.
 const WORKS: [(usize, usize); 2] = [(4 << 10, 100), (1 << 20, 10)];
+/// The plot of a full run.
+const PLOT: &str = "docs/growth.svg";
 /// The goal for the common View of sixteen, in seconds.
 const FORMED_S: (usize, f64) = (16, 1.0);
 
@@ -32,6 +36,9 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
             Err(error) => report.failure(format!("{size} members: {error:#}")),
         }
     }
+    if extent == Extent::Full {
+        fs::write(PLOT, plot(&rows)).with_context(|| format!("{PLOT} cannot be written"))?;
+    }
     if let Some((size, row)) = rows.iter().find(|(size, _)| *size == FORMED_S.0) {
         report.must(
             &format!("{size} that start together, s to the View"),
@@ -48,6 +55,23 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
         (many / few) as f64,
     );
     Ok(())
+}
+
+/// Milliseconds over the number of members.
+fn plot(rows: &[(usize, Row)]) -> String {
+    type Of = fn(&Row) -> f64;
+    let lines: [(&str, &str, Of); 4] = [
+        ("common View", "#333", |row| row.forming.took_s),
+        ("processor time of all until then", "#1f77b4", |row| row.forming.cpu_s),
+        ("4 KiB", "#2ca02c", |row| row.sums[0].0),
+        ("1 MiB", "#d62728", |row| row.sums[1].0),
+    ];
+    let lines = lines.map(|(name, colour, of)| Line {
+        name: name.to_owned(),
+        colour,
+        points: rows.iter().map(|(size, row)| (*size as f64, of(row) * 1e3)).collect(),
+    });
+    svg("Processes of one machine", "members", "milliseconds", &lines)
 }
 
 /// Medians.

@@ -19,6 +19,8 @@ mod group;
 mod growth;
 mod machine;
 mod peer;
+#[path = "../../examples/train-digits/src/plot.rs"]
+mod plot;
 mod radio;
 mod reliability;
 mod report;

@@ -60,7 +60,7 @@ impl Context {
     ) -> Result<Context, Exception> {
         let (wire, notices) =
             (Box::new(MessageLayer(endpoint.clone())), Box::new(Noticeboard(Arc::clone(board))));
-        // No cast truncates: a View has at most 16 members, and the times are minutes.
+        // No cast truncates: a View has at most 32 members, and the times are minutes.
         let rank = i32::from(me.0);
         let (connect_timeout_ms, patience_ms) =
             (CONNECT_TIMEOUT.as_millis() as i64, PATIENCE.as_millis() as i64);

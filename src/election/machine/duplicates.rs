@@ -22,7 +22,7 @@ const ASIDE_MS: u64 = 5000;
 /// A duplicate that was seen less than this ago is not reported again.
 const TOLD_MS: u64 = 60_000;
 
-/// Most remembered identities with duplicates; as many as a View has members.
+/// Most remembered identities with duplicates.
 const SEEN_MAX: usize = 16;
 
 /// This bit marks a ping that probes a duplicate. Round-trip pings carry microseconds since the
