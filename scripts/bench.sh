@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# make bench: benchmarks of real processes in the lab (needs root), about seven minutes after the
-# build, two with --quick, and the part growth. --only PART runs one part (gloo, sums, codecs,
-# changes, growth). make bench-topology: heterogeneous machines, compared with Gloo's ring if Gloo
-# is available; about eight minutes, three with --quick, and at most two minutes (40 s) more for
-# each of five homes with shared segments; --only PROFILE runs one profile.
+# make bench: benchmarks of real processes in the lab (needs root), about ten minutes after the
+# build, three with --quick. --only PART runs one part (gloo, sums, codecs, changes, growth). make
+# bench-topology: heterogeneous machines, compared with Gloo's ring if Gloo is available; about
+# eight minutes, three with --quick, and at most two minutes (40 s) more for each of five homes with
+# shared segments; --only PROFILE runs one profile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
