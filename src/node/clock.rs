@@ -8,6 +8,12 @@ use tokio::time::Instant;
 /// Interval between round-trip measurements.
 const PING: Duration = Duration::from_millis(500);
 
+/// The same in large groups, of which all pairs measure.
+const PING_OF_MANY: Duration = Duration::from_secs(1);
+
+/// A node with more links than this is in a large group.
+const FEW_LINKS: usize = 8;
+
 /// Interval of the periodic work on the session: reports of resolved operations, wishes for path
 /// trials, metering, and the interface reports of discovery.
 const REPORT: Duration = Duration::from_millis(250);
@@ -74,9 +80,10 @@ impl Clock {
         self.tick_at = now + Duration::from_millis(rest_ms);
     }
 
-    /// Whether a round-trip measurement is due; then the next one is set.
-    pub(super) fn takes_ping(&mut self, now: Instant) -> bool {
-        takes(&mut self.ping_at, now, PING)
+    /// Whether a round-trip measurement over this many links is due; then the next one is set.
+    pub(super) fn takes_ping(&mut self, now: Instant, links: usize) -> bool {
+        let every = if links > FEW_LINKS { PING_OF_MANY } else { PING };
+        takes(&mut self.ping_at, now, every)
     }
 
     /// The same for the periodic work on the session.

@@ -314,7 +314,7 @@ impl ControlPlane {
         for (member, generation) in self.peers.overrun() {
             self.on_closed(member, generation, None);
         }
-        if self.clock.takes_ping(now) {
+        if self.clock.takes_ping(now, self.peers.iter().count()) {
             self.ping();
         }
         if self.clock.takes_report(now) {
