@@ -1,21 +1,25 @@
-//! One bit per element: its sign. Each block of 256 elements has a scale, the mean of its
-//! magnitudes, and an element is decoded as the scale with its sign (signSGD with error feedback,
-//! Karimireddy and others 2019). 0 counts as positive, -0 as negative.
+//! One bit per element: each block of 256 elements is [rotated](super::rotation), and of each number
+//! of the rotated block only the sign is kept (DRIVE, Vargaftik and others 2021). The block's scale
+//! is the mean of the magnitudes of these numbers, the best one for their signs. 0 counts as
+//! positive, -0 as negative.
 //!
-//! A block is encoded as its scale, an `f32`, little-endian, and then a byte for eight elements.
-//! A block of `n` elements has `w = ceil(n / 8)` such bytes, and bit `b` of byte `k` is the sign of
-//! element `b * w + k`, 1 if it is negative. So a row of `w` elements is one bit of all bytes, and
-//! the loops need no shuffling. Bits without an element are 0.
+//! A block is encoded as its scale, an `f32`, little-endian, and then a byte for eight numbers. A
+//! block of `n` numbers has `w = ceil(n / 8)` such bytes, and bit `b` of byte `k` is the sign of
+//! number `b * w + k`, 1 if it is negative. So a row of `w` numbers is one bit of all bytes, and
+//! the loops need no shuffling. Bits without a number are 0.
 //!
-//! The error of a block is always smaller than the block: the sum of its squared errors is the sum
-//! of its squares minus `n` times the square of the scale. It is 0.36 of the sum of squares for
-//! normally distributed elements, more for heavier tails. Without feedback no element is near.
+//! The sum of the squared errors of a block is the sum of its squares minus `n` times the square of
+//! the scale: about 0.36 of the sum of squares, `1 - 2 / pi`, whatever the distribution of its
+//! elements, and always less than all of it. Without the rotation it is more for heavier tails, and
+//! then [feedback](super::feedback) sends a gradient so late that training with momentum diverges.
 //!
-//! A block with an infinity or a NaN becomes a block of canonical NaNs. A block whose mean
-//! magnitude is below 2^-100 becomes zeros.
+//! A block with an infinity or a NaN becomes a block of canonical NaNs. An element of magnitude
+//! above 2^124 may come back infinite. A block becomes zeros if the mean magnitude of its rotated
+//! numbers, divided by 16, is below 2^-100.
 
 use super::blocks::{BLOCK, STEP_BYTES, mean_magnitude, read_step};
 use super::codec::Codec;
+use super::rotation::{rotate, rotate_back};
 use crate::wire::Malformed;
 
 /// The 1-bit codec; wire ratio 0.035. Meant for error feedback.
@@ -24,9 +28,6 @@ pub struct OneBit;
 
 /// The bytes of the signs of a whole block.
 const SIGN_BYTES: usize = BLOCK / 8;
-
-/// The bit of a negative `f32`.
-const NEGATIVE: u32 = 1 << 31;
 
 impl Codec for OneBit {
     fn encoded_len(&self, elements: usize) -> usize {
@@ -37,8 +38,11 @@ impl Codec for OneBit {
 
     #[inline(always)]
     fn write(&self, elements: &[f32], out: &mut [u8]) {
+        let mut rotated = [0.0; BLOCK];
         for (block, out) in elements.chunks(BLOCK).zip(out.chunks_mut(STEP_BYTES + SIGN_BYTES)) {
-            let scale = mean_magnitude(block);
+            rotate(block, &mut rotated);
+            let numbers = &rotated[..block.len()];
+            let scale = mean_magnitude(numbers);
             let Some((head, signs)) = out.split_first_chunk_mut::<STEP_BYTES>() else { return };
             *head = scale.to_bits().to_le_bytes();
             signs.fill(0);
@@ -46,14 +50,15 @@ impl Codec for OneBit {
                 continue;
             }
             match <&mut [u8; SIGN_BYTES]>::try_from(&mut *signs) {
-                Ok(signs) => write_signs(block, signs),
-                Err(_) => write_signs(block, signs),
+                Ok(signs) => write_signs(numbers, signs),
+                Err(_) => write_signs(numbers, signs),
             }
         }
     }
 
     #[inline(always)]
     fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
+        let mut multiples = [0; BLOCK];
         for (block, bytes) in out.chunks_mut(BLOCK).zip(bytes.chunks(STEP_BYTES + SIGN_BYTES)) {
             let (head, signs) =
                 bytes.split_first_chunk::<STEP_BYTES>().ok_or(Malformed::Inconsistent)?;
@@ -67,10 +72,12 @@ impl Codec for OneBit {
                 block.fill(scale);
                 continue;
             }
+            let numbers = &mut multiples[..block.len()];
             match <&[u8; SIGN_BYTES]>::try_from(signs) {
-                Ok(signs) => read_signs(signs, scale, block),
-                Err(_) => read_signs(signs, scale, block),
+                Ok(signs) => read_signs(signs, numbers),
+                Err(_) => read_signs(signs, numbers),
             }
+            rotate_back(&mut multiples, scale, block);
         }
         Ok(())
     }
@@ -84,21 +91,22 @@ fn used_bits(len: usize, bytes: usize, place: usize) -> u8 {
 
 /// A [`SIGN_BYTES`] array or the shorter slice of the last block.
 #[inline(always)]
-fn write_signs<S: AsMut<[u8]> + ?Sized>(block: &[f32], signs: &mut S) {
+fn write_signs<S: AsMut<[u8]> + ?Sized>(numbers: &[f32], signs: &mut S) {
     let signs = signs.as_mut();
-    for (bit, row) in block.chunks(signs.len()).enumerate() {
-        for (byte, x) in signs.iter_mut().zip(row) {
-            *byte |= ((x.to_bits() >> 31) as u8) << bit;
+    for (bit, row) in numbers.chunks(signs.len()).enumerate() {
+        for (byte, number) in signs.iter_mut().zip(row) {
+            *byte |= ((number.to_bits() >> 31) as u8) << bit;
         }
     }
 }
 
+/// The signs as multiples of the scale, 1 and -1.
 #[inline(always)]
-fn read_signs<S: AsRef<[u8]> + ?Sized>(signs: &S, scale: f32, block: &mut [f32]) {
+fn read_signs<S: AsRef<[u8]> + ?Sized>(signs: &S, multiples: &mut [i16]) {
     let signs = signs.as_ref();
-    for (bit, row) in block.chunks_mut(signs.len()).enumerate() {
-        for (x, byte) in row.iter_mut().zip(signs) {
-            *x = f32::from_bits(scale.to_bits() | (u32::from(*byte) << (31 - bit)) & NEGATIVE);
+    for (bit, row) in multiples.chunks_mut(signs.len()).enumerate() {
+        for (multiple, byte) in row.iter_mut().zip(signs) {
+            *multiple = 1 - 2 * i16::from(byte >> bit & 1);
         }
     }
 }
@@ -127,16 +135,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn signs_stay_and_magnitudes_become_their_mean(
+        fn what_was_decoded_is_encoded_without_a_loss(
             elements in prop::collection::vec(-1e6f32..1e6, 0..700),
         ) {
-            for (block, back) in elements.chunks(BLOCK).zip(coded(&elements).chunks(BLOCK)) {
-                let sum: f64 = block.iter().map(|x| f64::from(x.abs())).sum();
-                let mean = sum / block.len() as f64;
-                for (x, y) in block.iter().zip(back) {
-                    prop_assert_eq!(x.is_sign_negative(), y.is_sign_negative());
-                    prop_assert!((f64::from(y.abs()) - mean).abs() <= mean * 1e-5, "{y} of {mean}");
-                    prop_assert_eq!(y.abs(), back[0].abs());
+            let once = coded(&elements);
+            for (block, again) in once.chunks(BLOCK).zip(coded(&once).chunks(BLOCK)) {
+                let largest = block.iter().fold(0f32, |largest, x| largest.max(x.abs()));
+                for (x, y) in block.iter().zip(again) {
+                    prop_assert!((x - y).abs() <= largest * 1e-4, "{x} and {y} of {largest}");
                 }
             }
         }
@@ -146,10 +152,13 @@ mod tests {
             let mut bytes = encoded(&vec![1.0; len]);
             let at = flip.index((bytes.len() - STEP_BYTES) * 8);
             bytes[STEP_BYTES + at / 8] ^= 1 << (at % 8);
-            let element = at % 8 * len.div_ceil(8) + at / 8;
-            let mut expected = vec![1.0; len];
-            let is_one = expected.get_mut(element).map(|x: &mut f32| *x = -1.0).is_some();
-            prop_assert_eq!(decoded(&bytes, len), is_one.then_some(expected).ok_or(Malformed::Inconsistent));
+            let is_one = at % 8 * len.div_ceil(8) + at / 8 < len;
+            let back = decoded(&bytes, len);
+            if is_one {
+                prop_assert!(back.is_ok_and(|back| back != coded(&vec![1.0; len])));
+            } else {
+                prop_assert_eq!(back, Err(Malformed::Inconsistent));
+            }
         }
 
         #[test]
@@ -163,10 +172,10 @@ mod tests {
 
     #[test]
     fn so_near_are_random_numbers() {
-        let off = relative_error(&OneBit, &normal(1 << 16));
-        assert!((0.35..0.38).contains(&off), "1 - 2 / pi, not {off}");
-        let off = relative_error(&OneBit, &student(1 << 16));
-        assert!((0.4..0.8).contains(&off), "{off}");
+        for elements in [normal(1 << 16), student(1 << 16)] {
+            let off = relative_error(&OneBit, &elements);
+            assert!((0.25..0.38).contains(&off), "1 - 2 / pi, not {off}");
+        }
     }
 
     #[test]
@@ -185,10 +194,11 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_stay_and_what_is_no_number_is_seen() {
+    fn large_elements_stay_finite_and_what_is_no_number_is_seen() {
         for len in [1, 3, 7, 255, 256] {
-            assert!(coded(&vec![f32::MAX; len]).iter().all(|x| *x >= f32::MAX * 0.999_999));
-            assert!(coded(&vec![-f32::MAX; len]).iter().all(|x| x.is_finite()), "{len}");
+            for large in [2f32.powi(124), -2f32.powi(124)] {
+                assert!(coded(&vec![large; len]).iter().all(|x| x.is_finite()), "{len}");
+            }
         }
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut elements = vec![1.0; 600];
@@ -223,6 +233,6 @@ mod tests {
         let off: f64 = means.iter().zip(&elements).map(|(a, b)| f64::from(a - b).powi(2)).sum();
         let squares: f64 = elements.iter().map(|x| f64::from(*x).powi(2)).sum();
         assert!(off / squares < 0.02, "{}", off / squares);
-        assert!(relative_error(&OneBit, &elements) > 0.3, "without feedback");
+        assert!(relative_error(&OneBit, &elements) > 0.2, "without feedback");
     }
 }

@@ -36,7 +36,7 @@ fn off_by(id: CodecId) -> f32 {
         // The rotated numbers err by a fourteenth of the largest, which is at most the root of the
         // sum of squares; `int4.rs` and `one_bit.rs` have the bounds of the mean square.
         CodecId::Int4 => 16.0 * 0.76,
-        CodecId::OneBit => 1.0,
+        CodecId::OneBit => 16.0,
         CodecId::Bf16 => 1.0 / 256.0,
         _ => 1.0 / 2048.0,
     }

@@ -77,16 +77,17 @@ impl Codec {
         Codec { id: CodecId::Int4, feedback: None }
     }
 
-    /// One bit per element, its sign, and one magnitude per 256 elements, the mean of theirs: 0.035
-    /// of the bytes of a contribution. Sums are sent as [`int4`](Codec::int4), 0.129 of their
+    /// One bit per element and one magnitude per 256 elements: 0.035 of the bytes of a contribution.
+    /// Each 256 elements are rotated as for [`int4`](Codec::int4); the bits are the signs of the
+    /// rotated numbers, and the magnitude is the mean of theirs. Sums are sent as [`int4`](Codec::int4), 0.129 of their
     /// bytes, because no residual contains their error. For sums and means only;
     /// [`auto_up_to`](Codec::auto_up_to) does not choose it.
     ///
-    /// Created [with error feedback](Codec::with_feedback), because without it all magnitudes are
-    /// lost; so it belongs to one buffer. The mean square of a contribution's error is 0.36 of the
-    /// elements' mean square if these are normally distributed, more with heavy tails, and less
-    /// than 1 in any case. An infinity or a NaN makes all 256 NaN; if the mean of the 256
-    /// magnitudes is below 2^-100 they become zero.
+    /// Created [with error feedback](Codec::with_feedback), because a third of a contribution's
+    /// squares is lost without it; so it belongs to one buffer. The mean square of a contribution's
+    /// error is about 0.36 of the elements' mean square, whatever their distribution, and less than
+    /// 1 in any case. An infinity or a NaN makes all 256 NaN; elements of magnitude above 2^124 may
+    /// come back infinite, and 256 that are all below 2^-92 may become zero.
     pub fn one_bit() -> Codec {
         Codec { id: CodecId::OneBit, feedback: Some(ErrorFeedback::default()) }
     }
