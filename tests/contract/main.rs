@@ -246,7 +246,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("nobody came", story(members::nobody)),
         ("three begin, a fourth has no place, and two go on", story(members::sizes)),
         ("an owned buffer comes back", among(&[2], outcomes::owned)),
-        ("thirty-two are a group and one more waits", story(members::as_many_as_possible)),
+        ("sixteen are a group and the seventeenth waits", story(members::sixteen)),
     ];
     if network == Network::Process {
         stories.extend(in_process);
