@@ -642,7 +642,7 @@ potluck_config *potluck_config_new(void);
  * | open | a namespace that every node on the network may join, without a key |
  * | home | the directory of key and state files |
  * | name | this node's display name |
- * | members | with how many members the group begins, 1 to 16 |
+ * | members | with how many members the group begins, 1 to 32 |
  * | min_members | with how many it goes on |
  * | max_members | how many it may have |
  * | partition | which part of a cut network goes on |
