@@ -374,7 +374,7 @@ fn node_counts() -> Result<()> {
         ensure!(lab.nodes().len() == nodes, "{profile}: {:?}", lab.nodes());
         lab.tell(&["ping"])?;
     }
-    ensure!(Lab::up_with("gbe4", 17).is_err(), "more machines than a group may have");
+    ensure!(Lab::up_with("gbe4", 33).is_err(), "more machines than a group may have");
     Ok(())
 }
 

@@ -169,7 +169,7 @@ pub mod tests {
             assert!(Report::decoded(&bytes, 3).is_err(), "{report:?}");
         };
         for (machines, progress) in [
-            (17, Progress::Done),
+            (33, Progress::Done),
             (3, Progress::Failed { rank: 0, code: 0 }),
             (3, Progress::Failed { rank: 192, code: 1 }),
         ] {
@@ -180,7 +180,7 @@ pub mod tests {
             assert!(Report::decoded(&bytes, 3).is_err(), "{report:?}");
         }
         refused(|report, _| report.rules.members = 0);
-        refused(|report, _| report.rules.min = 17);
+        refused(|report, _| report.rules.min = 33);
         refused(|_, offer| offer.processes = 0);
         refused(|_, offer| offer.processes = 65);
         refused(|_, offer| offer.ports = vec![5000, 5001]);
