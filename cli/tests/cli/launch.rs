@@ -260,7 +260,7 @@ pub fn refused() -> Result<()> {
     ensure!(missing.code == 127 && missing.out.contains("program-failed"), "{missing:?}");
     ensure!(missing.out.contains("cannot start /no/such/program"), "{missing:?}");
     ensure!(ran(&["--members", "2", "--elastic", "3", "--", "true"])?.json(2)?["code"] == "usage");
-    ensure!(ran(&["--members", "17", "--", "true"])?.code == 2);
+    ensure!(ran(&["--members", "33", "--", "true"])?.code == 2);
     ensure!(ran(&["--members", "2"])?.code == 2, "without a command");
     let killed = ran(&["--members", "1", "--", "sh", "-c", "kill -SEGV $$"])?;
     ensure!(killed.code == 128 + 11, "{killed:?}");
