@@ -1,7 +1,7 @@
-//! One bit per element: each block of 256 elements is [rotated](super::rotation), and of each number
-//! of the rotated block only the sign is kept (DRIVE, Vargaftik and others 2021). The block's scale
-//! is the mean of the magnitudes of these numbers, the best one for their signs. 0 counts as
-//! positive, -0 as negative.
+//! One bit per element: each block of 256 elements is [rotated](super::rotation), and of each
+//! number of the rotated block only the sign is kept (DRIVE, Vargaftik and others 2021). The
+//! block's scale is the mean of the magnitudes of these numbers, the best one for their signs. 0
+//! counts as positive, -0 as negative.
 //!
 //! A block is encoded as its scale, an `f32`, little-endian, and then a byte for eight numbers. A
 //! block of `n` numbers has `w = ceil(n / 8)` such bytes, and bit `b` of byte `k` is the sign of

@@ -74,7 +74,7 @@ mod tests {
     use super::super::plan::{Plan, PlanClass};
     use super::*;
     use crate::memory::DType;
-    use crate::protocol::{Call, CallKind, CodecId, MEMBERS_MAX, Rank, RankSet, ReduceOp, Tree};
+    use crate::protocol::{Call, CallKind, CodecId, Rank, RankSet, ReduceOp, Tree};
     use crate::wire::assert_codec;
     use proptest::prelude::*;
 
@@ -177,7 +177,7 @@ mod tests {
         /// ranks are checked against the schedule.
         #[test]
         fn a_wrong_part_is_refused(plain: [u32; 3], taken in 0usize..8, place: prop::sample::Index, byte: u8) {
-            let part = |place: usize| (0..MEMBERS_MAX as u8).filter(|bit| plain[place] & 1 << bit != 0).map(Rank).collect();
+            let part = |place: usize| RankSet::of_bits(plain[place]);
             let coding = |coarsest: Coarsest| {
                 let place = Coarsest::ALL.iter().position(|other| *other == coarsest).unwrap_or(0);
                 if taken & 1 << place != 0 { Coding::but_for(coarsest.id(), part(place)) } else { Coding::NONE }

@@ -35,9 +35,9 @@ struct Group {
 }
 
 impl CliqueSearch {
-    /// While steps are left, visits every maximal clique that contains all of `chosen`, otherwise only members of `open`,
-    /// and cannot be extended by a member of `done`. Skips branches that cannot reach the best
-    /// size.
+    /// While steps are left, visits every maximal clique that contains all of `chosen`, otherwise
+    /// only members of `open`, and cannot be extended by a member of `done`. Skips branches that
+    /// cannot reach the best size.
     fn extend(&mut self, chosen: u64, mut open: u64, mut done: u64) {
         if self.steps == 0 || (chosen | open).count_ones().min(OTHERS_MAX) < self.best.size {
             return;

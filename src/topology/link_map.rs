@@ -405,8 +405,8 @@ impl LinkMap {
     /// form a View.
     ///
     /// Ties are broken by the larger number of members in `prefer`, then by the smaller ids. The
-    /// search is exact among 63 neighbours of `me`, but for graphs with very many cliques: preferred
-    /// ones come first, then smaller ids. Other neighbours are ignored.
+    /// search is exact among 63 neighbours of `me`, preferred ones first, then smaller ids; in a
+    /// graph with very many cliques it ends with the best one found. Other neighbours are ignored.
     pub fn largest_clique_with(
         &self,
         me: MemberId,

@@ -77,11 +77,11 @@ impl Codec {
         Codec { id: CodecId::Int4, feedback: None }
     }
 
-    /// One bit per element and one magnitude per 256 elements: 0.035 of the bytes of a contribution.
-    /// Each 256 elements are rotated as for [`int4`](Codec::int4); the bits are the signs of the
-    /// rotated numbers, and the magnitude is the mean of theirs. Sums are sent as [`int4`](Codec::int4), 0.129 of their
-    /// bytes, because no residual contains their error. For sums and means only;
-    /// [`auto_up_to`](Codec::auto_up_to) does not choose it.
+    /// One bit per element and one magnitude per 256 elements: 0.035 of the bytes of a
+    /// contribution. Each 256 elements are rotated as for [`int4`](Codec::int4); the bits are the
+    /// signs of the rotated numbers, and the magnitude is the mean of theirs. Sums are sent as
+    /// `int4`, 0.129 of their bytes, because no residual contains their error. For sums and means
+    /// only; [`auto_up_to`](Codec::auto_up_to) does not choose it.
     ///
     /// Created [with error feedback](Codec::with_feedback), because a third of a contribution's
     /// squares is lost without it; so it belongs to one buffer. The mean square of a contribution's
