@@ -320,9 +320,14 @@ impl Lane {
     }
 
     async fn after(&mut self, at: &mut At, k: u64, what: What, made: &Made) -> Next {
-        at.is_accepted |= !REFUSALS.contains(&made.code);
+        let is_refused = REFUSALS.contains(&made.code);
+        // A message between members without a direct link is rejected, whether or not the members
+        // are in sync.
+        at.is_accepted |= !is_refused && made.code != "rejected";
+        // All have voted on the dropped call before they voted on a later one of the same ranks.
+        let is_voted = what.kind != Kind::Message && !what.best_effort && made.code != "dropped";
         let was_here = self.dropped.as_ref().is_some_and(|call| call.what.ranks == what.ranks);
-        if was_here && made.code != "dropped" && !REFUSALS.contains(&made.code) {
+        if was_here && is_voted && !is_refused {
             // It would have been refused if the result of a dropped call could still come.
             self.dropped = None;
         }
