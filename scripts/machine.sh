@@ -42,6 +42,14 @@ want_programs() {
     install_packages "${missing[@]}" || say "Not installed: ${missing[*]}. What needs them is skipped."
 }
 
+# skip_python_shim: puts the Python that `python3` starts first in the PATH. The `python3` of a
+# version manager is a script that searches for it, which takes longer than most calls of lab/lab.
+skip_python_shim() {
+    local python
+    python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null) || return 0
+    [ "$(command -v python3)" = "$python" ] || export PATH="${python%/*}:$PATH"
+}
+
 # install_packages PACKAGE...: by apt-get, as root or with sudo; never asks for a password without a
 # terminal.
 install_packages() {

@@ -4,7 +4,7 @@
 
 # The slowest suites, the slowest first: the last suites to start should be short. All others
 # follow.
-longest=(processes links faults contract views units lab)
+longest=(processes links cli units strangers faults contract lab)
 
 # Multicast tests inside the library, each of which needs a network namespace and therefore root;
 # without root they are counted as skipped.

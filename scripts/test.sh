@@ -13,6 +13,7 @@ exec </dev/null
 need_rust
 need_c_compiler
 want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool iptables:iptables mkfs.ext4:e2fsprogs faketime:faketime pkg-config:pkg-config mcs:mono-mcs mono:mono-runtime
+skip_python_shim
 want_gloo
 # A fixed seed, so that every run makes the same choices; `POTLUCK_SEED= make test` makes random
 # ones.
