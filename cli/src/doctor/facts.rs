@@ -27,6 +27,9 @@ const ROUNDS: usize = 3;
 /// How long a dial of a node may take.
 const DIAL: Duration = Duration::from_secs(3);
 
+/// After a failed dial: how long a node may take to say that it leaves.
+const DEPARTURE: Duration = Duration::from_secs(1);
+
 /// Most addresses of a node that are dialled.
 const DIALS_MAX: usize = 4;
 
@@ -63,6 +66,8 @@ pub struct Facts {
 
 /// The dials of a node.
 pub struct Dial {
+    /// Its key.
+    pub node: String,
     pub name: String,
     pub to: Vec<SocketAddr>,
     /// The last error, if none of them has connected.
@@ -142,6 +147,7 @@ impl Facts {
         }
         self.names = names;
         self.dials = dialled(&self.nodes).await;
+        self.forget_departed(&mut observer).await;
         let status = observer.status();
         self.is_duplicate = !status.duplicates.is_empty();
         (self.interfaces, self.unlinked) = (status.interfaces, status.others);
@@ -154,12 +160,34 @@ impl Facts {
         Ok(())
     }
 
+    /// Forgets the failed dials of nodes that leave: another doctor ends by itself, and then nothing
+    /// listens at its addresses.
+    async fn forget_departed(&mut self, observer: &mut Observer) {
+        let until = Instant::now() + DEPARTURE;
+        loop {
+            let there = observer.nodes();
+            let is_there = |dial: &Dial| there.iter().any(|node| node.node == dial.node);
+            self.dials.retain(|dial| dial.error.is_none() || is_there(dial));
+            let has_failed = self.dials.iter().any(|dial| dial.error.is_some());
+            if !has_failed || !matches!(timeout_at(until, observer.changed()).await, Ok(true)) {
+                return;
+            }
+        }
+    }
+
     /// Whether a longer look is not expected to show more.
     fn is_settled(&self, observer: &Observer) -> bool {
         let status = observer.status();
         let is_used = |on: &InterfaceReport| matches!(on.activity, Activity::Active { .. });
+        let has_heard = |on: &InterfaceReport| match on.activity {
+            Activity::Active { adverts, .. } => adverts > 0,
+            Activity::Skipped(_) => false,
+        };
         let has_network = status.interfaces.is_empty() || status.interfaces.iter().any(is_used);
-        let all_linked = status.others.is_empty() && !self.elsewhere(observer.nodes()).is_empty();
+        // A node that has just started is linked before it is heard.
+        let all_linked = status.others.is_empty()
+            && !self.elsewhere(observer.nodes()).is_empty()
+            && status.interfaces.iter().any(has_heard);
         all_linked || !has_network
     }
 
@@ -178,9 +206,11 @@ fn place_of(key: &StoredKey) -> &'static str {
 async fn dialled(nodes: &[StatusDocument]) -> Vec<Dial> {
     let mut dials = JoinSet::new();
     for (place, node) in nodes.iter().enumerate() {
-        let (name, to) = (node.name.clone(), addresses_of(node));
+        let (key, name, to) = (node.node.clone(), node.name.clone(), addresses_of(node));
         if !to.is_empty() {
-            dials.spawn(async move { (place, Dial { name, error: first_error(&to).await, to }) });
+            dials.spawn(async move {
+                (place, Dial { node: key, name, error: first_error(&to).await, to })
+            });
         }
     }
     let mut all = dials.join_all().await;
