@@ -1,6 +1,6 @@
 // Gloo's transport interface, on top of the links that Rust owns.
 //
-// Deliberately thin: matching, credit, bounds and waiting are in Rust (src/collective/p2p). Only
+// Deliberately thin: matching, credit, bounds and waiting are in Rust (src/gloo_ffi/p2p). Only
 // unbound buffers are implemented, which all of Gloo's newer collectives use; the calls of the
 // older ones throw.
 #pragma once

@@ -10,7 +10,7 @@ use crate::wire::layout::{List, layout};
 #[non_exhaustive]
 pub enum Algorithm {
     /// Every rank sends its whole buffer to every other rank, and adds all of them in rank order.
-    /// One step; for small buffers and for groups of two.
+    /// One step; for small buffers.
     OneShot,
     /// Reduce-scatter and all-gather around a ring in this order, with several chunks in flight
     /// (Patarasuk and Yuan 2009).
