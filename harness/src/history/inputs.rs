@@ -1,7 +1,7 @@
 //! The contributions of all nodes to all calls, derived from a seed; and the hash of a buffer.
 //!
-//! They are small integers, so sums and products of sixteen of them are exact in every element
-//! type, in any order.
+//! They are small integers, so sums and products of 32 of them are exact in every element type, in
+//! any order.
 
 use super::what::{DType, Op};
 
@@ -42,8 +42,6 @@ impl Inputs {
         match (self.op, signed) {
             (Op::Prod, true) => [1, 1, 2, -1, 1, 1, -1, 1][(random >> 61) as usize],
             (Op::Prod, false) => [1, 1, 2, 1, 1, 1, 1, 1][(random >> 61) as usize],
-            // A multiple of every number of members up to six.
-            (Op::Mean, _) => 60 * ((random >> 32) as i64 % 17 - 8),
             (_, true) => (random >> 32) as i64 % 17 - 8,
             (_, false) => (random >> 32) as i64 % 9,
         }
@@ -97,13 +95,25 @@ pub fn put(out: &mut Vec<u8>, dtype: DType, value: i64) {
     }
 }
 
-/// The half-precision bits of an integer below 2048 in magnitude.
+/// Appends the bytes of the quotient of two small integers, rounded once.
+pub fn put_quotient(out: &mut Vec<u8>, dtype: DType, dividend: i64, divisor: usize) {
+    match dtype {
+        DType::F32 => out.extend((dividend as f32 / divisor as f32).to_le_bytes()),
+        DType::F64 => out.extend((dividend as f64 / divisor as f64).to_le_bytes()),
+        _ => put(out, dtype, dividend / divisor as i64),
+    }
+}
+
+/// The half-precision bits of an integer below 2048 in magnitude, or of a power of two.
 fn half(value: i64) -> u16 {
     let magnitude = value.unsigned_abs();
     if magnitude == 0 {
         return 0;
     }
     let exponent = 63 - magnitude.leading_zeros();
+    if exponent > 15 {
+        return u16::from(value < 0) << 15 | 0x7c00;
+    }
     let fraction = (magnitude << 10 >> exponent) as u16 & 0x3ff;
     u16::from(value < 0) << 15 | (exponent as u16 + 15) << 10 | fraction
 }
@@ -114,9 +124,16 @@ mod tests {
 
     #[test]
     fn halves_of_integers() {
-        for (value, bits) in
-            [(0, 0), (1, 0x3c00), (-1, 0xbc00), (2, 0x4000), (3, 0x4200), (40, 0x5100)]
-        {
+        for (value, bits) in [
+            (0, 0),
+            (1, 0x3c00),
+            (-1, 0xbc00),
+            (2, 0x4000),
+            (3, 0x4200),
+            (40, 0x5100),
+            (-(1 << 15), 0xf800),
+            (1 << 16, 0x7c00),
+        ] {
             assert_eq!(half(value), bits, "{value}");
         }
     }

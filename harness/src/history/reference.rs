@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::inputs::{Inputs, Key, hash, put};
+use super::inputs::{Inputs, Key, hash, put, put_quotient};
 use super::what::{Coded, Kind, Op, What};
 
 /// The required buffer and result of a call that succeeded, on one rank.
@@ -110,7 +110,13 @@ impl Place<'_> {
     fn reduced(&self, what: &What, part: usize, elements: Range<usize>) -> Vec<u8> {
         let inputs = self.all(what, part);
         let mut bytes = Vec::with_capacity(elements.len() * 8);
-        elements.for_each(|index| put(&mut bytes, what.dtype, folded(&inputs, what.op, index)));
+        for index in elements {
+            let folded = folded(&inputs, what.op, index);
+            match what.op {
+                Op::Mean => put_quotient(&mut bytes, what.dtype, folded, inputs.len().max(1)),
+                _ => put(&mut bytes, what.dtype, folded),
+            }
+        }
         bytes
     }
 
@@ -136,11 +142,11 @@ impl Place<'_> {
     }
 }
 
+/// All contributions to one element; of a mean, the sum.
 fn folded(inputs: &[Inputs], op: Op, index: usize) -> i64 {
     let values = inputs.iter().map(|inputs| inputs.at(index));
     match op {
-        Op::Sum => values.sum(),
-        Op::Mean => values.sum::<i64>() / inputs.len().max(1) as i64,
+        Op::Sum | Op::Mean => values.sum(),
         Op::Min => values.min().unwrap_or_default(),
         Op::Max => values.max().unwrap_or_default(),
         Op::Prod => values.product(),
