@@ -5,7 +5,7 @@ mod host;
 
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
-use crate::selection::Selection;
+use crate::selection::{LOOK_JOB, Selection};
 use crate::status::jobs_of;
 use anyhow::Result;
 use clap::Args;
@@ -42,7 +42,7 @@ impl Hosts {
         self.retain(&mut nodes);
         if nodes.is_empty() {
             // Nodes of this machine may be in no group, and others are.
-            nodes = self.selection.around(&Output::silent()).await?.nodes;
+            nodes = self.selection.around(output).await?.nodes;
             self.retain(&mut nodes);
         }
         if host::of(&self.group(&nodes)?).is_err() {
@@ -68,7 +68,9 @@ impl Hosts {
     }
 
     fn retain(&self, nodes: &mut Vec<StatusDocument>) {
-        nodes.retain(|node| node.view.is_some() && self.selection.admits(&node.job));
+        // A group that waits for members is none yet.
+        let is_in_group = |node: &StatusDocument| node.view.as_ref().is_some_and(|view| view.begun);
+        nodes.retain(|node| is_in_group(node) && self.selection.admits(&node.job));
     }
 
     /// The nodes of the only group.
@@ -99,7 +101,8 @@ impl Hosts {
 }
 
 /// The status of each member of a group that answers in time.
-async fn members(config: Config, group: &[&StatusDocument]) -> Result<Vec<StatusDocument>> {
+async fn members(mut config: Config, group: &[&StatusDocument]) -> Result<Vec<StatusDocument>> {
+    config.job = Some(LOOK_JOB.to_owned());
     let views = group.iter().filter_map(|node| node.view.as_ref());
     let wanted: BTreeSet<&String> =
         views.flat_map(|view| &view.members).map(|member| &member.node).collect();

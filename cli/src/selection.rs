@@ -88,13 +88,15 @@ impl Selection {
 
     /// Asks the nodes of this machine only, and names those that do not answer.
     pub async fn local(&self, output: &Output) -> Result<Found> {
-        let LocalNodes { nodes, silent, .. } = local_nodes(self.config()).await?;
+        let LocalNodes { mut nodes, silent, .. } = local_nodes(self.config()).await?;
         for socket in &silent {
             output.say(&format!(
                 "A program does not answer at {}: it is stopped, or of another version",
                 socket.display()
             ));
         }
+        // What another command observes for a moment may be nothing yet.
+        nodes.retain(|node| !node.observer || node.job != LOOK_JOB);
         let known = self.with_observed(&nodes);
         Ok(Found { here: self.of_job(nodes), nodes: known, seen: None })
     }
@@ -147,7 +149,7 @@ async fn observe(mut config: Config, seen: &Scan) -> Vec<StatusDocument> {
     nodes
 }
 
-/// The job of observers that only look around for a moment.
+/// The job of observers of commands that only look: they are no `potluck up`.
 pub const LOOK_JOB: &str = "potluck-look";
 
 /// Two nodes that start together may take a second until they hear each other.

@@ -26,7 +26,9 @@ pub fn taken_routes(own: &[IpAddr]) -> Vec<TakenRoute> {
         let IfAddr::V4(v4) = &at.addr else { return None };
         let from = local_address(neighbour(v4.ip, v4.prefixlen)?)?;
         let over = all.iter().find(|of| of.ip() == from).map(|of| of.name.clone());
-        (over.as_ref() != Some(&at.name)).then(|| TakenRoute {
+        // Another interface in the same subnet, as Wi-Fi beside a cable, leads there as well.
+        let is_inside = matches!(from, IpAddr::V4(from) if is_neighbour(v4.ip, v4.prefixlen, from));
+        (over.as_ref() != Some(&at.name) && !is_inside).then(|| TakenRoute {
             subnet: format!("{}/{}", v4.ip, v4.prefixlen),
             own: at.name.clone(),
             over: over.unwrap_or_else(|| from.to_string()),
@@ -43,6 +45,12 @@ fn neighbour(ip: Ipv4Addr, prefix: u8) -> Option<Ipv4Addr> {
     let (first, last) = ((bits & !mask) + 1, (bits | mask) - 1);
     let other = if bits == first { last } else { first };
     Some(Ipv4Addr::from(other))
+}
+
+/// Whether both addresses are in the subnet of the first one.
+fn is_neighbour(ip: Ipv4Addr, prefix: u8, other: Ipv4Addr) -> bool {
+    let host_bits = 32_u32.saturating_sub(u32::from(prefix));
+    (u32::from(ip) ^ u32::from(other)).checked_shr(host_bits).unwrap_or(0) == 0
 }
 
 /// The address from which this machine would send there. A datagram socket that is connected has
@@ -64,5 +72,14 @@ mod tests {
         assert_eq!(of([10, 77, 0, 1], 24), Some([10, 77, 0, 254]));
         assert_eq!(of([10, 0, 0, 1], 30), Some([10, 0, 0, 2]));
         assert_eq!((of([10, 0, 0, 1], 31), of([10, 0, 0, 1], 32)), (None, None));
+    }
+
+    #[test]
+    fn neighbours_have_the_bits_of_the_prefix_in_common() {
+        let is = |other: [u8; 4], prefix| {
+            is_neighbour(Ipv4Addr::new(192, 168, 1, 5), prefix, Ipv4Addr::from(other))
+        };
+        assert!(is([192, 168, 1, 6], 24) && is([192, 168, 200, 1], 16) && is([10, 0, 0, 1], 0));
+        assert!(!is([192, 168, 2, 5], 24) && !is([10, 99, 0, 2], 24) && !is([192, 168, 1, 4], 32));
     }
 }

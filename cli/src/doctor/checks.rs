@@ -9,6 +9,7 @@ use potluck::report::{
     Activity, InterfaceReport, LookedBack, Membership, Sight, Unlinked, UnlinkedReason,
 };
 use std::collections::BTreeSet;
+use std::io;
 
 /// Clocks that differ by less are the same for people.
 const CLOCK_MS: i64 = 2000;
@@ -47,9 +48,16 @@ fn home(facts: &Facts) -> Check {
 }
 
 fn identity(facts: &Facts) -> Check {
-    let all = facts.here.iter().chain(&facts.nodes);
-    let shared = all.filter(|node| !node.duplicates.is_empty());
-    match names(shared) {
+    // Whoever has met two processes of one identity names it, not only those two.
+    let all = || facts.here.iter().chain(&facts.nodes);
+    let copied: BTreeSet<&String> =
+        all().flat_map(|node| &node.duplicates).chain(&facts.duplicates).collect();
+    let named = |id: &&String| match all().find(|node| node.node == **id) {
+        Some(node) => quoted(&node.name),
+        None => facts.names.get(*id).map_or_else(|| id.chars().take(8).collect(), |n| quoted(n)),
+    };
+    let named: BTreeSet<String> = copied.iter().map(named).collect();
+    match list(named.iter()) {
         None if !facts.is_duplicate => Check::pass("identity", "no other process uses it"),
         of => Check::fail(
             "identity",
@@ -156,7 +164,14 @@ fn reaches(facts: &Facts) -> Check {
         matches!(of.why, R::Announced { .. } | R::ByHand { .. } | R::NotAdmitted { .. })
     };
     if let Some(closed) = facts.unlinked.iter().find(is_closed) {
-        return Check::fail(NAME, closed.to_string()).with(for_ufw(Ports::Nodes));
+        use UnlinkedReason as R;
+        let refused = io::ErrorKind::ConnectionRefused;
+        let command = match closed.why {
+            R::NotAdmitted { .. } => "potluck deny    # there: it lists whom it denies".to_owned(),
+            R::ByHand { error } if error == refused => "potluck up    # there".to_owned(),
+            _ => for_ufw(Ports::Nodes),
+        };
+        return Check::fail(NAME, closed.to_string()).with(command);
     }
     let closed = facts.dials.iter().find_map(|dial| Some((dial, dial.error.as_ref()?)));
     match closed {

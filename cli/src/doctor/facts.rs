@@ -6,9 +6,11 @@ use crate::selection::LOOK_JOB;
 use anyhow::Result;
 use potluck::keys::{Keys, StoredKey};
 use potluck::report::document::StatusDocument;
-use potluck::report::{Activity, InterfaceReport, LookedBack, MachineFaults, Neighbour, Unlinked};
+use potluck::report::{
+    Activity, InterfaceReport, LookedBack, MachineFaults, Neighbour, Unlinked, UnlinkedReason,
+};
 use potluck::{Config, Observer, local_nodes, machine_faults, scan};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -60,6 +62,8 @@ pub struct Facts {
     pub unlinked: Vec<Unlinked>,
     /// The findings of a machine without the key.
     pub neighbours: Vec<Neighbour>,
+    /// Identities of which this observer has met two processes, by key.
+    pub duplicates: Vec<String>,
     /// Whether another process uses the identity of this observer.
     pub is_duplicate: bool,
 }
@@ -100,6 +104,7 @@ impl Facts {
             dials: Vec::new(),
             unlinked: Vec::new(),
             neighbours: Vec::new(),
+            duplicates: Vec::new(),
             is_duplicate: false,
         };
         if key.is_some() && facts.faults.disk.is_none() {
@@ -115,11 +120,7 @@ impl Facts {
 
     /// This machine's addresses on the interfaces that are used.
     pub fn own_addresses(&self) -> Vec<IpAddr> {
-        let used = self.interfaces.iter().filter_map(|on| match &on.activity {
-            Activity::Active { addresses, .. } => Some(addresses),
-            Activity::Skipped(_) => None,
-        });
-        used.flatten().copied().collect()
+        addresses_on(&self.interfaces)
     }
 
     async fn observe(&mut self, mut config: Config) -> Result<()> {
@@ -134,9 +135,10 @@ impl Facts {
                 break;
             }
         }
-        let mut names = BTreeMap::new();
+        let (mut names, mut met) = (BTreeMap::new(), BTreeMap::new());
         for _ in 0..ROUNDS {
-            let nodes = self.elsewhere(observer.nodes());
+            let nodes = self.elsewhere(&observer);
+            met.extend(nodes.iter().map(|node| (node.node.clone(), addresses_of(node))));
             names.extend(nodes.iter().map(|node| (node.node.clone(), node.name.clone())));
             self.looked = observer.look_back().await;
             self.looked.retain(|of| names.contains_key(&hex(of.peer.node)));
@@ -149,8 +151,20 @@ impl Facts {
         self.dials = dialled(&self.nodes).await;
         self.forget_departed(&mut observer).await;
         let status = observer.status();
-        self.is_duplicate = !status.duplicates.is_empty();
+        self.is_duplicate = status.duplicates.contains(&status.node);
+        self.duplicates = status.duplicates.iter().map(|node| hex(*node)).collect();
         (self.interfaces, self.unlinked) = (status.interfaces, status.others);
+        // What is dialled in vain where a node was that has left is no fault either.
+        let there = observer.nodes();
+        met.retain(|key, _| there.iter().all(|node| node.node != *key));
+        let left: BTreeSet<IpAddr> = met.values().flatten().map(SocketAddr::ip).collect();
+        let has_left = |of: &Unlinked| {
+            use UnlinkedReason as R;
+            matches!(of.why, R::ByHand { .. } | R::Announced { .. })
+                && !of.addresses.is_empty()
+                && of.addresses.iter().all(|at| left.contains(&at.ip()))
+        };
+        self.unlinked.retain(|of| !has_left(of));
         let own = self.own_addresses();
         let is_own = |of: &Unlinked| {
             !of.addresses.is_empty() && of.addresses.iter().all(|at| own.contains(&at.ip()))
@@ -186,16 +200,33 @@ impl Facts {
         let has_network = status.interfaces.is_empty() || status.interfaces.iter().any(is_used);
         // A node that has just started is linked before it is heard.
         let all_linked = status.others.is_empty()
-            && !self.elsewhere(observer.nodes()).is_empty()
+            && !self.elsewhere(observer).is_empty()
             && status.interfaces.iter().any(has_heard);
         all_linked || !has_network
     }
 
-    /// Those of these nodes that run on other machines.
-    fn elsewhere(&self, mut nodes: Vec<StatusDocument>) -> Vec<StatusDocument> {
-        nodes.retain(|node| self.here.iter().all(|own| own.node != node.node));
+    /// The nodes that run on other machines. One that has started since, or runs in another home,
+    /// is known by its addresses; on the loopback interface all have the same.
+    fn elsewhere(&self, observer: &Observer) -> Vec<StatusDocument> {
+        let own = addresses_on(&observer.status().interfaces);
+        let is_own = |at: &SocketAddr| own.contains(&at.ip()) && !at.ip().is_loopback();
+        let mut nodes = observer.nodes();
+        nodes.retain(|node| {
+            let at = addresses_of(node);
+            let is_here = !at.is_empty() && at.iter().all(is_own);
+            !is_here && self.here.iter().all(|own| own.node != node.node)
+        });
         nodes
     }
+}
+
+/// This machine's addresses on those of these interfaces that are used.
+fn addresses_on(interfaces: &[InterfaceReport]) -> Vec<IpAddr> {
+    let used = interfaces.iter().filter_map(|on| match &on.activity {
+        Activity::Active { addresses, .. } => Some(addresses),
+        Activity::Skipped(_) => None,
+    });
+    used.flatten().copied().collect()
 }
 
 fn place_of(key: &StoredKey) -> &'static str {

@@ -166,6 +166,8 @@ impl Supervisor {
     /// Tells all that the run ends, ends the programs of this machine, and says why.
     async fn end(&mut self, mut context: Context, why: Reason, members: &[Peer]) -> Result<Exit> {
         let me = context.rank().index();
+        // The run has a verdict, however long its programs take to end.
+        self.patience = None;
         // Nobody leaves before all have the verdict: whoever calls again has it.
         let bytes = self.machine.report(&self.cluster.status(), members, false)?.encoded()?;
         let last = tokio::time::timeout(LAST_ROUND, context.all_gather_uneven(&bytes));
@@ -225,6 +227,10 @@ impl Supervisor {
                 Ask::Interrupt => Signal::INT,
                 Ask::Terminate => Signal::TERM,
             }),
+            // The wait for other machines begins when the programs have ended.
+            Event::Programs if self.machine.stage() == Stage::Ready => {
+                self.ready_since = Instant::now();
+            }
             Event::Programs => {}
             Event::Leave => return Err(interrupted()),
             Event::GiveUp => return Err(self.notice.too_few(self.ready_since.elapsed())),

@@ -70,7 +70,7 @@ impl Top {
 
     async fn once(self, output: &Output) -> Result<Exit> {
         let namespace = self.selection.keys()?.namespace().to_owned();
-        let found = self.selection.find(&Output::silent()).await?;
+        let found = self.selection.find(output).await?;
         if found.nodes.is_empty() {
             let sentence = format!(
                 "no {} runs on this machine or answers: see `potluck status{}`",

@@ -1,7 +1,7 @@
 //! Where the frames come from: the nodes of this machine; while none runs, an observer.
 
 use crate::output::Output;
-use crate::selection::Selection;
+use crate::selection::{LOOK_JOB, Selection};
 use anyhow::Result;
 use potluck::Observer;
 use potluck::report::State;
@@ -26,10 +26,12 @@ impl Source {
             self.leave().await;
             return Ok(local.nodes);
         }
+        let mut config = self.selection.config();
+        config.job = Some(LOOK_JOB.to_owned());
         let observer = match self.observer.take() {
             // One that has ended by itself is replaced.
             Some(observer) if observer.status().state != State::Closed => observer,
-            _ => Observer::start(self.selection.config()).await?,
+            _ => Observer::start(config).await?,
         };
         let nodes = self.observer.insert(observer).nodes();
         Ok(self.selection.of_job(nodes))

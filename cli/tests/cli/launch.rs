@@ -85,8 +85,10 @@ fn message(child: &Child) -> Result<String> {
 
 pub fn program_fails() -> Result<()> {
     let network = network(3)?;
-    let fails = "if test $RANK = 1; then exit 7; fi; sleep 600 & echo pids $$ $!; wait";
-    let mut children = start_all(&network, &["--members", "3"], &["sh", "-c", fails])?;
+    // Later than the others would wait for machines.
+    let fails = "if test $RANK = 1; then sleep 3; exit 7; fi; sleep 600 & echo pids $$ $!; wait";
+    let options = ["--members", "3", "--wait", "2"];
+    let mut children = start_all(&network, &options, &["sh", "-c", fails])?;
     for child in &mut children {
         let first = event(child, "started")?["ranks"][0] == 1;
         let left = if first { Vec::new() } else { pids(child)? };
@@ -277,7 +279,16 @@ pub fn hosts() -> Result<()> {
     };
     let nobody = hosts(&[])?;
     ensure!(nobody.complaint(3).is_ok_and(|said| said.contains("is in a group")), "{nobody:?}");
-    let mut children = start_all(&network, &["--members", "3"], &["sh", "-c", STAYS])?;
+    // Two of three are no group yet.
+    let begin = |machine| start(&network, machine, &["--members", "3"], &["sh", "-c", STAYS]);
+    let mut children = vec![begin("n1")?, begin("n2")?];
+    let began = Instant::now();
+    while !run(&mut network.command("n2", "n2", &["status"]), "")?.out.contains("2 of 3 here") {
+        ensure!(began.elapsed() < SOON, "the two do not meet");
+    }
+    let unfinished = hosts(&[])?;
+    ensure!(unfinished.code == 3 && unfinished.out.is_empty(), "{unfinished:?}");
+    children.push(begin("n3")?);
     let mut machines = Vec::new();
     for child in &mut children {
         machines = event(child, "started")?["machines"].as_array().context("a list")?.clone();

@@ -1,7 +1,8 @@
 //! `top`: one frame in a pipe, and frames that change in a terminal.
 
 use crate::group::{Group, SOON};
-use crate::run::{Network, run};
+use crate::keys::KEY;
+use crate::run::{Network, run, told};
 use crate::shape::is_as_listed;
 use crate::terminal::Terminal;
 use anyhow::{Context, Result, ensure};
@@ -59,8 +60,10 @@ pub fn once() -> Result<()> {
 pub fn without_nodes() -> Result<()> {
     let network = Network::loopback()?;
     let ran = run(&mut network.command("n1", "ada", &["top", "--loopback", "--once"]), "")?;
-    ensure!(ran.out.is_empty(), "{ran:?}");
-    ensure!(ran.complaint(3)?.contains("no node of namespace default runs"), "{ran:?}");
+    ensure!(ran.code == 3 && ran.out.is_empty(), "{ran:?}");
+    for said in ["looking around", "has no cluster key", "no node of namespace default runs"] {
+        ensure!(ran.err.contains(said), "{ran:?}");
+    }
     for columns in ["59", "251", "x"] {
         let arguments = ["top", "--loopback", "--columns", columns];
         let ran = run(&mut network.command("n1", "ada", &arguments), "")?;
@@ -69,9 +72,29 @@ pub fn without_nodes() -> Result<()> {
     Ok(())
 }
 
+/// From a home without a node of its own, where `top` observes the group itself.
+fn live_apart(group: &Group) -> Result<()> {
+    let home = group.network.home("apart");
+    told(&home, &["join"], KEY)?;
+    let mut top = Terminal::start(&group.network.lab, "n1", &home, &["top"], (80, 40))?;
+    let is_whole = |frame: &str| frame.contains("3 members of view");
+    top.frame_where(is_whole, SOON)?;
+    let lost = top.frame_where(|frame| !is_whole(frame), Duration::from_secs(4));
+    ensure!(lost.is_err(), "{lost:?}");
+    // Its observer is no `potluck up`.
+    let mut up = group.network.up("n1", "apart", &[])?;
+    up.wait_for_event("status", |s| s["observed"][2]["state"] == "in", SOON)?;
+    up.terminate()?;
+    up.wait(SOON)?;
+    top.press("q")?;
+    ensure!(top.ended(SOON)?.code() == Some(0));
+    Ok(())
+}
+
 pub fn live() -> Result<()> {
     let mut group = Group::up(["ada", "bob", "cyd"])?;
     group.measured("n1")?;
+    live_apart(&group)?;
     let mut up = group.network.up("n1", "n1", &[])?;
     up.wait_for_event("status", |s| s["observed"][2]["state"] == "in", SOON)?;
     let home = group.network.home("n1");
