@@ -17,8 +17,11 @@ use std::borrow::Cow;
 /// The memory of its calls is read, and their numbers are taken, by [`SharedStep::commit`].
 pub struct SharedStep {
     context: SharedContext,
-    parts: Vec<Box<dyn Part>>,
+    parts: Vec<Planned>,
 }
+
+/// Takes the memory of a call, which may be copied, when the step is committed.
+type Planned = Box<dyn FnOnce() -> Result<Box<dyn Part>, Failure> + Send>;
 
 /// A call of a step, with its buffers.
 trait Part: Send {
@@ -39,8 +42,7 @@ impl SharedStep {
     /// See [`SharedContext::all_reduce`]. Of the options, a codec and a weight.
     ///
     /// # Errors
-    /// [`Failure::Argument`] for what the type does not have, and the lack of memory for a copy.
-    /// The step is as before.
+    /// [`Failure::Argument`] for what the type does not have. The step is as before.
     pub fn all_reduce(&mut self, buffer: Memory, op: ReduceOp, options: &Options) -> Added {
         let (dtype, codec, weight) = (buffer.dtype(), options.of_part()?, options.weight);
         if codec.is_some() && dtype != DType::F32 {
@@ -54,10 +56,10 @@ impl SharedStep {
                 _ => unknown(dtype)),
             (Some(weight), None) => of_float!(dtype, T => self.weighed::<T>(buffer, weight),
                 _ => wrong(&format!("there is no mean of {dtype}"))),
-            (weight, Some(codec)) => {
+            (weight, Some(codec)) => self.part(move || {
                 let buffer = buffer.in_place::<f32>()?;
-                self.part(Coded { buffer, codec, op, weight })
-            }
+                Ok(Coded { buffer, codec, op, weight })
+            }),
         }
     }
 
@@ -107,15 +109,18 @@ impl SharedStep {
         self.moved(buffer, out, all, Moves::AllToAll)
     }
 
-    /// Makes all of these calls. Of the options, a deadline and `reject_non_finite`.
+    /// Makes all of these calls. Of the options, a deadline and `reject_non_finite`. Without memory
+    /// for a copy that one of them needs, the call fails, and nothing was called.
     ///
     /// # Errors
     /// [`Failure::Argument`] for other options. Nothing was called.
     pub fn commit(self, options: &Options) -> Result<Call<Reply>, Failure> {
-        let SharedStep { context, mut parts } = self;
+        let SharedStep { context, parts } = self;
         let Terms { deadline, reject_non_finite, .. } = options.of_step()?;
         let begins = context.clone();
         begins.begun(async move {
+            let parts = parts.into_iter().map(|planned| planned());
+            let mut parts = parts.collect::<Result<Vec<Box<dyn Part>>, Failure>>()?;
             let mut step = context.context()?.step();
             if reject_non_finite {
                 step.reject_non_finite();
@@ -132,26 +137,26 @@ impl SharedStep {
     }
 
     fn reduced<T: Element>(&mut self, buffer: Memory, of: Of) -> Added {
-        let buffer = buffer.in_place::<T>()?;
-        self.part(InOne { buffer, of })
+        self.part(move || Ok(InOne { buffer: buffer.in_place::<T>()?, of }))
     }
 
     fn weighed<T: Float>(&mut self, buffer: Memory, weight: f64) -> Added {
-        let buffer = buffer.in_place::<T>()?;
-        self.part(Weighed { buffer, weight })
+        self.part(move || Ok(Weighed { buffer: buffer.in_place::<T>()?, weight }))
     }
 
     fn moved(&mut self, buffer: Memory, out: Memory, wanted: usize, how: Moves) -> Added {
         fits(&buffer, &out, wanted)?;
         let dtype = buffer.dtype();
-        of_type!(dtype, T => {
-            let (input, out) = (buffer.input::<T>()?, Out::of(out)?);
-            self.part(InTwo { input, out, how })
-        }, _ => unknown(dtype))
+        of_type!(dtype, T => self.part(move || {
+            Ok(InTwo { input: buffer.input::<T>()?, out: Out::of(out)?, how })
+        }), _ => unknown(dtype))
     }
 
-    fn part(&mut self, part: impl Part + 'static) -> Added {
-        self.parts.push(Box::new(part));
+    fn part<P: Part + 'static>(
+        &mut self,
+        planned: impl FnOnce() -> Result<P, Failure> + Send + 'static,
+    ) -> Added {
+        self.parts.push(Box::new(|| Ok(Box::new(planned()?) as Box<dyn Part>)));
         Ok(())
     }
 }

@@ -283,6 +283,26 @@ fn a_step_writes_all_or_nothing() {
     }
 }
 
+/// Also the memory of `bool`, and what is not aligned, of which there are copies.
+#[test]
+fn a_step_reads_its_memory_when_it_is_committed() {
+    let Group { ref ranks, .. } = group("foreign-late", 2);
+    let (mut flags, mut sums) = ([[0_u8; 2]; 2], [[0_u8; 9]; 2]);
+    let calls: Vec<_> = (0..2)
+        .map(|i| {
+            let mut step = ranks[i].step();
+            let of_flags = lent(&mut flags[i], DType::Bool);
+            step.all_reduce(of_flags, ReduceOp::BitOr, &none()).expect("a part");
+            let of_sums = bytes(&mut sums[i][1..], DType::U32);
+            step.all_reduce(of_sums, ReduceOp::Sum, &none()).expect("a part");
+            (flags[i][i], sums[i][1]) = (1, 2);
+            begun(step.commit(&none()))
+        })
+        .collect();
+    calls.iter().for_each(|call| assert_eq!(done(call), Reply::Done));
+    assert_eq!((flags, sums[0][1], sums[1][1]), ([[1; 2]; 2], 4, 4));
+}
+
 /// All types, from memory that is aligned and that is not.
 #[test]
 fn every_type_is_summed_at_every_address() {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable
 
@@ -354,3 +355,48 @@ def different_calls_are_an_error_for_all(rank: int, size: int) -> None:
     else:
         raise AssertionError("tensors of different lengths were summed")
     assert tensor.eq(7).all()
+
+
+@check
+def a_callback_may_wait_for_another_call(rank: int, size: int) -> None:
+    def more(_: torch.futures.Future) -> float:
+        other = torch.tensor([float(rank)])
+        dist.all_reduce(other, async_op=True).get_future().wait()
+        return other.item()
+
+    if rank == 0:
+        # Part of the load: the others have added their callbacks before the call is over.
+        time.sleep(0.2)
+    called = dist.all_reduce(torch.ones(1 << 16), async_op=True)
+    assert called.get_future().then(more).wait() == sum(range(size))
+
+
+def refused(call: Callable[[], object]) -> str:
+    """The words of the error with which a call is refused before it begins."""
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError("it was not refused")
+
+
+@check
+def complex_numbers_are_added_and_nothing_else(rank: int, size: int) -> None:
+    mine = torch.full((size,), complex(rank, 1))
+    dist.reduce(mine, 0)
+    if rank == 0:
+        assert mine.tolist() == [complex(sum(range(size)), size)] * size
+    product = dist.ReduceOp.PRODUCT
+    assert "complex" in refused(lambda: dist.reduce(mine, 0, op=product))
+    assert "complex" in refused(
+        lambda: dist.reduce_scatter_tensor(torch.empty(1, dtype=mine.dtype), mine, op=product)
+    )
+
+
+@check
+def parts_are_equal_or_refused(_rank: int, size: int) -> None:
+    rows = torch.ones(size + 1)
+    assert "equal parts" in refused(lambda: dist.all_to_all_single(torch.empty(size + 1), rows))
+    nothing = torch.empty(0)
+    dist.all_to_all_single(nothing, nothing)
+    dist.reduce_scatter_tensor(nothing, nothing)

@@ -77,3 +77,29 @@ def test_one_is_killed_and_another_comes(group):
     # Some steps were made by three.
     assert max(small for *_, small in told) > 0, told
     print("accuracy", told[0][2], "steps by fewer", [small for *_, small in told])
+
+
+@joins_itself
+def stumbler(steps, stumbles_at=None):
+    """Gives up one step, goes on to the end, and returns the steps and the bits."""
+    group = os.environ["TEST_GROUP"]
+    with potluck.join(open_lan=group, loopback=True, members=2) as cluster:
+        model = nn.Linear(8, 1)
+        ddp = ElasticDDP(model, torch.optim.SGD(model.parameters(), lr=0.1), cluster, timeout=60)
+        while ddp.steps < steps:
+            try:
+                with ddp.step():
+                    ddp(torch.ones(4, 8)).sum().backward()
+                    if ddp.steps == stumbles_at:
+                        stumbles_at = None
+                        raise ValueError("a fault in the program")
+            except ValueError:
+                pass
+        bits = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters()))
+        return [ddp.steps, bits.hexdigest()]
+
+
+def test_a_step_that_one_gives_up_is_made_again(group):
+    members = group.start(stumbler, steps=20) + group.start(stumbler, steps=20, stumbles_at=5)
+    one, other = [member.returned() for member in members]
+    assert one == other and one[0] == 20

@@ -16,6 +16,7 @@ from torch.futures import Future
 from .. import Context, Pending, Step
 from .. import Error as PotluckError
 from ._room import Begun, Room
+from ._tellers import tell
 from ._tensors import Tensor
 
 IN_STEPS = {"all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather"}
@@ -111,7 +112,8 @@ class CallsWork(dist.Work):
     """A Work that raises the error of its calls. PyTorch's own Work of a future drops it.
 
     The thread that waits carries out what is to be done with the results. Where nobody may wait, a
-    thread of potluck does: for a future, and for results that are to be copied.
+    thread of potluck does: for a future, and for results that are to be copied. A future is set in
+    a thread of its own, because what the program has added to it may wait for other calls.
     """
 
     def __init__(
@@ -168,7 +170,7 @@ class CallsWork(dist.Work):
             self._begun, self._ends = [], []
             future = self._future
         if future is not None:
-            future.set_result((self._error, self._result))
+            tell(partial(future.set_result, (self._error, self._result)))
 
     def __del__(self) -> None:
         # A program may drop the Work of a call that is to go on.

@@ -63,6 +63,8 @@ class ElasticDDP(nn.Module):
         )
         self._view: str | None = None
         self._has_state = False
+        self._loaded = 0
+        """How often the state of another member was loaded."""
         self._step: potluck.GradientStep | None = None
         self._pushed: set[int] = set()
         self._problem: potluck.Error | None = None
@@ -81,18 +83,24 @@ class ElasticDDP(nn.Module):
         """
         self._optimizer.zero_grad(set_to_none=True)
         self._begin(weight)
+        is_made = False
         try:
             yield
             while not self._finish():
-                steps = self.steps
+                loaded = self._loaded
                 self._begin(weight)
-                if self.steps != steps:
-                    # This member was behind: what it has got is newer than its gradients.
+                if self._loaded != loaded:
+                    # The gradients are those of weights that are no more.
                     return
                 self._push_all()
             self._optimizer.step()
             self.steps += 1
+            is_made = True
         finally:
+            if not is_made:
+                # The others' step ends with this one, and they compare their states before the
+                # next.
+                self._view = None
             self._step = None
 
     def _begin(self, weight: float | None) -> None:
@@ -149,6 +157,7 @@ class ElasticDDP(nn.Module):
         self.module.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.steps, self._has_state = state["steps"], True
+        self._loaded += 1
 
     def _on_gradient(self, index: int, parameter: torch.Tensor) -> None:
         """A gradient is complete, in the backward pass."""

@@ -128,14 +128,14 @@ class ProcessGroup(dist.ProcessGroup):
                 op, factor = ReduceOp.SUM, opts.reduceOp.factor
             if factor is not None:
                 host = host * factor
-            calls.add(method, in_numbers(host), *root, operator(op))
+            calls.add(method, in_numbers(host, op), *root, operator(op))
             if is_written and not is_same(host, tensor):
                 calls.copies(tensor, host)
         return calls.work(tensors)
 
     def reduce_scatter_single(self, out: Tensor, tensor: Tensor, opts: Any = None) -> dist.Work:
         calls = self._calls(opts or dist.ReduceScatterOptions())
-        self._scatter_sum(calls, out, list(tensor.reshape(self.size(), -1)), opts)
+        self._scatter_sum(calls, out, self._parts(tensor), opts)
         return calls.work(out)
 
     def reduce_scatter_single_coalesced(
@@ -143,7 +143,7 @@ class ProcessGroup(dist.ProcessGroup):
     ) -> dist.Work:
         calls = self._calls(opts or dist.ReduceScatterOptions())
         for out, tensor in zip(outs, tensors, strict=True):
-            self._scatter_sum(calls, out, list(tensor.reshape(self.size(), -1)), opts)
+            self._scatter_sum(calls, out, self._parts(tensor), opts)
         return calls.work(outs)
 
     def reduce_scatter(
@@ -156,6 +156,10 @@ class ProcessGroup(dist.ProcessGroup):
 
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def _parts(self, tensor: Tensor) -> list[Tensor]:
+        """The equal parts of a tensor for the ranks."""
+        return list(tensor.reshape(self.size(), tensor.numel() // self.size()))
 
     def _scatter_sum(self, calls: Calls, out: Tensor, parts: list[Tensor], opts: Any) -> None:
         """Combines the parts of all ranks; `out` gets the own one."""
@@ -170,10 +174,11 @@ class ProcessGroup(dist.ProcessGroup):
         if len({part.numel() for part in parts}) == 1:
             own = torch.empty(out.numel(), dtype=flat.dtype)
             result = in_numbers(own)
-            calls.add("reduce_scatter", in_numbers(flat), operator(op), out=result.reshape(-1))
+            numbers = in_numbers(flat, op)
+            calls.add("reduce_scatter", numbers, operator(op), out=result.reshape(-1))
         else:
             # Parts of different lengths: everybody gets all, and takes the own one.
-            calls.add("all_reduce", in_numbers(flat), operator(op))
+            calls.add("all_reduce", in_numbers(flat, op), operator(op))
             before = self._from[: self._order[self._own]]
             start = sum(parts[k].numel() for k in before)
             own = flat[start : start + out.numel()]
@@ -283,7 +288,9 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _rows(self, tensor: Tensor, splits: list[int]) -> list[Tensor]:
         """The part for each rank; equal ones without splits."""
-        return list(tensor.split(splits or tensor.shape[0] // self.size()))
+        if not splits and tensor.shape[0] % self.size():
+            raise RuntimeError(f"{tensor.shape[0]} rows are no equal parts for {self.size()} ranks")
+        return list(tensor.split(splits or [tensor.shape[0] // self.size()] * self.size()))
 
     def alltoall(self, outs: list[Tensor], tensors: list[Tensor], opts: Any = None) -> dist.Work:
         calls = self._calls(opts or dist.AllToAllOptions())

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import potluck
 
 from ._calls import failed
-from ._group import ProcessGroup
+from ._group import ProcessGroup, seconds
 from ._names import Names
 from ._room import Room
 
@@ -43,6 +43,8 @@ class Node:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings, self.rooms, self.names = settings, Rooms(), Names()
         self._inits: Counter[str] = Counter()
+        self.patience: timedelta | None = None
+        """How long a process group waits for the others to make it; `None`: its own timeout."""
         try:
             self.cluster = potluck.join(stateless=True, **settings)
         except potluck.Error as error:
@@ -59,7 +61,8 @@ class Node:
             node = None
         Node.current = node = node or Node(settings)
         try:
-            node.context = node.cluster.context(timeout.total_seconds() if timeout else None)
+            bound = None if timeout is None else timeout.total_seconds()
+            node.context = node.cluster.context(bound)
         except potluck.Error as error:
             raise failed(error) from None
         return node
@@ -76,12 +79,12 @@ class Node:
         self._inits[view] += 1
         # The same on all ranks, and used once.
         world = f"{view} {self._inits[view]}"
-        order = self._order(rank, size)
+        order = self._order(rank, size, timeout if self.patience is None else self.patience)
         everybody = self.context.group(list(range(size)), self.names.number(world))
         return ProcessGroup(everybody, order, rank, name, timeout, world, self)
 
-    def _order(self, rank: int, size: int) -> list[int]:
-        """The rank in the Context of each rank of PyTorch."""
+    def _order(self, rank: int, size: int, timeout: timedelta) -> list[int]:
+        """The rank in the Context of each rank of PyTorch, if all tell theirs in this time."""
         if self.context.size != size:
             raise RuntimeError(
                 f"potluck: the world has {size} ranks, and the group {self.context.size} members"
@@ -89,7 +92,8 @@ class Node:
         told = torch.zeros((size, 1), dtype=torch.int64)
         try:
             lane = self.context.lane(self.names.number("ranks of torch"))
-            lane.all_gather(torch.tensor([rank]), out=told)
+            bound = seconds(timeout, timeout)
+            lane.all_gather(torch.tensor([rank]), out=told, deadline=bound)
         except potluck.Error as error:
             raise failed(error) from None
         ranks = told.reshape(-1).tolist()

@@ -30,7 +30,11 @@ def renew(timeout: timedelta | None = None) -> None:
         if dist.is_initialized():
             dist.destroy_process_group()
         left = None if end is None else timedelta(seconds=max(0.0, end - time.monotonic()))
-        context = Node.joined(left, **node.settings).context
+        node = Node.joined(left, **node.settings)
+        context, node.patience = node.context, left
+        # PyTorch names groups by their number, also after an attempt that has failed. Lanes have
+        # these names, and the others may have made fewer attempts.
+        dist.distributed_c10d._world.group_count = 0
         try:
             dist.init_process_group(
                 "potluck", store=dist.HashStore(), rank=context.rank, world_size=context.size
@@ -41,6 +45,8 @@ def renew(timeout: timedelta | None = None) -> None:
                 raise
         else:
             return
+        finally:
+            node.patience = None
 
 
 def agree(version: int, state: Mapping[str, Any]) -> Any:

@@ -50,8 +50,10 @@ def on_host(tensor: Tensor) -> Tensor:
     return own if own.device.type == "cpu" and own.is_contiguous() else own.cpu().contiguous()
 
 
-def in_numbers(host: Tensor) -> Tensor:
-    """The same memory in elements that can be added."""
+def in_numbers(host: Tensor, op: Any = ReduceOp.SUM) -> Tensor:
+    """The same memory in elements that can be combined by this operator."""
+    if host.is_complex() and op != ReduceOp.SUM and op != ReduceOp.AVG:
+        raise RuntimeError(f"potluck adds complex numbers, and has no {operator(op)} of them")
     real = torch.view_as_real(host) if host.is_complex() else host
     if real.dtype not in TYPES:
         raise RuntimeError(f"potluck has no arithmetic of {host.dtype}")
