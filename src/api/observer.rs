@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 /// node waits for. It holds the cluster key and is a member of no group: no member counts it, asks
 /// it, or waits for it.
 ///
-/// Each node tells it one [`StatusDocument`] per second at most, and has up to 16 observers; the
+/// Each node tells it one [`StatusDocument`] per second at most, and has up to 48 observers; the
 /// oldest gives way. Observers observe each other too.
 ///
 /// ```no_run

@@ -152,6 +152,11 @@ impl AccessControl {
         self.proposals.admit(now_ms, from)
     }
 
+    /// Whether the cluster key has changed, and links by the old one have not ended yet.
+    pub(super) fn changes_key(&self) -> bool {
+        self.ends_at.is_some()
+    }
+
     /// Whether links by a key that is not accepted any more end now.
     pub(super) fn takes_end_of_grace(&mut self, now: Instant) -> bool {
         self.ends_at.take_if(|at| now >= *at).is_some()

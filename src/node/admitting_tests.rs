@@ -60,13 +60,17 @@ struct Member {
 }
 
 async fn join(world: &MemoryWorld, group: &str, n: usize) -> Member {
+    join_with(world, group, n, GRACE).await
+}
+
+async fn join_with(world: &MemoryWorld, group: &str, n: usize, grace: Duration) -> Member {
     let own = of_group(group, format!("n{n}"));
     let board = Board::default();
     let door = board.clone();
     let adjust = move |node: &mut NodeConfig, doors: &mut Doors| {
         node.admission = Admission::to(namespace(&[OLD]));
         node.local.set_psks(node.admission.namespace.psks());
-        node.grace = GRACE;
+        node.grace = grace;
         doors.tools.admissions = Box::new(door);
     };
     let (handles, _) = in_world(world, ip(n), own, adjust).await;
@@ -121,6 +125,39 @@ async fn sum_until(contexts: &mut [Context; 3], mut is_so: impl FnMut() -> bool)
 fn newest_connections(world: &MemoryWorld) -> [u64; 3] {
     let newest = |(a, b)| world.connections(ip(a), ip(b)).expect("they are linked").1;
     [(0, 1), (0, 2), (1, 2)].map(newest)
+}
+
+/// Only the member that no longer accepts the old key renews its links, those with all others.
+#[tokio::test]
+async fn a_larger_group_changes_its_key_in_time() {
+    const MEMBERS: usize = 12;
+    const GRACE: Duration = Duration::from_secs(4);
+    let (world, mut members) = (MemoryWorld::new(), Vec::new());
+    for n in 0..MEMBERS {
+        members.push(join_with(&world, "large-new-key", n, GRACE).await);
+    }
+    for member in &members {
+        of(member, MEMBERS).await;
+        member.board.put(&[OLD, NEW], &[]);
+    }
+    let all_read = async {
+        while !members.iter().all(|member| member.board.is_read()) {
+            sleep(PAUSE).await;
+        }
+    };
+    timeout(PATIENCE, all_read).await.expect("in time");
+    let views = |member: &Member| member.cluster.status().counters.views;
+    let before: Vec<u64> = members.iter().map(views).collect();
+    members[0].board.put(&[NEW], &[]);
+    let is_read = async {
+        while !members[0].board.is_read() {
+            sleep(PAUSE).await;
+        }
+    };
+    timeout(PATIENCE, is_read).await.expect("in time");
+    // A link that was not renewed would end with the grace, and the View with it.
+    sleep(GRACE + Duration::from_secs(1)).await;
+    assert_eq!(members.iter().map(views).collect::<Vec<u64>>(), before);
 }
 
 #[tokio::test]

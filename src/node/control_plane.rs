@@ -328,6 +328,9 @@ impl ControlPlane {
             self.keep_paths();
             self.look_at_paths();
             self.reporter.meter().report();
+        } else if self.access.changes_key() {
+            // All links get fresh keys before links by the old key end.
+            self.renew_links();
         }
         self.seek();
         self.look_up_names(now);

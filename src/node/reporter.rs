@@ -247,6 +247,14 @@ impl Reporter {
         if refusal.as_ref().is_some_and(|refusal| without_answer(refusal).is_some()) {
             self.complaints.retain(|_, (at, _)| *at != to);
         }
+        let is_new = !self.refusals.contains_key(&to);
+        if is_new && refusal.is_some() && self.refusals.len() >= REFUSALS_MAX {
+            // A named peer without a port is 16 addresses, of which 15 answer nothing.
+            let mut told = self.refusals.iter();
+            let silent = told.find(|(_, refusal)| without_answer(refusal).is_some());
+            let silent = silent.map(|(at, _)| *at);
+            silent.and_then(|at| self.refusals.remove(&at));
+        }
         match refusal {
             None => _ = self.refusals.remove(&to),
             Some(refusal)

@@ -22,11 +22,11 @@ use talk::{Order, Talk};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Most observers of a node that is none: each machine of the largest group may have one. The
-/// oldest gives way.
-pub(super) const OBSERVERS_MAX: usize = 16;
+/// Most observers of a node that is none: each machine of the largest group may have one, and some
+/// more look for a moment. The oldest gives way.
+pub(super) const OBSERVERS_MAX: usize = 48;
 
-/// Most links of an observer: sixteen machines with several programs each.
+/// Most links of an observer: 32 machines with several programs each.
 const NODES_MAX: usize = 128;
 
 /// The links, and what the other nodes have said. Dropping it ends them.

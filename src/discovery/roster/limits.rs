@@ -3,7 +3,8 @@
 /// How much the roster keeps, and how much it dials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Addresses in the table, and also adverts. 32 members with 16 addresses each fit.
+    /// Addresses in the table, and also adverts. 64 fixed peers without ports fit, with an IPv4 and
+    /// an IPv6 address of 16 ports each.
     pub entries: usize,
     /// Unverified addresses with the same IP address, so that one host cannot fill the table.
     pub per_ip: usize,
@@ -28,7 +29,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            entries: 512,
+            entries: 2048,
             per_ip: 8,
             per_loopback_ip: 64,
             per_boot: 4,
