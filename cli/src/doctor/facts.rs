@@ -174,8 +174,8 @@ impl Facts {
         Ok(())
     }
 
-    /// Forgets the failed dials of nodes that leave: another doctor ends by itself, and then nothing
-    /// listens at its addresses.
+    /// Forgets the failed dials of nodes that leave: another doctor ends by itself, and then
+    /// nothing listens at its addresses.
     async fn forget_departed(&mut self, observer: &mut Observer) {
         let until = Instant::now() + DEPARTURE;
         loop {
