@@ -148,7 +148,9 @@ mod tests {
         }
 
         #[test]
-        fn bits_of_no_element_are_refused(len in 1usize..BLOCK, flip in any::<prop::sample::Index>()) {
+        fn bits_of_no_element_are_refused(
+            len in 1usize..BLOCK, flip in any::<prop::sample::Index>(),
+        ) {
             let mut bytes = encoded(&vec![1.0; len]);
             let at = flip.index((bytes.len() - STEP_BYTES) * 8);
             bytes[STEP_BYTES + at / 8] ^= 1 << (at % 8);

@@ -176,11 +176,14 @@ mod tests {
         /// Decoded bytes are either refused or encode to the same bytes again, and their sets of
         /// ranks are checked against the schedule.
         #[test]
-        fn a_wrong_part_is_refused(plain: [u32; 3], taken in 0usize..8, place: prop::sample::Index, byte: u8) {
+        fn a_wrong_part_is_refused(
+            plain: [u32; 3], taken in 0usize..8, place: prop::sample::Index, byte: u8,
+        ) {
             let part = |place: usize| RankSet::of_bits(plain[place]);
             let coding = |coarsest: Coarsest| {
                 let place = Coarsest::ALL.iter().position(|other| *other == coarsest).unwrap_or(0);
-                if taken & 1 << place != 0 { Coding::but_for(coarsest.id(), part(place)) } else { Coding::NONE }
+                let is_taken = taken & 1 << place != 0;
+                if is_taken { Coding::but_for(coarsest.id(), part(place)) } else { Coding::NONE }
             };
             let mut bytes = AutoCodecs::new(coding).to_bytes();
             let place = place.index(bytes.len());
@@ -189,8 +192,11 @@ mod tests {
                 prop_assert_eq!(auto.to_bytes(), bytes);
                 let mut plan = trees(&[]);
                 plan.classes[0].auto = auto;
-                let is_part = |ranks: Vec<usize>| ranks.len() < 3 && ranks.iter().all(|rank| *rank < 3);
-                let parts = Coarsest::ALL.map(|coarsest| auto.up_to(coarsest).plain().iter().map(Rank::index).collect());
+                let is_part =
+                    |ranks: Vec<usize>| ranks.len() < 3 && ranks.iter().all(|rank| *rank < 3);
+                let parts = Coarsest::ALL.map(|coarsest| {
+                    auto.up_to(coarsest).plain().iter().map(Rank::index).collect()
+                });
                 prop_assert_eq!(plan.fits(3), parts.into_iter().all(is_part));
             }
         }

@@ -117,8 +117,8 @@ fn heard(facts: &Facts) -> Check {
     } else if facts.nodes.is_empty() {
         Check::warn(
             NAME,
-            "nobody is heard: nothing of potluck runs on another machine, or multicast does not get \
-             through. Let `potluck up` run there, or name that machine here",
+            "nobody is heard: nothing of potluck runs on another machine, or multicast does not \
+             get through. Let `potluck up` run there, or name that machine here",
         )
         .with("potluck doctor --peer ADDRESS")
     } else {

@@ -19,7 +19,7 @@ impl Source {
         Source { selection, observer: None }
     }
 
-    /// What is known now, by job. Nodes that do not answer are left out.
+    /// Returns the status of each node that answers, ordered by job.
     pub async fn look(&mut self) -> Result<Vec<StatusDocument>> {
         let local = self.selection.local(&Output::silent()).await?;
         if !local.nodes.is_empty() {

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Addresses in the table, and also adverts. 64 fixed peers without ports fit, with an IPv4 and
-    /// an IPv6 address of 16 ports each.
+    /// an IPv6 address of 16 ports each, beside a thousand other addresses.
     pub entries: usize,
     /// Unverified addresses with the same IP address, so that one host cannot fill the table.
     pub per_ip: usize,
@@ -29,7 +29,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            entries: 2048,
+            entries: 3072,
             per_ip: 8,
             per_loopback_ip: 64,
             per_boot: 4,

@@ -6,6 +6,7 @@ use super::*;
 use crate::identity::{JobName, Name, NodeId};
 use crate::protocol::MEMBERS_MAX;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 const TAG: Tag = [7; 8];
 const ME: Boot = Boot(9999);
@@ -458,6 +459,20 @@ fn hints_are_held_to_the_policy() {
     assert_eq!(roster.entries(), []);
 }
 
+/// 64 named peers, each with two addresses of 16 ports.
+#[test]
+fn as_many_fixed_peers_as_there_may_be_leave_room_for_others() {
+    let mut roster = Roster::new(Limits::default(), AddressPolicy::everywhere(), ME, relation);
+    let fixed = (0..64 * 2 * 16_u32).map(|n| {
+        SocketAddr::from(((0x0a02_0000 + n / 16).to_be_bytes(), 47_474 + (n % 16) as u16))
+    });
+    fixed.clone().for_each(|to| roster.add(to, Origin::Fixed, 0));
+    let other = SocketAddr::from(([10, 0, 0, 1], 47_474));
+    appeared(&mut roster, Advert { addresses: vec![other], ..ours(1) }, 1);
+    let known: BTreeSet<SocketAddr> = roster.entries().iter().map(|e| e.address).collect();
+    assert!(fixed.chain([other]).all(|to| known.contains(&to)));
+}
+
 #[test]
 fn a_flood_stays_bounded_and_does_not_displace_the_proven() {
     let mut roster = Roster::new(Limits::default(), AddressPolicy::everywhere(), ME, relation);
@@ -547,7 +562,8 @@ fn take_in(roster: &mut Roster, mentions: &[Mention]) {
 proptest! {
     #[test]
     fn the_order_of_sightings_does_not_matter(
-        (mentions, shuffled) in proptest::collection::vec(mention(), 0..12).prop_flat_map(|mentions| (Just(mentions.clone()), Just(mentions).prop_shuffle())),
+        (mentions, shuffled) in proptest::collection::vec(mention(), 0..12)
+            .prop_flat_map(|all| (Just(all.clone()), Just(all).prop_shuffle())),
     ) {
         let no_limit = Limits { per_boot: 100, ..Limits::default() };
         let make = || Roster::new(no_limit.clone(), AddressPolicy::Loopback, ME, relation);
@@ -575,7 +591,13 @@ proptest! {
                 open.push(dial);
             }
             prop_assert!(roster.next_due(now_ms).is_none_or(|at| at > now_ms));
-            let result = [DialOutcome::Failed, DialOutcome::Myself, DialOutcome::OtherNamespace, DialOutcome::Authenticated(member(3))][outcome];
+            let results = [
+                DialOutcome::Failed,
+                DialOutcome::Myself,
+                DialOutcome::OtherNamespace,
+                DialOutcome::Authenticated(member(3)),
+            ];
+            let result = results[outcome];
             if let Some(dial) = open.pop() {
                 roster.dialled(dial.to, result, now_ms);
             }
