@@ -4,8 +4,9 @@
 //! # Start here
 //!
 //! Two types to start from: [`Cluster`] is this program's node, [`Context`] is its place in one
-//! group of members and has the collectives as methods. Below: a program, a table of the other
-//! names by task, and what a call promises.
+//! View, that is among agreed members with ranks, and has the collectives as methods. Below: a
+//! program, a table of the other names by task, and what a call promises; then state, training,
+//! engines, threads and limits.
 //!
 //! ```no_run
 //! # async fn example() -> potluck::Result<()> {
@@ -125,10 +126,13 @@
 //!
 //! One for the control plane, one for the disk, two for each other member of a View, and on Gloo
 //! one for each operation in flight and up to six that help large ones with a codec; one more for
-//! each other member in a View that keeps both engines ready. Any executor may poll the futures.
-//! They need no tokio runtime, and [`blocking`] needs no executor. The library installs nothing and
-//! reports by `tracing`. If the program has installed no subscriber, it writes one line to stderr
-//! when a Context takes more than 3 s or a call waits 10 s for others: see [`Builder::notices`].
+//! each other member in a View that keeps both engines ready. One belongs to multicast DNS, and one
+//! writes for each link that one core cannot seal and write fast enough; others live for a moment,
+//! to measure or move a link or to hold calls while the plan changes. Any executor may poll the
+//! futures. They need no tokio runtime, and [`blocking`] needs no executor. The library installs
+//! nothing and reports by `tracing`. If the program has installed no subscriber, it writes one line
+//! to stderr when a Context takes more than 3 s or a call waits 10 s for others: see
+//! [`Builder::notices`].
 //!
 //! # Metrics and traces
 //!

@@ -4,7 +4,7 @@
 //! result replaces its own copy by `decode(encode(x))`, so that all ranks hold the same bits.
 //!
 //! Sums are encoded by the codec [of sums](codec_of_sums). It differs from the codec of
-//! contributions only if that codec leaves elements out.
+//! contributions only for top-k and one bit.
 //!
 //! A member's contribution counts as `decode(encode(x))` of its whole buffer, on every engine and
 //! at every rank that adds it, including itself. Buffers are cut only between blocks, so a part of

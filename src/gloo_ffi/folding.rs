@@ -60,7 +60,7 @@ impl Fold {
     /// # Safety
     /// All three point to `bytes` bytes, valid for reads and, for `into`, also for writes. They are
     /// equal or disjoint, and no other code uses them until this returns.
-    #[allow(unsafe_code)]
+    #[allow(unsafe_code, reason = "Gloo hands in raw memory")]
     pub unsafe fn fold(
         &self,
         into: *mut u8,

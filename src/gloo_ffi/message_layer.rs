@@ -87,7 +87,7 @@ impl MessageLayer {
     /// # Safety
     /// `len` bytes from `ptr` on are valid for reads and writes until the memory is dropped, and
     /// only the requested messages use them.
-    #[allow(unsafe_code)]
+    #[allow(unsafe_code, reason = "Gloo hands in raw memory")]
     pub unsafe fn memory(&self, ptr: *mut u8, len: usize) -> Result<Box<Memory>, Thrown> {
         guarded(|| {
             let now = NOW.with_borrow(|now| now.as_ref().map(|now| (now.op, now.output.clone())));
