@@ -4,7 +4,7 @@ use super::config::{Config, Network};
 use super::environment::interface_filter;
 use crate::os::{
     AddressPolicy, Interface, InterfaceFilter, InterfaceKind, InterfaceSet, InterfaceSource,
-    Subnet, inventory,
+    inventory,
 };
 use crate::report::Result;
 use std::net::IpAddr;
@@ -42,7 +42,7 @@ impl MachineInterfaces {
         let chosen = self.chosen(&all);
         let policy = match self.network {
             Network::Loopback => AddressPolicy::Loopback,
-            _ => AddressPolicy::Lan(chosen.iter().flat_map(subnets).collect()),
+            _ => AddressPolicy::Lan(chosen.iter().flat_map(|i| &i.addresses).copied().collect()),
         };
         let trusted = self.trusted_links.iter().flat_map(|name| addresses_of(name, &all)).collect();
         InterfaceSet { all, chosen, policy, trusted }
@@ -53,10 +53,6 @@ impl InterfaceSource for MachineInterfaces {
     fn look(&mut self) -> Option<InterfaceSet> {
         Some(self.interface_set(inventory().ok()?))
     }
-}
-
-fn subnets(interface: &Interface) -> Vec<Subnet> {
-    interface.addresses.iter().map(|a| Subnet { address: a.ip, prefix: a.prefix_bits }).collect()
 }
 
 fn addresses_of(name: &str, interfaces: &[Interface]) -> Vec<IpAddr> {

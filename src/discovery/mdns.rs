@@ -23,7 +23,7 @@ mod tests;
 use super::Discovery;
 use super::report::{Activity, DiscoveryProblem, InterfaceReport, SkipReason};
 use super::sighting::{Advert, Sighting};
-use crate::os::is_link_local;
+use crate::os::{address_of, is_link_local};
 use async_trait::async_trait;
 use if_addrs::Interface;
 use mdns_sd::{DaemonEvent, IfKind, Metrics, ResolvedService, ScopedIp, ServiceEvent, ServiceInfo};
@@ -246,7 +246,7 @@ impl MdnsDiscovery {
             addresses: addresses
                 .iter()
                 .filter(|at| self.scope.announces(at))
-                .map(|at| at.ip())
+                .map(|at| address_of(&at.addr))
                 .collect(),
             // Every query goes out on every interface.
             queries: Some(self.counts.queries_before + self.counts.queries),

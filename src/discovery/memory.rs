@@ -5,9 +5,10 @@
 use super::Discovery;
 use super::report::{Activity, DiscoveryProblem, InterfaceReport};
 use super::sighting::{Advert, Sighting};
+use crate::os::InterfaceAddress;
 use async_trait::async_trait;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -19,6 +20,11 @@ const WAITING_MAX: usize = 1024;
 #[derive(Clone, Default)]
 pub struct Medium {
     air: Arc<Mutex<Air>>,
+}
+
+/// All nodes of a medium are in one network.
+fn of_one_network(ip: IpAddr) -> InterfaceAddress {
+    InterfaceAddress { ip, prefix_bits: 0 }
 }
 
 #[derive(Default)]
@@ -144,7 +150,7 @@ impl Discovery for MemoryDiscovery {
         let addresses = air
             .records
             .get(&self.node)
-            .map(|record| record.addresses.iter().map(SocketAddr::ip).collect());
+            .map(|record| record.addresses.iter().map(|at| of_one_network(at.ip())).collect());
         let addresses = addresses.unwrap_or_default();
         let activity = Activity::Active {
             addresses,

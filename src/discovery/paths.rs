@@ -5,7 +5,7 @@
 //! with a back-off while it fails. A control link that stands over a path ends its back-off.
 
 use crate::identity::NodeId;
-use crate::os::{Interface, InterfaceKind, Subnet};
+use crate::os::{Interface, InterfaceKind};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -116,10 +116,7 @@ fn promise_of(interface: &Interface) -> Promise {
 
 fn leads_to(interface: &Interface, to: SocketAddr) -> bool {
     let is_ours = interface.addresses.iter().any(|a| a.ip == to.ip());
-    let shares = interface
-        .addresses
-        .iter()
-        .any(|a| Subnet { address: a.ip, prefix: a.prefix_bits }.contains(to.ip()));
+    let shares = interface.addresses.iter().any(|a| a.subnet_has(to.ip()));
     let in_scope = match to {
         SocketAddr::V6(v6) => v6.scope_id() == 0 || v6.scope_id() == interface.index,
         SocketAddr::V4(_) => true,

@@ -1,8 +1,8 @@
 //! The activity of discovery on each interface, which explains why no peer is seen.
 
+use crate::os::InterfaceAddress;
 use derive_more::Display;
 use std::fmt;
-use std::net::IpAddr;
 
 /// The report on one interface of this machine, or on a requested one that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Activity {
     #[non_exhaustive]
     Active {
         /// Own addresses announced there.
-        addresses: Vec<IpAddr>,
+        addresses: Vec<InterfaceAddress>,
         /// Queries sent, if the implementation counts them.
         queries: Option<u64>,
         /// Readable adverts received from nodes of other machines, repetitions included. On

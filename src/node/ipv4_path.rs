@@ -3,7 +3,7 @@
 //! The address that answers first is random, and often IPv6. On the same wire IPv4 is cheaper: its
 //! header is 20 bytes shorter, of the 1500 bytes of an Ethernet packet.
 
-use crate::os::{Interface, Subnet};
+use crate::os::Interface;
 use std::net::{IpAddr, SocketAddr};
 
 /// Among `theirs`, the first IPv4 address in a network of the interface that has our address
@@ -21,9 +21,7 @@ pub(super) fn ipv4_path(
     let is_it = |i: &&Interface| v6.scope_id() == 0 || v6.scope_id() == i.index;
     let has_it = |i: &&Interface| i.addresses.iter().any(|a| a.ip == IpAddr::V6(*v6.ip()));
     let interface = interfaces.iter().filter(is_it).find(has_it)?;
-    let networks =
-        || interface.addresses.iter().map(|a| Subnet { address: a.ip, prefix: a.prefix_bits });
-    theirs.find(|to| to.is_ipv4() && networks().any(|network| network.contains(to.ip())))
+    theirs.find(|to| to.is_ipv4() && interface.addresses.iter().any(|a| a.subnet_has(to.ip())))
 }
 
 #[cfg(test)]

@@ -1,15 +1,7 @@
 //! The policy on which addresses a hint may make us dial.
 
+use super::interface::InterfaceAddress;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-
-/// The network of one of our own interfaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Subnet {
-    /// Our address in it.
-    pub address: IpAddr,
-    /// Number of leading bits that all its addresses share.
-    pub prefix: u8,
-}
 
 /// The addresses to which hints may lead. Configured peers are exempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +10,7 @@ pub enum AddressPolicy {
     Loopback,
     /// Adverts lead to our own subnets, which these are, and to link-local IPv6 addresses. Members
     /// and earlier runs may also name other private addresses.
-    Lan(Vec<Subnet>),
+    Lan(Vec<InterfaceAddress>),
 }
 
 impl AddressPolicy {
@@ -27,7 +19,8 @@ impl AddressPolicy {
 
     /// No limit to own subnets, for nodes whose addresses come from another source than interfaces.
     pub fn everywhere() -> AddressPolicy {
-        AddressPolicy::Lan(vec![Subnet { address: Ipv4Addr::UNSPECIFIED.into(), prefix: 0 }])
+        let ip = Ipv4Addr::UNSPECIFIED.into();
+        AddressPolicy::Lan(vec![InterfaceAddress { ip, prefix_bits: 0 }])
     }
 
     /// Whether an advert may make us dial `to`. Any host on the network can send adverts, so they
@@ -55,24 +48,7 @@ impl AddressPolicy {
     fn is_on_link(&self, ip: IpAddr) -> bool {
         let AddressPolicy::Lan(subnets) = self else { return false };
         let is_scoped = matches!(ip, IpAddr::V6(v6) if is_link_local(&v6));
-        is_scoped || subnets.iter().any(|subnet| subnet.contains(ip))
-    }
-}
-
-impl Subnet {
-    /// Whether `ip` lies in this subnet.
-    pub fn contains(&self, ip: IpAddr) -> bool {
-        match (self.address, ip) {
-            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
-                let differ = u32::from(ours) ^ u32::from(theirs);
-                u32::from(self.prefix) <= 32 && differ.leading_zeros() >= u32::from(self.prefix)
-            }
-            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
-                let differ = u128::from(ours) ^ u128::from(theirs);
-                u32::from(self.prefix) <= 128 && differ.leading_zeros() >= u32::from(self.prefix)
-            }
-            _ => false,
-        }
+        is_scoped || subnets.iter().any(|of| of.subnet_has(ip))
     }
 }
 
@@ -113,7 +89,7 @@ mod tests {
 
     #[test]
     fn hints_lead_to_neighbours_only() {
-        let ours = Subnet { address: IpAddr::from([198, 51, 100, 7]), prefix: 24 };
+        let ours = InterfaceAddress { ip: IpAddr::from([198, 51, 100, 7]), prefix_bits: 24 };
         let lan = AddressPolicy::Lan(vec![ours]);
         let good = [
             "10.1.2.3:47474",
@@ -149,9 +125,9 @@ mod tests {
 
     #[test]
     fn adverts_lead_to_own_subnets_only() {
-        let subnet = |address: &str, prefix| Subnet {
-            address: address.parse().expect("an address of this test"),
-            prefix,
+        let subnet = |address: &str, prefix_bits| InterfaceAddress {
+            ip: address.parse().expect("an address of this test"),
+            prefix_bits,
         };
         let lan = AddressPolicy::Lan(vec![subnet("192.168.1.7", 24), subnet("fd00::7", 64)]);
         let advertised = |to: &str| lan.allows_advertised(to.parse().expect("an address"));
@@ -170,18 +146,5 @@ mod tests {
         assert!(allows(&AddressPolicy::Loopback, "[::1]:40000"));
         assert!(!allows(&AddressPolicy::Loopback, "192.168.1.2:40000"));
         assert!(!allows(&AddressPolicy::Loopback, "127.0.0.1:80"));
-    }
-
-    #[test]
-    fn a_subnet_ends_where_its_prefix_says() {
-        let v6 = Subnet { address: "2001:db8::1".parse().expect("an address"), prefix: 64 };
-        assert!(v6.contains("2001:db8::ffff".parse().expect("an address")));
-        assert!(!v6.contains("2001:db8:0:1::1".parse().expect("an address")));
-        let all = Subnet { address: IpAddr::from([1, 2, 3, 4]), prefix: 0 };
-        assert!(all.contains(IpAddr::from([9, 9, 9, 9])));
-        let one = Subnet { address: IpAddr::from([1, 2, 3, 4]), prefix: 32 };
-        assert!(
-            one.contains(IpAddr::from([1, 2, 3, 4])) && !one.contains(IpAddr::from([1, 2, 3, 5]))
-        );
     }
 }

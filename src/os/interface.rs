@@ -21,13 +21,29 @@ pub struct Interface {
     pub mtu: Option<u32>,
 }
 
-/// An address and the prefix of its network.
+/// An address of this machine and its subnet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InterfaceAddress {
     /// The address.
     pub ip: IpAddr,
-    /// The number of leading bits that name the network.
+    /// The number of leading bits that all addresses of its subnet share.
     pub prefix_bits: u8,
+}
+
+impl InterfaceAddress {
+    /// Whether `ip` lies in its subnet.
+    pub fn subnet_has(&self, ip: IpAddr) -> bool {
+        let prefix = u32::from(self.prefix_bits);
+        match (self.ip, ip) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                prefix <= 32 && (u32::from(ours) ^ u32::from(theirs)).leading_zeros() >= prefix
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                prefix <= 128 && (u128::from(ours) ^ u128::from(theirs)).leading_zeros() >= prefix
+            }
+            _ => false,
+        }
+    }
 }
 
 /// The kind of an interface.
@@ -246,5 +262,20 @@ mod tests {
         for (name, kind) in expected {
             assert_eq!(InterfaceKind::of(name, &InterfaceFacts::default()), kind, "{name}");
         }
+    }
+
+    #[test]
+    fn a_subnet_ends_where_its_prefix_says() {
+        let of = |ip: &str, prefix_bits| InterfaceAddress {
+            ip: ip.parse().expect("an address"),
+            prefix_bits,
+        };
+        let has =
+            |ours: InterfaceAddress, ip: &str| ours.subnet_has(ip.parse().expect("an address"));
+        let v6 = of("2001:db8::1", 64);
+        assert!(has(v6, "2001:db8::ffff") && !has(v6, "2001:db8:0:1::1") && !has(v6, "1.2.3.4"));
+        assert!(has(of("1.2.3.4", 0), "9.9.9.9"));
+        let one = of("1.2.3.4", 32);
+        assert!(has(one, "1.2.3.4") && !has(one, "1.2.3.5"));
     }
 }

@@ -28,7 +28,8 @@ pub fn inventory() -> io::Result<Vec<Interface>> {
     Ok(interfaces.into_values().collect())
 }
 
-fn address_of(addr: &IfAddr) -> InterfaceAddress {
+/// An address with its subnet, as the system lists it.
+pub(crate) fn address_of(addr: &IfAddr) -> InterfaceAddress {
     let prefix_bits = match addr {
         IfAddr::V4(v4) => v4.prefixlen,
         IfAddr::V6(v6) => v6.prefixlen,

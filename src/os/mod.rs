@@ -22,7 +22,7 @@ mod suspend;
 pub(crate) mod thread;
 mod wall_clock;
 
-pub use address::{AddressPolicy, Subnet};
+pub use address::AddressPolicy;
 pub(crate) use address::{is_dialable, is_link_local};
 pub use copying::{copy, copy_of};
 pub use cores::has_spare_cores;
@@ -31,11 +31,10 @@ pub use float_environment::in_default_environment;
 #[cfg(test)]
 pub(crate) use float_environment::under_every_control_word;
 pub use host::HostId;
-#[cfg(test)]
-pub use interface::InterfaceAddress;
-pub use interface::{Interface, InterfaceKind};
+pub use interface::{Interface, InterfaceAddress, InterfaceKind};
 pub use interface_filter::InterfaceFilter;
 pub use interface_set::{FixedInterfaces, InterfaceSet, InterfaceSource};
+pub(crate) use interfaces::address_of;
 pub use interfaces::inventory;
 #[cfg(all(test, potluck_threads))]
 pub(crate) use locks::model;

@@ -17,7 +17,7 @@ mod unlinked;
 
 pub use crate::discovery::{Activity, InterfaceReport, SkipReason};
 pub use crate::identity::Name;
-pub use crate::os::{InterfaceKind, TakenRoute};
+pub use crate::os::{InterfaceAddress, InterfaceKind, TakenRoute};
 pub use crate::protocol::{
     Ballot, RosterProblem, SizeSetting, Sizes, SizesProblem, ViewDigest, ViewId,
 };

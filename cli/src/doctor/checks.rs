@@ -4,15 +4,17 @@ use super::check::Check;
 use super::facts::Facts;
 use super::firewall::{Ports, for_ufw, opened};
 use crate::document::hex;
-use potluck::report::document::StatusDocument;
-use potluck::report::{
-    Activity, InterfaceReport, LookedBack, Membership, Sight, Unlinked, UnlinkedReason,
-};
+use potluck::report::{Activity, InterfaceReport, Membership, Sight, Unlinked, UnlinkedReason};
 use std::collections::BTreeSet;
 use std::io;
 
 /// Clocks that differ by less are the same for people.
 const CLOCK_MS: i64 = 2000;
+
+const NOBODY_LOOKED: &str = "nobody has looked back";
+
+/// A program there must be named: discovery does not find it.
+const BEHIND_ROUTER: &str = "multicast does not cross the router to the others";
 
 /// All checks.
 pub fn all(facts: &Facts) -> Vec<Check> {
@@ -56,8 +58,7 @@ fn identity(facts: &Facts) -> Check {
         Some(node) => quoted(&node.name),
         None => facts.names.get(*id).map_or_else(|| id.chars().take(8).collect(), |n| quoted(n)),
     };
-    let named: BTreeSet<String> = copied.iter().map(named).collect();
-    match list(named.iter()) {
+    match list(copied.iter().map(named)) {
         None if !facts.is_duplicate => Check::pass("identity", "no other process uses it"),
         of => Check::fail(
             "identity",
@@ -121,6 +122,8 @@ fn heard(facts: &Facts) -> Check {
              get through. Let `potluck up` run there, or name that machine here",
         )
         .with("potluck doctor --peer ADDRESS")
+    } else if facts.nodes.iter().all(|node| facts.routed.contains(&node.node)) {
+        Check::skipped(NAME, BEHIND_ROUTER)
     } else {
         Check::fail(
             NAME,
@@ -133,17 +136,21 @@ fn heard(facts: &Facts) -> Check {
 
 fn hears_here(facts: &Facts) -> Check {
     const NAME: &str = "multicast out";
-    let Some(sights) = sights(facts) else {
-        return Check::skipped(NAME, "nobody has looked back");
-    };
-    let deaf = list(sights.iter().filter(|(_, sight)| !sight.hears).map(|(name, _)| name));
-    match deaf {
+    let mut sights = sights(facts);
+    if sights.is_empty() {
+        return Check::skipped(NAME, NOBODY_LOOKED);
+    }
+    sights.retain(|(node, _)| !facts.routed.contains(node));
+    if sights.is_empty() {
+        return Check::skipped(NAME, BEHIND_ROUTER);
+    }
+    let deaf = sights.iter().filter(|(_, sight)| !sight.hears);
+    match list(deaf.map(|(node, _)| name_of(facts, node))) {
         None => Check::pass(NAME, "all others hear this machine"),
-        Some(deaf) => Check::fail(
-            NAME,
-            format!("{deaf} does not hear this machine: its firewall drops multicast DNS"),
-        )
-        .with(format!("{}    # on {deaf}", for_ufw(Ports::Multicast))),
+        Some(deaf) => {
+            Check::fail(NAME, format!("not heard by {deaf}: a firewall there drops multicast DNS"))
+                .with(format!("{}    # on {deaf}", for_ufw(Ports::Multicast)))
+        }
     }
 }
 
@@ -153,6 +160,11 @@ fn subnets(facts: &Facts) -> Check {
     match facts.unlinked.iter().find(is_far) {
         Some(far) => Check::fail(NAME, far.to_string()).with("ip address"),
         None if facts.nodes.is_empty() => Check::skipped(NAME, "no other machine is known"),
+        None if !facts.routed.is_empty() => {
+            let names = list(facts.routed.iter().map(|node| name_of(facts, node)));
+            let names = names.unwrap_or_default();
+            Check::pass(NAME, format!("behind a router, and found only by address: {names}"))
+        }
         None => Check::pass(NAME, "all others are in a subnet of this machine"),
     }
 }
@@ -194,17 +206,17 @@ fn reaches(facts: &Facts) -> Check {
 
 fn reached(facts: &Facts) -> Check {
     const NAME: &str = "reach in";
-    let Some(sights) = sights(facts) else {
-        return Check::skipped(NAME, "nobody has looked back");
-    };
-    let shut = sights.iter().filter(|(_, sight)| {
+    let mut sights = sights(facts);
+    if sights.is_empty() {
+        return Check::skipped(NAME, NOBODY_LOOKED);
+    }
+    sights.retain(|(_, sight)| {
         !sight.dials.is_empty() && sight.dials.iter().all(|dial| dial.error.is_some())
     });
-    let shut: Vec<_> = shut.collect();
-    match list(shut.iter().map(|(name, _)| name)) {
+    match list(sights.iter().map(|(node, _)| name_of(facts, node))) {
         None => Check::pass(NAME, "all others reach this machine"),
         Some(names) => {
-            let error = shut.first().and_then(|(_, sight)| sight.dials.first()?.error.clone());
+            let error = sights.first().and_then(|(_, sight)| sight.dials.first()?.error.clone());
             Check::fail(
                 NAME,
                 format!(
@@ -224,17 +236,16 @@ fn full_size(facts: &Facts) -> Check {
         return Check::fail(NAME, silent.to_string()).with("ip link    # compare the MTU");
     }
     let missing = facts.looked.iter().filter(|of| of.sight.is_none());
-    let missing: Vec<String> = missing.map(|of| name_of(facts, of)).collect();
-    match list(missing.iter()) {
+    match list(missing.map(|of| name_of(facts, &hex(of.peer.node)))) {
         Some(names) => Check::fail(
             NAME,
             format!(
-                "{names} is connected, and has not answered a question of 64 KiB: packets of full \
-                 size are lost on the way"
+                "a question of 64 KiB to {names} was not answered, and the link stands: packets of \
+                 full size are lost on the way"
             ),
         )
         .with("ip link    # compare the MTU"),
-        None if facts.looked.is_empty() => Check::skipped(NAME, "nobody has looked back"),
+        None if facts.looked.is_empty() => Check::skipped(NAME, NOBODY_LOOKED),
         None => Check::pass(NAME, "they get through in both directions"),
     }
 }
@@ -300,12 +311,14 @@ fn jobs(facts: &Facts) -> Check {
 
 fn clocks(facts: &Facts) -> Check {
     const NAME: &str = "clocks";
-    let Some(sights) = sights(facts) else {
-        return Check::skipped(NAME, "nobody has looked back");
-    };
+    let sights = sights(facts);
+    if sights.is_empty() {
+        return Check::skipped(NAME, NOBODY_LOOKED);
+    }
     let far = sights.iter().max_by_key(|(_, sight)| sight.clock_ahead_ms.unsigned_abs());
     match far {
-        Some((name, sight)) if sight.clock_ahead_ms.abs() > CLOCK_MS => {
+        Some((node, sight)) if sight.clock_ahead_ms.abs() > CLOCK_MS => {
+            let name = name_of(facts, node);
             let seconds = sight.clock_ahead_ms.unsigned_abs() / 1000;
             let side = if sight.clock_ahead_ms > 0 { "ahead of" } else { "behind" };
             Check::warn(
@@ -325,11 +338,12 @@ fn gloo(facts: &Facts) -> Check {
     const NAME: &str = "gloo";
     let own = potluck::gloo_version();
     let lacking = facts.nodes.iter().filter(|node| node.gloo.is_none() && !node.observer);
-    match (own, names(lacking)) {
+    match (own, list(lacking.map(|node| quoted(&node.name)))) {
         (Some(version), Some(names)) => Check::warn(
             NAME,
             format!(
-                "this build has {version}, and {names} has no Gloo: sums run on the native engine"
+                "this build has {version}, and there is no Gloo on {names}: sums run on the native \
+                 engine"
             ),
         ),
         (Some(version), None) => Check::pass(NAME, version),
@@ -343,36 +357,29 @@ fn is_used(on: &InterfaceReport) -> bool {
 
 /// The first fault with these words that another machine tells of itself, with its name.
 fn told_by_others(facts: &Facts, words: &str) -> Option<String> {
-    sights(facts)?.into_iter().find_map(|(name, sight)| {
+    sights(facts).into_iter().find_map(|(node, sight)| {
         let fault = sight.faults.iter().find(|fault| fault.contains(words))?;
-        Some(format!("{name} says of its machine: {fault}"))
+        Some(format!("{} says of its machine: {fault}", name_of(facts, &node)))
     })
 }
 
-/// The nodes that have looked back, by name; `None` if there is none.
-fn sights(facts: &Facts) -> Option<Vec<(String, &Sight)>> {
-    let sights =
-        facts.looked.iter().filter_map(|of| Some((name_of(facts, of), of.sight.as_ref()?)));
-    let sights: Vec<_> = sights.collect();
-    (!sights.is_empty()).then_some(sights)
+/// The nodes that have looked back, by key, with their answers.
+fn sights(facts: &Facts) -> Vec<(String, &Sight)> {
+    let answered = facts.looked.iter();
+    answered.filter_map(|of| Some((hex(of.peer.node), of.sight.as_ref()?))).collect()
 }
 
-fn name_of(facts: &Facts, of: &LookedBack) -> String {
-    let name = facts.names.get(&hex(of.peer.node));
-    quoted(name.map_or_else(|| of.peer.node.to_string(), Clone::clone).as_str())
+/// The name of the node with this key, in quotes.
+fn name_of(facts: &Facts, node: &str) -> String {
+    quoted(facts.names.get(node).map_or(node, String::as_str))
 }
 
 fn quoted(name: &str) -> String {
     format!("\"{name}\"")
 }
 
-fn names<'a>(nodes: impl Iterator<Item = &'a StatusDocument>) -> Option<String> {
-    let names: BTreeSet<String> = nodes.map(|node| quoted(&node.name)).collect();
-    list(names.iter())
-}
-
-/// `None` of nothing.
-fn list<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
-    let names: Vec<&str> = names.map(String::as_str).collect();
+/// These names, each once; `None` of nothing.
+fn list(names: impl Iterator<Item = String>) -> Option<String> {
+    let names: Vec<String> = names.collect::<BTreeSet<String>>().into_iter().collect();
     (!names.is_empty()).then(|| names.join(", "))
 }

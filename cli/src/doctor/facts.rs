@@ -7,7 +7,8 @@ use anyhow::Result;
 use potluck::keys::{Keys, StoredKey};
 use potluck::report::document::StatusDocument;
 use potluck::report::{
-    Activity, InterfaceReport, LookedBack, MachineFaults, Neighbour, Unlinked, UnlinkedReason,
+    Activity, InterfaceAddress, InterfaceReport, LookedBack, MachineFaults, Neighbour, Unlinked,
+    UnlinkedReason,
 };
 use potluck::{Config, Observer, local_nodes, machine_faults, scan};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,8 +53,11 @@ pub struct Facts {
     pub interfaces: Vec<InterfaceReport>,
     /// The nodes of other machines that have told their status.
     pub nodes: Vec<StatusDocument>,
-    /// The names of these nodes and of those that have left meanwhile, by key.
+    /// The names of these nodes and of those that have left meanwhile, by key. A node that only
+    /// looks has the name of another one on its machine.
     pub names: BTreeMap<String, String>,
+    /// Those nodes that are in no subnet of this machine, by key.
+    pub routed: BTreeSet<String>,
     /// Their answers when they looked back.
     pub looked: Vec<LookedBack>,
     /// How dials of their addresses have ended.
@@ -100,6 +104,7 @@ impl Facts {
             interfaces: Vec::new(),
             nodes: Vec::new(),
             names: BTreeMap::new(),
+            routed: BTreeSet::new(),
             looked: Vec::new(),
             dials: Vec::new(),
             unlinked: Vec::new(),
@@ -120,7 +125,7 @@ impl Facts {
 
     /// This machine's addresses on the interfaces that are used.
     pub fn own_addresses(&self) -> Vec<IpAddr> {
-        addresses_on(&self.interfaces)
+        addresses_on(&self.interfaces).map(|at| at.ip).collect()
     }
 
     async fn observe(&mut self, mut config: Config) -> Result<()> {
@@ -139,7 +144,7 @@ impl Facts {
         for _ in 0..ROUNDS {
             let nodes = self.elsewhere(&observer);
             met.extend(nodes.iter().map(|node| (node.node.clone(), addresses_of(node))));
-            names.extend(nodes.iter().map(|node| (node.node.clone(), node.name.clone())));
+            names.extend(nodes.iter().map(|node| (node.node.clone(), name_of(node, &nodes))));
             self.looked = observer.look_back().await;
             self.looked.retain(|of| names.contains_key(&hex(of.peer.node)));
             self.nodes = nodes;
@@ -154,15 +159,24 @@ impl Facts {
         self.is_duplicate = status.duplicates.contains(&status.node);
         self.duplicates = status.duplicates.iter().map(|node| hex(*node)).collect();
         (self.interfaces, self.unlinked) = (status.interfaces, status.others);
+        let is_routed = |node: &&StatusDocument| is_routed(node, &self.interfaces);
+        self.routed = self.nodes.iter().filter(is_routed).map(|of| of.node.clone()).collect();
         // What is dialled in vain where a node was that has left is no fault either.
         let there = observer.nodes();
         met.retain(|key, _| there.iter().all(|node| node.node != *key));
-        let left: BTreeSet<IpAddr> = met.values().flatten().map(SocketAddr::ip).collect();
+        let left: BTreeSet<SocketAddr> = met.into_values().flatten().collect();
         let has_left = |of: &Unlinked| {
             use UnlinkedReason as R;
-            matches!(of.why, R::ByHand { .. } | R::Announced { .. })
-                && !of.addresses.is_empty()
-                && of.addresses.iter().all(|at| left.contains(&at.ip()))
+            let mut at = of.addresses.iter();
+            !of.addresses.is_empty()
+                && match of.why {
+                    R::Announced { .. } => at.all(|at| left.contains(at)),
+                    // A named peer without a port is sought at several ports.
+                    R::ByHand { error: io::ErrorKind::ConnectionRefused } => {
+                        at.all(|at| left.iter().any(|left| left.ip() == at.ip()))
+                    }
+                    _ => false,
+                }
         };
         self.unlinked.retain(|of| !has_left(of));
         let own = self.own_addresses();
@@ -208,7 +222,8 @@ impl Facts {
     /// The nodes that run on other machines. One that has started since, or runs in another home,
     /// is known by its addresses; on the loopback interface all have the same.
     fn elsewhere(&self, observer: &Observer) -> Vec<StatusDocument> {
-        let own = addresses_on(&observer.status().interfaces);
+        let interfaces = observer.status().interfaces;
+        let own: Vec<IpAddr> = addresses_on(&interfaces).map(|at| at.ip).collect();
         let is_own = |at: &SocketAddr| own.contains(&at.ip()) && !at.ip().is_loopback();
         let mut nodes = observer.nodes();
         nodes.retain(|node| {
@@ -221,12 +236,28 @@ impl Facts {
 }
 
 /// This machine's addresses on those of these interfaces that are used.
-fn addresses_on(interfaces: &[InterfaceReport]) -> Vec<IpAddr> {
+fn addresses_on(interfaces: &[InterfaceReport]) -> impl Iterator<Item = &InterfaceAddress> {
     let used = interfaces.iter().filter_map(|on| match &on.activity {
         Activity::Active { addresses, .. } => Some(addresses),
         Activity::Skipped(_) => None,
     });
-    used.flatten().copied().collect()
+    used.flatten()
+}
+
+/// Whether no address of a node lies in a subnet of these interfaces.
+fn is_routed(node: &StatusDocument, interfaces: &[InterfaceReport]) -> bool {
+    let at = shared_addresses(node);
+    let is_near = |at: &IpAddr| addresses_on(interfaces).any(|own| own.subnet_has(*at));
+    !at.is_empty() && !at.iter().any(is_near)
+}
+
+/// The name of a node; that of one that only looks is the name of another one with the same
+/// addresses, for example of `potluck up`.
+fn name_of(node: &StatusDocument, nodes: &[StatusDocument]) -> String {
+    let (own, looks) = (shared_addresses(node), |of: &StatusDocument| of.job == LOOK_JOB);
+    let is_for_both =
+        |of: &&StatusDocument| looks(node) && !looks(of) && shared_addresses(of) == own;
+    nodes.iter().find(is_for_both).unwrap_or(node).name.clone()
 }
 
 fn place_of(key: &StoredKey) -> &'static str {
@@ -249,17 +280,21 @@ async fn dialled(nodes: &[StatusDocument]) -> Vec<Dial> {
     all.into_iter().map(|(_, dial)| dial).collect()
 }
 
-/// Those of its addresses that mean the same on this machine.
+/// Those of its addresses that mean the same on this machine, as many as are dialled.
 fn addresses_of(node: &StatusDocument) -> Vec<SocketAddr> {
+    let mut shared = shared_addresses(node);
+    shared.sort_by_key(IpAddr::is_ipv6);
+    shared.into_iter().take(DIALS_MAX).map(|ip| SocketAddr::new(ip, node.port)).collect()
+}
+
+fn shared_addresses(node: &StatusDocument) -> Vec<IpAddr> {
     let all = node.interfaces.iter().flat_map(|on| &on.addresses);
     let ips = all.filter_map(|text| text.parse::<IpAddr>().ok());
     let is_shared = |ip: &IpAddr| match ip {
         IpAddr::V4(_) => true,
         IpAddr::V6(ip) => !ip.is_unicast_link_local(),
     };
-    let mut shared: Vec<IpAddr> = ips.filter(is_shared).collect();
-    shared.sort_by_key(IpAddr::is_ipv6);
-    shared.into_iter().take(DIALS_MAX).map(|ip| SocketAddr::new(ip, node.port)).collect()
+    ips.filter(is_shared).collect()
 }
 
 /// `None` if one of them connects.

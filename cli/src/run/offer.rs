@@ -79,7 +79,7 @@ fn link_to<'s>(status: &'s Status, member: &Peer) -> Option<&'s PeerStatus> {
 pub fn networks(status: &Status) -> Vec<Vec<IpAddr>> {
     let addresses = |report: &InterfaceReport| match &report.activity {
         Activity::Active { addresses, .. } => {
-            Some(addresses.iter().copied().take(ADDRESSES_MAX).collect())
+            Some(addresses.iter().map(|at| at.ip).take(ADDRESSES_MAX).collect())
         }
         Activity::Skipped(_) => None,
     };

@@ -158,6 +158,7 @@ const IN_A_LAB_WITH: &[(&str, Tool, Body)] = &[
     ("words: odd networks, files and ports", NFT, wording::odd_machine),
     ("words: packets of full size are lost", NARROW, wording::narrow),
     ("up: a peer whose name gets its address later", NFT, nodes::named_later),
+    ("doctor: a machine behind a router", NFT, doctor::behind_router),
     ("doctor: multicast is dropped by one machine", NFT, doctor::multicast_dropped),
     ("doctor: multicast is dropped everywhere", NFT, doctor::multicast_dropped_everywhere),
     ("doctor: one machine accepts no connections", NFT, doctor::inbound_closed_on_one_side),

@@ -8,7 +8,7 @@ use super::super::testing::{CODE, WRONG, code, receipt, terms, welcome};
 use super::*;
 use crate::discovery::Medium;
 use crate::link::{Listener, MemoryWorld, Preamble};
-use crate::os::Subnet;
+use crate::os::InterfaceAddress;
 use std::net::IpAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -93,7 +93,7 @@ impl Story {
     }
 
     async fn seek(&self, text: &str) -> Result<Found, PairingProblem> {
-        let subnet = Subnet { address: IpAddr::from([10, 0, 0, 9]), prefix: 24 };
+        let subnet = InterfaceAddress { ip: IpAddr::from([10, 0, 0, 9]), prefix_bits: 24 };
         let policy = AddressPolicy::Lan(vec![subnet]);
         self.seek_by(text, Hints::Announced(Box::new(self.medium.node()), policy)).await
     }

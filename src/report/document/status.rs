@@ -353,7 +353,7 @@ impl From<&InterfaceReport> for InterfaceDocument {
         match &report.activity {
             Activity::Skipped(skip) => document.skipped = Some(skip.to_string()),
             Activity::Active { addresses, queries, adverts, dropped, .. } => {
-                document.addresses = addresses.iter().map(ToString::to_string).collect();
+                document.addresses = addresses.iter().map(|at| at.ip.to_string()).collect();
                 (document.queries, document.heard, document.dropped) =
                     (*queries, *adverts, *dropped);
             }
