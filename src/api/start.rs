@@ -11,8 +11,8 @@ use crate::election::{Alone, Durable, ElectionConfig};
 #[cfg(feature = "gloo")]
 use crate::gloo_ffi::{GlooEngine, GlooOrNative};
 use crate::identity::{
-    Boot, HeldIdentity, Identity, IdentityProblem, MemberId, Name, Namespace, NodeId, NodesFile,
-    PeersFile, StateFile, load_or_create_identity, new_boot,
+    Boot, Identity, IdentityProblem, MemberId, Name, Namespace, NodesFile, PeersFile, StateFile,
+    load_or_create_identity, new_boot,
 };
 use crate::link::{Bind, DataEncryption, Hello, Local, MemoryWorld, Net, TcpNet, quick_suite};
 use crate::memory::Pool;
@@ -84,7 +84,6 @@ async fn open_on_network(config: &Config, role: NodeRole) -> Result<(NodeConfig,
     let paths = held.paths_file(&home, namespace.name());
     let known_paths = known_paths(&paths);
     let files = Files { state, peers: peers_file, known: known_nodes, paths };
-    let disk = Disk::start(files).map_err(|error| no_port(&error))?;
 
     let socket = held.status_socket(&home, namespace.name(), &job);
     let status_socket = StatusSocket::bind(socket.clone()).map_err(|error| {
@@ -99,7 +98,8 @@ async fn open_on_network(config: &Config, role: NodeRole) -> Result<(NodeConfig,
     let mut node = node_config(config, local, admission, boot, durable, interface_set, known)?;
     node.names = peers.into_iter().filter(FixedPeer::is_name).collect();
     node.known_paths = known_paths;
-    let store = Box::new(Held { disk, _identity: held });
+    // The identity stays locked until its last write.
+    let store = Box::new(Disk::start(files, held).map_err(|error| no_port(&error))?);
     let (interface_source, sleep) = (Box::new(interface_source), Box::new(MachineSleep::start()));
     let admissions = Box::new(admissions);
     let faults = faults_of(config.clone());
@@ -378,30 +378,6 @@ pub(crate) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>> {
     Ok(bytes)
 }
 
-/// The disk writer, and the identity, which stays locked while the node runs.
-struct Held {
-    disk: Disk,
-    _identity: HeldIdentity,
-}
-
-impl Store for Held {
-    fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
-        self.disk.save(state, done);
-    }
-
-    fn remember(&mut self, peers: Vec<SocketAddr>) {
-        self.disk.remember(peers);
-    }
-
-    fn know(&mut self, node: NodeId, name: String) {
-        self.disk.know(node, name);
-    }
-
-    fn keep_paths(&mut self, known: Vec<u8>) {
-        self.disk.keep_paths(known);
-    }
-}
-
 /// The store of nodes in memory, whose state ends with the process.
 struct Nowhere;
 
@@ -416,6 +392,7 @@ impl Store for Nowhere {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::NodeId;
     use crate::protocol::{Partition, RosterProblem};
 
     async fn refused(partition: Partition) -> Error {

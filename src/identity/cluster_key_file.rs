@@ -76,7 +76,8 @@ pub fn random_cluster_key() -> Result<ClusterKey, IdentityProblem> {
     Ok(ClusterKey::from_bytes(&*random_seed()?))
 }
 
-/// Stores a key. Storing the stored key again, or the next one, changes nothing.
+/// Stores a key. Storing the stored key again changes nothing; with [`Stored::Keep`], neither does
+/// storing the next one.
 ///
 /// With [`Stored::Keep`], a different key or an unreadable file is kept and is an error.
 pub fn store_cluster_key(

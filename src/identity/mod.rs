@@ -44,7 +44,7 @@ pub use identity_file::{decode_identity, encode_identity};
 pub use job_member::JobMember;
 pub use job_name::JobName;
 pub use keypair::Identity;
-pub use keystore::{HeldIdentity, first_identity, load_or_create_identity, new_boot};
+pub use keystore::{first_identity, load_or_create_identity, new_boot};
 pub use name::Name;
 pub use namespace::{Namespace, NamespaceName};
 #[cfg(test)]

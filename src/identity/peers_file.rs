@@ -79,7 +79,7 @@ pub fn decode_peers(text: &[u8]) -> Option<Vec<SocketAddr>> {
     Some(peers)
 }
 
-// 64 addresses of at most 58 characters (IPv6 with a scope), with room for comments.
+// 128 addresses of at most 58 characters (IPv6 with a scope), with room for comments.
 const FILE_BYTES_MAX: u64 = 16 * 1024;
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io};
 use zeroize::Zeroizing;
 
@@ -67,6 +68,21 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Removes temporary files that killed writers of `path` left behind. No other process may write
 /// `path` meanwhile.
 pub(super) fn sweep(path: &Path) -> io::Result<()> {
+    sweep_if(path, |_| true)
+}
+
+/// Removes those of them that are so old that no writer uses them.
+fn sweep_old(path: &Path) -> io::Result<()> {
+    let is_old = |facts: &Metadata| {
+        facts.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > ABANDONED)
+    };
+    sweep_if(path, is_old)
+}
+
+/// No write takes so long, not even on a disk that answers slowly.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+fn sweep_if(path: &Path, is_one: impl Fn(&Metadata) -> bool) -> io::Result<()> {
     let prefix = temporary_prefix(path)?;
     for entry in fs::read_dir(parent(path)?)? {
         let entry = entry?;
@@ -74,6 +90,7 @@ pub(super) fn sweep(path: &Path) -> io::Result<()> {
         if name
             .to_str()
             .is_some_and(|name| name.starts_with(&prefix) && name.ends_with(TEMPORARY_SUFFIX))
+            && is_one(&entry.metadata()?)
         {
             fs::remove_file(entry.path())?;
         }
@@ -172,6 +189,8 @@ struct Temporary {
 
 impl Temporary {
     fn write(target: &Path, bytes: &[u8]) -> io::Result<Temporary> {
+        // Only leftovers, so a failure does no harm.
+        let _ = sweep_old(target);
         // Random, because processes that share a home over the network may have the same process
         // id.
         let number = getrandom::u64().map_err(io::Error::other)?;

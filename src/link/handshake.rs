@@ -211,6 +211,8 @@ impl End<'_> {
             Err(Refusal::DuplicateIdentity)
         } else if let Err(refusal) = self.local.admits(peer.id.node) {
             Err(refusal)
+        } else if self.terms.expect.is_some_and(|expected| expected != peer.id) {
+            Err(Refusal::WrongRank)
         } else if self.terms.purpose == Purpose::Observe
             && (peer.observer || self.local.hello.observer)
         {
@@ -223,8 +225,6 @@ impl End<'_> {
             Err(Refusal::OtherJob(Box::new(JobMember { id, name, job })))
         } else if peer.partition != self.local.hello.partition {
             Err(Refusal::OtherPartition)
-        } else if self.terms.expect.is_some_and(|expected| expected != peer.id) {
-            Err(Refusal::WrongRank)
         } else {
             Ok(())
         }

@@ -134,7 +134,7 @@ impl HandshakeLimiter {
     }
 
     /// Forgets the source seen longest ago without open handshakes, unprivileged ones first. At
-    /// most 80 sources have open handshakes, so there is always one.
+    /// most 96 sources have open handshakes, so there is always one.
     fn forget_one(&mut self, now_ms: u64) {
         let idle = self.sources.iter().filter(|(_, record)| record.half_open == 0);
         let oldest = idle.min_by_key(|(_, record)| (record.is_privileged(now_ms), record.seen_ms));

@@ -44,6 +44,7 @@ pub struct Psk {
 
 /// A number by which this process tells a pre-shared key from others. Not secret to it, and never
 /// sent.
+#[cfg_attr(test, derive(Default))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PskNumber(u64);
 

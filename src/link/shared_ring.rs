@@ -2,9 +2,9 @@
 //!
 //! The memory is a ring of bytes with two counters: the bytes written so far and the bytes read so
 //! far, both modulo 2^32. The writer copies bytes in and raises the first one, the reader copies
-//! bytes out and raises the second one. A side that has to wait sleeps until the other side's
-//! counter changes (futex(2)); the other side makes the system call that wakes it only if a flag
-//! says that somebody sleeps.
+//! bytes out and raises the second one. A side that has to wait sets a flag and sleeps until it is
+//! cleared (futex(2)). The other side clears the flag when it has raised its counter, and makes the
+//! system call that wakes only if the flag was set.
 //!
 //! ```text
 //!            read                 written
@@ -154,7 +154,7 @@ impl SharedRing {
 
     /// Whether the other side sleeps until this side's counter changes.
     fn sleeper(&self, side: Side) -> &AtomicU32 {
-        self.0.word(if side == Side::Writer { READER_SLEEPS } else { WRITER_SLEEPS })
+        self.0.word(sleeper(side))
     }
 
     fn move_on(&self, side: Side, to: u32) {
@@ -166,10 +166,11 @@ impl SharedRing {
         }
     }
 
-    /// Wakes the side that waits for this side's counter.
+    /// Wakes the side that waits for this side's counter. The flag that is cleared may be that of a
+    /// later wait already, which then ends, too, and looks again.
     fn wake(&self, side: Side) {
         self.sleeper(side).store(0, Ordering::SeqCst);
-        self.0.wake(counter(side));
+        self.0.wake(sleeper(side));
     }
 
     /// Waits until `side` has moved on from `seen`, or has ended.
@@ -184,7 +185,7 @@ impl SharedRing {
         self.sleeper(side).store(1, Ordering::SeqCst);
         if self.counter(side).load(Ordering::SeqCst) == seen && !self.has_ended(side) {
             // The limit is for a process that was killed: nobody wakes this one.
-            match self.0.sleep_while(counter(side), seen, LOOKS_AFTER) {
+            match self.0.sleep_while(sleeper(side), 1, LOOKS_AFTER) {
                 Ok(()) => {}
                 Err(error) if error.kind() != io::ErrorKind::TimedOut => return Err(error),
                 Err(_) if self.has_ended(side) => {}
@@ -198,6 +199,11 @@ impl SharedRing {
 
 fn counter(side: Side) -> usize {
     if side == Side::Writer { WRITTEN } else { READ }
+}
+
+/// The flag of the other side's sleep.
+fn sleeper(side: Side) -> usize {
+    if side == Side::Writer { READER_SLEEPS } else { WRITER_SLEEPS }
 }
 
 fn ended(side: Side) -> usize {

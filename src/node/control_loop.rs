@@ -159,9 +159,9 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
                 }
                 node.leave();
                 node.leave_relayed(&mut said).await;
-                leave(node, discovery.as_mut(), events).await;
-                // Before the answer, after which the process may end.
+                // Before another node may use the slot, and with it the name of this socket.
                 serving.shutdown().await;
+                leave(node, discovery.as_mut(), events).await;
                 if let Some(Command::Leave(done)) = command {
                     // The receiver may be dropped.
                     let _ = done.send(());
@@ -217,8 +217,10 @@ async fn leave(
     // A full event queue must not delay the good-byes.
     drop(events);
     let patience = Duration::from_millis(500);
-    let _ = tokio::join!(
+    let (node, _) = tokio::join!(
         tokio::time::timeout(patience, flushed),
         tokio::time::timeout(patience, discovery.withdraw())
     );
+    // This may wait for the disk.
+    drop(node);
 }

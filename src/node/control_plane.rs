@@ -32,7 +32,7 @@ use super::kept_paths::KeptPaths;
 use super::looking_back::LooksBack;
 use super::name_lookups::NameLookups;
 use super::network::Network;
-use super::peers::Peers;
+use super::peers::{Link, Peers};
 use super::planner::Planner;
 use super::published::Published;
 use super::rates::Rates;
@@ -359,9 +359,11 @@ impl ControlPlane {
         self.reporter.close();
     }
 
-    /// Sends the queued messages and the last answers to observers, then ends the links.
-    pub(super) async fn close(mut self) {
+    /// Sends the queued messages and the last answers to observers. Returns what is left, whose drop
+    /// ends the links and may wait for the disk.
+    pub(super) async fn close(mut self) -> ControlPlane {
         tokio::join!(self.peers.flush(), self.status_links.finish());
+        self
     }
 
     /// Stores the rates of paths for the next start, if it is time.
@@ -440,8 +442,8 @@ impl ControlPlane {
 
     /// The member has said something over its link.
     fn hears(&mut self, from: MemberId) {
-        if let Some(link) = self.peers.get_mut(from) {
-            link.hears();
+        if self.peers.get_mut(from).is_some_and(Link::hears) {
+            self.reporter.forget_complaints(from.node);
         }
     }
 

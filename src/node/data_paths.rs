@@ -368,11 +368,44 @@ impl DataPaths {
             self.known.tried(now, member.node, data_path.at().theirs, of_before);
             self.known.tried(now, member.node, to, Trial::Taken);
         }
+        // Another link must not be offered before both directions have moved. Other paths stay due.
+        round.rest.clear();
         if aim == Aim::Proven {
-            // Any one is enough.
-            round.rest.clear();
             self.changed.insert(member);
         }
         Some(peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::data_link::{Addresses, EstablishedLink, Reports, data_link};
+    use super::*;
+    use crate::identity::Boot;
+    use crate::link::{PathProof, PskNumber, data_pair};
+
+    fn at(number: u8) -> Addresses {
+        let theirs = SocketAddr::from(([10, 0, number, 2], 47474));
+        Addresses { ours: None, theirs, path: PathProof::Proven, psk: PskNumber::default() }
+    }
+
+    /// The direction of the peer may not have moved yet: another offer would end the link.
+    #[test]
+    fn no_other_path_is_dialled_right_after_a_move() {
+        let (member, peer) = (MemberId { node: NodeId([7; 32]), boot: Boot(7) }, Rank(1));
+        let (link, _far) = data_pair();
+        let (_link, moves, _) = data_link(link, Reports::to_test().0);
+        let mut paths = DataPaths::default();
+        paths.stands(peer, DataPath::new(moves, at(1)));
+        let [second, third] = [at(2), at(3)].map(|at| at.theirs);
+        paths.begin_round(Aim::Better, (peer, member), 100_000, vec![second, third]);
+        assert!(matches!(paths.next(0), Next::Dial { to, .. } if to == second));
+        let (link, _far) = data_pair();
+        let offered = EstablishedLink { link, at: at(2) };
+        assert!(paths.data_path_mut(peer).expect("a link").offer(By::Me, offered));
+        paths.on_ready(peer);
+        assert_eq!(paths.judge(1_000_000), Some(Ok(())));
+        assert!(paths.prefer(1_000_000).is_some() && paths.take(0) == Some(peer));
+        assert!(matches!(paths.next(0), Next::Rated(_, 1_000_000)));
     }
 }

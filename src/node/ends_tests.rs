@@ -56,7 +56,7 @@ async fn who_waits_for_its_disk_gives_its_calls_up_and_comes_back_when_that_is_w
     let (folder, away) = (scratch.path().join("state"), scratch.path().join("away"));
     std::fs::create_dir(&folder).expect("made");
     let files = Files::with(StateFile::at(folder.join("state-x.bin")), scratch.path());
-    let disk = Disk::start(files).expect("a thread");
+    let disk = Disk::start(files, ()).expect("a thread");
     let mut a = node("full-disk", "a", whole()).await;
     let mut b = node("full-disk", "b", Box::new(disk)).await;
     let mut c = node("full-disk", "c", whole()).await;

@@ -31,16 +31,16 @@ pub type FaultsOf =
 
 impl LooksBack {
     /// Answers a node. Takes as long as the slowest dial.
-    pub(super) async fn answer(self, to: MemberId, question: LookBack) -> LookBackAnswer {
+    pub(super) async fn answer(self, node: MemberId, question: LookBack) -> LookBackAnswer {
         let (reply, known) = oneshot::channel();
         let dial = question.dial.iter().take(DIALS_MAX).filter_map(|to| to.parse().ok()).collect();
         // An error means that this node ends.
-        let _ = self.events.send(Event::LookBack { node: to, dial, reply }).await;
+        let _ = self.events.send(Event::LookBack { node, dial, reply }).await;
         let Known { hears, dial } = known.await.unwrap_or_default();
         let mut dials = JoinSet::new();
         for (index, to) in dial.into_iter().enumerate() {
             let asked = self.clone();
-            dials.spawn(async move { (index, asked.dial(to).await) });
+            dials.spawn(async move { (index, asked.dial(node, to).await) });
         }
         let faults = (self.faults)().await;
         let mut ended = Vec::new();
@@ -55,18 +55,20 @@ impl LooksBack {
     }
 
     /// Dials an address of the node that asks, as any node would.
-    async fn dial(self, to: SocketAddr) -> DialedBack {
-        let error = self.reaches(to).await.err().map(|refusal| refusal.to_string());
+    async fn dial(self, node: MemberId, to: SocketAddr) -> DialedBack {
+        let error = self.reaches(node, to).await.err().map(|refusal| refusal.to_string());
         DialedBack { to: to.to_string(), error }
     }
 
-    async fn reaches(&self, to: SocketAddr) -> Result<(), Refusal> {
+    /// Another node at that address gets no link: it might take the place of its present one.
+    async fn reaches(&self, node: MemberId, to: SocketAddr) -> Result<(), Refusal> {
         let linked = async {
             let stream = self.net.dial(to).await?;
-            reach(stream, || self.net.dial(to), &self.local, Purpose::Control, None).await.map(drop)
+            let again = || self.net.dial(to);
+            reach(stream, again, &self.local, Purpose::Control, Some(node)).await.map(drop)
         };
         match timeout(DIAL, linked).await.unwrap_or(Err(Refusal::TooSlow)) {
-            // It answers, and is of another kind than this node: that is enough.
+            // It answers, is the one that asks, and is of another kind than this node: that is enough.
             Err(Refusal::Observer | Refusal::OtherJob(_)) => Ok(()),
             ended => ended,
         }

@@ -1,12 +1,14 @@
 //! Observers beside the groups of their cluster.
 
+use super::config::NodeConfig;
 use super::control_loop::{Command, Handles};
+use super::doors::Doors;
 use super::testing::{PATIENCE, in_world, in_world_as, ip, of_group, view_of};
 use crate::api::{Config, NodeRole};
 use crate::identity::Name;
 use crate::link::MemoryWorld;
 use crate::report::document::{StatusDocument, ViewDocument};
-use crate::report::{Event, State};
+use crate::report::{Event, Sight, State};
 use std::sync::Arc;
 use tokio::time::timeout;
 
@@ -191,6 +193,56 @@ async fn nodes_look_back() {
         assert!(sight.hears && sight.clock_ahead_ms.abs() < 20_000, "{name}: {sight:?}");
         let [dial] = &sight.dials[..] else { panic!("{name}: {sight:?}") };
         assert_eq!(dial.error.is_none(), name == "n1", "{name}: {dial:?}");
+    }
+}
+
+/// Its answers, once all are in.
+async fn look_back(eye: &mut Handles, times: usize) -> Vec<Option<Sight>> {
+    for _ in 0..times {
+        let (begun, begins) = tokio::sync::oneshot::channel();
+        eye.commands.send(Command::LookBack(begun)).await.expect("it runs");
+        begins.await.expect("it runs");
+    }
+    let answered = eye.looked_back.wait_for(|round| round.waits_for.is_empty());
+    let round = timeout(PATIENCE, answered).await.expect("in time").expect("it runs").clone();
+    round.answers.into_iter().map(|(_, sight)| sight).collect()
+}
+
+/// The later question gets the answers, and no link ends.
+#[tokio::test]
+async fn a_second_look_back_before_the_first_is_answered() {
+    let world = MemoryWorld::new();
+    let group = "looking-back-twice";
+    let mut eye = observer(&world, group, 0).await;
+    let _node = member(&world, group, 1, "train").await;
+    hears(&mut eye, |heard| heard.len() == 1).await;
+    let mut events = eye.happened.resubscribe();
+    let answers = look_back(&mut eye, 2).await;
+    assert!(matches!(&answers[..], [Some(sight)] if sight.hears), "{answers:?}");
+    assert_eq!(eye.observed.borrow().len(), 1);
+    while let Ok(event) = events.try_recv() {
+        assert!(!matches!(event, Event::Left(_) | Event::Lost { .. }), "{event}");
+    }
+}
+
+/// An observer that names the address of another node, of the same job or not.
+#[tokio::test]
+async fn another_node_at_the_address_of_the_observer_is_not_taken_for_it() {
+    let world = MemoryWorld::new();
+    let group = "looking-back-elsewhere";
+    let own = |name: &str, job: &str| Config {
+        job: Some(job.to_owned()),
+        ..of_group(group, name.to_owned())
+    };
+    let (_named, at) = in_world(&world, ip(1), own("n1", "train"), |_, _| ()).await;
+    let _others = (member(&world, group, 2, "eval").await, member(&world, group, 3, "train").await);
+    let claims = move |node: &mut NodeConfig, _: &mut Doors| node.advertised = vec![at];
+    let liar = own("o0", "train");
+    let (mut eye, _) = in_world_as(NodeRole::Observer, &world, ip(0), liar, claims).await;
+    hears(&mut eye, |heard| heard.len() == 3).await;
+    for sight in look_back(&mut eye, 1).await {
+        let dials = sight.expect("an answer").dials;
+        assert!(dials.iter().all(|dial| dial.error.is_some()), "{dials:?}");
     }
 }
 

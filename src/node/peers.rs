@@ -402,9 +402,9 @@ impl Link {
         self.answered = self.answered.max(Some(sent));
     }
 
-    /// The peer has said something over it.
-    pub(super) fn hears(&mut self) {
-        self.is_heard = true;
+    /// The peer has said something over it. Returns whether it is the first time.
+    pub(super) fn hears(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_heard, true)
     }
 
     /// Whether the peer has said nothing at all over it.

@@ -273,9 +273,10 @@ impl Reporter {
         }
     }
 
-    /// A member has said something over its link, or has left.
-    pub(super) fn forget_complaint(&mut self, member: MemberId) {
-        self.complaints.remove(&member);
+    /// A node has said something over its link, or has left: what was said of any of its starts
+    /// does not hold any more.
+    pub(super) fn forget_complaints(&mut self, node: NodeId) {
+        self.complaints.retain(|member, _| member.node != node);
     }
 
     /// The members whose links were of no use, and where.

@@ -29,6 +29,9 @@ pub(super) const OBSERVERS_MAX: usize = 48;
 /// Most links of an observer: 32 machines with several programs each.
 const NODES_MAX: usize = 128;
 
+/// Orders that wait for the task of a link, which takes them at once.
+const ORDERS: usize = 4;
+
 /// The links, and what the other nodes have said. Dropping it ends them.
 pub(super) struct StatusLinks {
     observes: bool,
@@ -112,7 +115,7 @@ impl StatusLinks {
         }
         self.number += 1;
         let (number, psk) = (self.number, channel.psk);
-        let (orders, ordered) = mpsc::channel(1);
+        let (orders, ordered) = mpsc::channel(ORDERS);
         let talk = Talk {
             name: channel.peer.name.as_str().to_owned(),
             job: channel.peer.job.as_str().to_owned(),

@@ -26,9 +26,12 @@ pub trait Store: Send {
     fn keep_paths(&mut self, _known: Vec<u8>) {}
 }
 
-/// A [`Store`] in files.
+/// A [`Store`] in files. Dropping it waits a moment for the writes that are queued.
 pub struct Disk {
-    jobs: mpsc::Sender<Job>,
+    /// `None` once it is being dropped.
+    jobs: Option<mpsc::Sender<Job>>,
+    /// Fails when the thread has ended.
+    ended: mpsc::Receiver<()>,
 }
 
 enum Job {
@@ -51,35 +54,55 @@ pub struct Files {
 }
 
 impl Disk {
-    /// Starts the thread. After the `Disk` is dropped it tries the remaining jobs once and ends.
-    pub fn start(files: Files) -> io::Result<Disk> {
+    /// Starts the thread. After the `Disk` is dropped it tries the remaining jobs once and ends. It
+    /// keeps `lock` until then: no other process may write these files meanwhile.
+    pub fn start(files: Files, lock: impl Send + 'static) -> io::Result<Disk> {
         // Unbounded: the election queues at most one write per message, and waits for each.
         let (jobs, queue) = mpsc::channel::<Job>();
-        std::thread::Builder::new()
-            .name("potluck-disk".to_owned())
-            .spawn(move || write_all(&queue, &files))?;
-        Ok(Disk { jobs })
+        let (end, ended) = mpsc::channel();
+        std::thread::Builder::new().name("potluck-disk".to_owned()).spawn(move || {
+            write_all(&queue, &files);
+            drop(lock);
+            drop(end);
+        })?;
+        Ok(Disk { jobs: Some(jobs), ended })
+    }
+
+    fn send(&self, job: Job) {
+        // The send cannot fail: the thread ends only after this sender is dropped.
+        let _ = self.jobs.as_ref().map(|jobs| jobs.send(job));
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.jobs = None;
+        // Then another node may use the files at once. An error means that the thread has ended, or
+        // that the disk takes too long; the lock is then released later.
+        let _ = self.ended.recv_timeout(LAST_WRITES);
     }
 }
 
 impl Store for Disk {
     fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
-        // The send cannot fail: the thread ends only after this sender is dropped.
-        let _ = self.jobs.send(Job::State(state, done));
+        self.send(Job::State(state, done));
     }
 
     fn remember(&mut self, peers: Vec<SocketAddr>) {
-        let _ = self.jobs.send(Job::Peers(peers));
+        self.send(Job::Peers(peers));
     }
 
     fn know(&mut self, node: NodeId, name: String) {
-        let _ = self.jobs.send(Job::Known(node, name));
+        self.send(Job::Known(node, name));
     }
 
     fn keep_paths(&mut self, known: Vec<u8>) {
-        let _ = self.jobs.send(Job::Paths(known));
+        self.send(Job::Paths(known));
     }
 }
+
+/// How long a `Disk` that is dropped waits for its thread.
+const LAST_WRITES: Duration = Duration::from_secs(1);
 
 /// Back-off between attempts to write a state: doubled from the first value to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -195,6 +218,33 @@ mod tests {
         assert_eq!(heard.try_iter().collect::<Vec<u8>>(), [1, 2, 3]);
     }
 
+    /// Tells when it is dropped.
+    struct Lock(mpsc::Sender<&'static str>);
+
+    impl Drop for Lock {
+        fn drop(&mut self) {
+            self.0.send("released").expect("heard");
+        }
+    }
+
+    #[test]
+    fn the_lock_is_released_after_the_last_write() {
+        let scratch = Scratch::new();
+        let file = StateFile::at(scratch.path().join("state-x.bin"));
+        let (say, said) = mpsc::channel();
+        let mut disk = Disk::start(Files::with(file.clone(), scratch.path()), Lock(say.clone()))
+            .expect("a thread");
+        let (go_on, waits) = mpsc::channel::<()>();
+        // The thread is held up, as by a slow disk, and another state is queued behind it.
+        disk.save(vec![1], Box::new(move || _ = waits.recv()));
+        disk.save(vec![2], Box::new(move || say.send("written").expect("heard")));
+        drop(disk);
+        assert!(said.try_recv().is_err(), "it waits for a while, not without end");
+        drop(go_on);
+        assert_eq!(said.iter().collect::<Vec<_>>(), ["written", "released"]);
+        assert_eq!(file.load().expect("whole"), Some(vec![2]));
+    }
+
     #[test]
     fn what_could_not_be_written_is_written_as_soon_as_it_can_be() {
         let scratch = Scratch::new();
@@ -203,7 +253,7 @@ mod tests {
         std::fs::write(&folder, b"").expect("written");
         let file = StateFile::at(folder.join("state-x.bin"));
         let files = Files::with(file.clone(), scratch.path());
-        let mut disk = Disk::start(files).expect("a thread");
+        let mut disk = Disk::start(files, ()).expect("a thread");
         let (said, heard) = said;
         for n in [1, 2] {
             let (bytes, done) = state(n, &said);

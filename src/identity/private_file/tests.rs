@@ -149,3 +149,22 @@ fn a_missing_directory_is_an_error_of_the_writer_only() {
     assert_eq!(read_state(&path), Ok(None));
     assert_eq!(replace(&path, b"x").map_err(|e| e.kind()), Err(io::ErrorKind::NotFound));
 }
+
+/// Those of a write that may still be under way stay.
+#[test]
+fn what_was_abandoned_long_ago_goes_with_the_next_write() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("cluster.key");
+    let [old, young, other] = [".cluster.key.1.tmp", ".cluster.key.2.tmp", ".peers.toml.1.tmp"]
+        .map(|name| scratch.path().join(name));
+    for left in [&old, &young, &other] {
+        fs::write(left, b"half").expect("written");
+    }
+    for left in [&old, &other] {
+        let long_ago = std::time::SystemTime::now() - 2 * ABANDONED;
+        let file = OpenOptions::new().write(true).open(left).expect("it is there");
+        file.set_modified(long_ago).expect("set");
+    }
+    replace(&path, b"whole").expect("written");
+    assert_eq!([&old, &young, &other].map(|left| left.exists()), [false, true, true]);
+}

@@ -100,7 +100,13 @@ impl ControlPlane {
                 if session.purpose == Purpose::Observe {
                     self.on_status_link(stream, session, to, Dialled::ByMe);
                 } else {
-                    self.on_linked(stream, session, ControlPath::direct(to), Dialled::ByMe);
+                    let peer = session.peer.id;
+                    let path = ControlPath::direct(to);
+                    let taken = self.on_linked(stream, session, path, Dialled::ByMe);
+                    if taken == Taken::Refused && self.peers.get(peer).is_none() {
+                        // There is no room for it.
+                        self.roster.set_aside(peer, UNWELCOME_MS, now);
+                    }
                 }
             }
             Err(refusal) => {

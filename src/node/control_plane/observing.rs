@@ -46,9 +46,9 @@ impl ControlPlane {
         let outcome = self.status_links.told(node, number, &told);
         match outcome {
             Outcome::Stale => return,
-            Outcome::Heard => self.reporter.forget_complaint(node),
+            Outcome::Heard => self.reporter.forget_complaints(node.node),
             Outcome::Left => {
-                self.reporter.forget_complaint(node);
+                self.reporter.forget_complaints(node.node);
                 self.roster.set_aside(node, ASIDE_MS, self.clock.now());
                 self.reporter.tell(Event::Left(self.reporter.who(node.node)));
             }

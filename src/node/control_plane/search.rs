@@ -7,7 +7,7 @@ use super::ControlPlane;
 use super::control_path::{ControlPath, Dialled};
 use crate::election::Input;
 use crate::identity::MemberId;
-use crate::link::{Refusal, SecureChannel, Stream};
+use crate::link::{Purpose, Refusal, SecureChannel, Stream};
 use crate::protocol::RelayFrame;
 use crate::relay::{Said, Want, route, within_reach};
 use crate::trace;
@@ -38,6 +38,10 @@ impl ControlPlane {
     pub(super) fn on_relay_answered(&mut self, nodes: &[MemberId], result: Linked) {
         self.relays.answered(nodes);
         match result {
+            // Nothing but a control link goes over a circuit.
+            Ok((_, session)) if session.purpose != Purpose::Control => {
+                self.count(Refusal::UnknownView);
+            }
             // A neighbour may have named another node as the first node. The handshake proves
             // the peer's identity.
             Ok((stream, session)) if nodes.first() == Some(&session.peer.id) => {

@@ -270,8 +270,12 @@ impl ControlPlane {
         });
         let refused =
             self.reporter.refusals().filter_map(|(to, refusal)| self.refused(to, refusal));
-        let complaints =
-            self.reporter.complaints().filter(|(id, ..)| self.peers.get(*id).is_none());
+        // A node that has left, so that its address is dialled no more, admits nobody.
+        let holds = |(id, at, complaint): &(MemberId, SocketAddr, Complaint)| {
+            let is_there = *complaint == Complaint::Silent || self.roster.standing(*at).is_some();
+            is_there && self.peers.get(*id).is_none()
+        };
+        let complaints = self.reporter.complaints().filter(holds);
         let complaints = complaints.map(|(member, at, complaint)| {
             let peer = self.reporter.who(member.node);
             let why = match complaint {

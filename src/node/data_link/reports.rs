@@ -40,7 +40,8 @@ impl Reports {
 #[cfg(test)]
 impl Reports {
     /// Reports, and the ends at which they arrive.
-    pub(super) fn to_test() -> (Reports, mpsc::Receiver<Event>, mpsc::UnboundedReceiver<LinkEnd>) {
+    pub(in crate::node) fn to_test()
+    -> (Reports, mpsc::Receiver<Event>, mpsc::UnboundedReceiver<LinkEnd>) {
         use crate::protocol::{Rank, ViewDigest};
 
         let ((events, told), (ends, ended)) = (mpsc::channel(1024), mpsc::unbounded_channel());

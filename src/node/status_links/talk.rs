@@ -67,6 +67,8 @@ struct Open {
     /// When the answers to this end's own questions must be there.
     status_by: Option<Instant>,
     looked_back_by: Option<Instant>,
+    /// The question that follows that answer, and replaces the one before it.
+    look_back_next: Option<LookBack>,
 }
 
 impl Talk {
@@ -154,6 +156,7 @@ impl Talk {
             idle_at: self.is_asked.then(|| now + IDLE),
             status_by: None,
             looked_back_by: None,
+            look_back_next: None,
         };
         let mut looking = JoinSet::new();
         let (mut look_at, mut status, mut left) = (now, self.status.clone(), self.status.clone());
@@ -188,16 +191,21 @@ impl Talk {
                     }
                     Some(Said::LookedBack(answer)) if open.looked_back_by.is_some() => {
                         open.looked_back_by = None;
-                        self.tell(Told::LookedBack(answer)).await;
+                        match open.look_back_next.take() {
+                            Some(next) => self.ask_to_look_back(to, &mut open, next).await?,
+                            None => self.tell(Told::LookedBack(answer)).await,
+                        }
                     }
                     Some(Said::Spare) => return Err(Told::Spare),
                     // A second question, or an answer to none.
                     _ => return Err(Told::End(io::ErrorKind::InvalidData)),
                 },
                 Some(order) = orders.recv() => match order {
+                    Order::LookBack(question) if open.looked_back_by.is_some() => {
+                        open.look_back_next = Some(question);
+                    }
                     Order::LookBack(question) => {
-                        open.looked_back_by = Some(Instant::now() + LOOK_BACK_WITHIN);
-                        send(to, &Said::LookBack(question)).await?;
+                        self.ask_to_look_back(to, &mut open, question).await?;
                     }
                     Order::EndAsSpare => {
                         send(to, &Said::Spare).await?;
@@ -224,6 +232,16 @@ impl Talk {
     async fn ask(&self, to: &mut StatusSender, open: &mut Open) -> Result<(), Told> {
         open.status_by = Some(Instant::now() + STATUS_WITHIN);
         send(to, &Said::Ask).await
+    }
+
+    async fn ask_to_look_back(
+        &self,
+        to: &mut StatusSender,
+        open: &mut Open,
+        question: LookBack,
+    ) -> Result<(), Told> {
+        open.looked_back_by = Some(Instant::now() + LOOK_BACK_WITHIN);
+        send(to, &Said::LookBack(question)).await
     }
 
     async fn answer(&self, to: &mut StatusSender, open: &mut Open) -> Result<(), Told> {
