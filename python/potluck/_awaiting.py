@@ -21,5 +21,10 @@ async def ended(pending: Pending[Any]) -> object:
             loop.call_soon_threadsafe(tell)
 
     pending._when_ended(tell_loop)
-    await future
+    try:
+        await future
+    except BaseException:
+        # The traceback keeps this frame, and must not keep the call.
+        del pending
+        raise
     return pending.wait()

@@ -41,7 +41,7 @@ use std::sync::Arc;
 ///
 /// | error | meaning |
 /// | --- | --- |
-/// | [`Error::Aborted`] | It took effect on no member; its [`Cause`](crate::Cause) says why. |
+/// | [`Error::Aborted`] | It took effect on no member; [`Cause`](crate::Cause) says why. |
 /// | [`Error::ViewChanged`] | The View was replaced before; take [`renewed`](Context::renewed). |
 /// | [`Error::Indeterminate`] | This member cannot know the outcome; a sync brings it. |
 /// | [`Error::NeedsSync`] | Call [`sync`](Context::sync) first. |
@@ -49,11 +49,12 @@ use std::sync::Arc;
 /// | [`Error::Rejected`] | The call is invalid, for example a root that is no rank. |
 /// | [`Error::LostResult`] | See [`take_result`](Context::take_result). |
 /// | [`Error::TooManyInFlight`] | Await some of the calls in flight first. |
-/// | [`Error::Engine`] | There is no memory for it here, or the ranks got different bits. |
+/// | [`Error::Engine`] | The ranks got different bits. |
 /// | [`Error::Closed`] | The node has left the group. |
 ///
-/// After any of them the buffers are unchanged. [`Error::can_renew`] tells which of them a program
-/// answers with `renewed`, `sync` and the next step.
+/// A lack of memory on a member is such a cause. After any of them the buffers are unchanged.
+/// [`Error::can_renew`] tells which of them a program answers with `renewed`, `sync` and the next
+/// step.
 ///
 /// A call that ends with `ViewChanged`, `NeedsSync`, `LostResult`, `TooManyInFlight` or `Closed`
 /// was refused: it took no number, and the next call of this lane takes its place. Its first poll
@@ -616,7 +617,8 @@ impl Context {
     ///
     /// # Errors
     /// [Those of every call](Context#errors-of-calls) but [`Error::NeedsSync`]. [`Error::Engine`]
-    /// if there is no memory for the state. [`Error::Rejected`] in a group.
+    /// if there is no memory for the state that a dropped sync has brought. [`Error::Rejected`] in a
+    /// group.
     pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> StateSync<'buf> {
         StateSync::new(&self.session, self.lane, version, state)
     }

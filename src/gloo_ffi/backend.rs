@@ -331,11 +331,13 @@ impl Core {
         let context = match Context::connect(&self.endpoint, &self.board, self.me, self.size) {
             Ok(context) => Arc::new(context),
             Err(exception) => {
-                if matches!(self.lock().stage, Stage::Connecting) {
+                // Without a member Gloo is not to blame.
+                let lost = self.endpoint.lost();
+                if matches!(self.lock().stage, Stage::Connecting) && lost.is_none() {
                     trace::warn!(%exception, gloo = version(), "Gloo could not connect the \
                         members of the view");
                 }
-                return self.close(EngineFault::Gloo);
+                return self.close(lost.unwrap_or(EngineFault::Gloo));
             }
         };
         trace::debug!(

@@ -173,7 +173,8 @@ impl ViewSession {
         &self.board
     }
 
-    /// Takes the next number of a lane.
+    /// Takes the next number of a lane. Receives that may come from several ranks look again if
+    /// that was a message to this member: the next one may be theirs.
     ///
     /// # Errors
     /// This node has left, a result of the lane was abandoned and not fetched, or the
@@ -181,7 +182,10 @@ impl ViewSession {
     pub fn call(&self, lane: Lane, call: Call) -> Result<OpId, Refused> {
         let mut state = lock(&self.state);
         let op = self.take_number(&mut state, lane, call)?;
+        let receives = lane.ends().is_some_and(|(_, to)| to == self.me);
+        let behind = if receives { state.choices.wakers() } else { Vec::new() };
         self.execute_effects(state);
+        wake(behind);
         Ok(op)
     }
 

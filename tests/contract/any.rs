@@ -6,6 +6,11 @@ use anyhow::{Result, bail, ensure};
 use potluck::calls::Rejection;
 use potluck::{Cause, Cluster, Context, Error};
 use std::collections::BTreeMap;
+use std::future::IntoFuture;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context as Task, Wake, Waker};
 use std::time::Duration;
 
 const MESSAGES: usize = 12;
@@ -74,6 +79,47 @@ pub async fn by_tag(_cluster: Cluster, mut context: Context) -> Result<()> {
         _ => {}
     }
     context.barrier().await?;
+    Ok(())
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A receive that waits behind a message with another tag is woken when this member takes that one,
+/// without any news from others.
+pub async fn behind_another(_cluster: Cluster, mut context: Context) -> Result<()> {
+    let (mut here, mut there) = (context.lane(7), context.lane(7));
+    match context.rank().index() {
+        0 => {
+            // Both messages are announced.
+            context.barrier().await?;
+            let (mut first, mut second) = ([0u8; 1], [0u8; 1]);
+            let woken = Arc::new(Woken::default());
+            let waker = Waker::from(Arc::clone(&woken));
+            let mut any = pin!(here.recv_any(5, &mut second).among([1]).into_future());
+            let is_pending = any.as_mut().poll(&mut Task::from_waker(&waker)).is_pending();
+            ensure!(is_pending, "the tag 4 is in front");
+            let before = woken.0.load(Ordering::SeqCst);
+            there.recv(1, 4, &mut first).best_effort().await?;
+            ensure!(woken.0.load(Ordering::SeqCst) > before, "it sleeps on");
+            ensure!(any.await? == 1 && (first, second) == ([4], [5]), "{first:?} {second:?}");
+        }
+        1 => {
+            let first = async { here.send(0, 4, &[4u8]).best_effort().await };
+            let second = async { there.send(0, 5, &[5u8]).await };
+            let announced = async { context.barrier().await };
+            let (first, second, announced) = tokio::join!(first, second, announced);
+            first.and(second).and(announced)?;
+        }
+        _ => context.barrier().await?,
+    }
     Ok(())
 }
 

@@ -192,6 +192,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("a dropped message", among(&[3], messages::dropped)),
         ("a receive from any takes all messages", among(&[2, 3, 5], any::takes_all)),
         ("a receive from any chooses by the tag", among(&[3, 4], any::by_tag)),
+        ("a receive from any behind another message", among(&[2, 3], any::behind_another)),
         ("a receive from any that is given up takes nothing", among(&[2, 3], any::given_up)),
         ("a receive from any that does not fit", among(&[2, 3], any::differ)),
         ("a receive from ranks that make no sense", among(&[1, 2, 3], any::refused)),

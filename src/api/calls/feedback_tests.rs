@@ -116,3 +116,27 @@ fn a_call_that_was_held_for_its_plan_owes_by_that_plan() {
     });
     assert_eq!((sum, owed(&codecs)), (1.25, [None, None, Some(-1.0)]));
 }
+
+/// What was rounded away is kept, though the call began after its future had been polled.
+#[test]
+fn a_call_with_its_own_codec_that_was_held_owes_as_any_other() {
+    let codecs = [(); 3].map(|()| Codec::bf16().with_feedback());
+    let numbers = [0.125, 257.0, -256.25];
+    let at_once = codecs.clone();
+    sum_of(&mut group(plan(&[])), &at_once, numbers, |_| ());
+    assert_eq!(owed(&at_once), [Some(0.0), Some(1.0), Some(-0.25)]);
+
+    let mut group = group(plan(&[]));
+    let held = group.hold_all();
+    let Some(PlanStep::Held { next: Some(first), .. }) = held.first().cloned() else {
+        panic!("{held:?}")
+    };
+    let switch = Switch { plan: Plan { revision: 1, ..plan(&[]) }, first };
+    sum_of(&mut group, &codecs, numbers, |group| {
+        group.carry();
+        for member in &group.members {
+            drop(member.switch(1, Some(&switch)).expect("the next plan"));
+        }
+    });
+    assert_eq!(owed(&codecs), owed(&at_once));
+}

@@ -7,8 +7,8 @@ use crate::identity::{Name, NodeId};
 use crate::memory::{DType, Element, OutOfMemory, Staging, elements_of, target_of};
 use crate::node::peer_at;
 use crate::protocol::{
-    AbortCause, AbortReason, Call, CallKind, CodecId, EngineFault, GroupRanks, Lane, OpId, Outcome,
-    Rank, Rejection, ring_segment,
+    AbortCause, AbortReason, Call, CallKind, CallMode, CodecId, EngineFault, GroupRanks, Lane,
+    OpId, Outcome, Rank, Rejection, ring_segment,
 };
 use crate::report::{Cause, Error, Mismatched, Peer, Result};
 use crate::session::{Decided, Fate, Refused, ViewSession};
@@ -257,6 +257,11 @@ impl PendingOp {
     }
 
     fn settle(&mut self, fate: Fate, codecs: &BTreeMap<OpId, CodecId>) {
+        // Others may have the result of a best-effort call that is aborted here.
+        let fate = match fate {
+            Fate::Void if self.call.mode == CallMode::BestEffort => Fate::Unknown,
+            fate => fate,
+        };
         for (op, mut ticket) in self.tickets.drain(..) {
             codecs.get(&op).iter().for_each(|codec| ticket.encoded_by(**codec));
             ticket.settle(fate);

@@ -85,6 +85,11 @@ impl Endpoint {
         self.core().lock().matching.fault(op)
     }
 
+    /// The fault that ended the link to a peer, of the first peer that has none now.
+    pub fn lost(&self) -> Option<EngineFault> {
+        self.core().lock().matching.lost()
+    }
+
     /// Shuts the links down. All operations fail with [`EngineFault::Closed`], and the threads end.
     pub fn close(&self) {
         self.core().close();

@@ -263,6 +263,11 @@ impl Matching {
         self.lost[peer.index()] = None;
     }
 
+    /// The fault that ended the link to a peer, of the first peer that has none now.
+    pub fn lost(&self) -> Option<EngineFault> {
+        self.lost.iter().flatten().next().copied()
+    }
+
     /// The link to `peer` is over. Returns the operations that need it, for the caller to fail. The
     /// others can no longer use `peer`.
     pub fn lose(&mut self, peer: Rank, fault: EngineFault) -> Vec<OpId> {

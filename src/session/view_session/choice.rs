@@ -5,9 +5,9 @@
 //! made here, by this member alone, among the messages whose turn it is. From then on it is an
 //! ordinary receive of that rank's message, which took its number at that moment.
 
-use super::ViewSession;
 use super::decided::Refused;
 use super::state::SessionState;
+use super::{ViewSession, wake};
 use crate::collective::{CallRefusal, Outgoing};
 use crate::os::lock;
 use crate::protocol::{Call, CallKind, Lane, OpId, Rank};
@@ -80,7 +80,10 @@ impl Choice {
         let taken = session.take_number(&mut state, self.lane.messages(from, session.me), call);
         state.choices.chose(from);
         self.name.take().into_iter().for_each(|name| state.choices.end(name));
+        // The next message may be for another one.
+        let behind = state.choices.wakers();
         session.execute_effects(state);
+        wake(behind);
         Poll::Ready(taken.map(|op| (call, op)).map_err(Unchosen::Refused))
     }
 

@@ -133,8 +133,8 @@ impl Slot {
 }
 
 impl SessionState {
-    /// How a call starts on this rank of the View; `None` while its plan is unknown. If the call
-    /// leaves its codec to the plan, notes the plan's choice.
+    /// How a call starts on this rank of the View; `None` while its plan is unknown. Notes its
+    /// codec, for the residual of a call that was held until now.
     pub(super) fn start_of(
         &mut self,
         (view, me): (&View, Rank),
@@ -144,11 +144,11 @@ impl SessionState {
         let plan = self.plans.in_lane(self.ledger.revision_of(op)?, op.lane, view);
         let coding = plan.coding(call);
         let codec = coding.of(op.lane.group(view.size()).in_group(me)?);
-        if let CodecId::Auto(_) = call.codec {
-            self.asks_for_codecs = true;
-            if let Some(slot) = self.slots.get_mut(&op.whole()) {
-                slot.codecs.insert(op, codec);
-            }
+        self.asks_for_codecs |= matches!(call.codec, CodecId::Auto(_));
+        if call.codec != CodecId::None
+            && let Some(slot) = self.slots.get_mut(&op.whole())
+        {
+            slot.codecs.insert(op, codec);
         }
         if let Some(slot) = self.slots.get_mut(&op).filter(|_| op.lane.is_of_all()) {
             // A call of all members without codec can be compared with its predicted duration.
