@@ -132,7 +132,7 @@ namespace PotluckNet
         /// <summary>The call is a mean over all ranks in which this is the weight of this rank.</summary>
         public double? Weight { get; set; }
 
-        internal unsafe potluck_options Native()
+        internal unsafe potluck_options Native(IntPtr codec)
         {
             var options = new potluck_options();
             options.size = (UIntPtr)(ulong)sizeof(potluck_options);
@@ -140,8 +140,7 @@ namespace PotluckNet
                 options.deadline_ms = (ulong)Math.Max(1, Math.Ceiling(Deadline.Value.TotalMilliseconds));
             options.flags = (BestEffort ? 1u : 0) | (RejectNonFinite ? 2u : 0) | (Weight != null ? 4u : 0);
             options.weight = Weight ?? 0;
-            if (Codec != null)
-                options.codec = (potluck_codec*)Codec.DangerousGetHandle();
+            options.codec = (potluck_codec*)codec;
             return options;
         }
     }
@@ -152,11 +151,12 @@ namespace PotluckNet
     /// </summary>
     public sealed unsafe class Cluster : Handle
     {
-        readonly Contexts contexts = new Contexts();
+        readonly Contexts contexts;
 
         Cluster(potluck_cluster* made)
         {
             SetHandle((IntPtr)made);
+            contexts = new Contexts(this);
         }
 
         /// <summary>
@@ -422,17 +422,18 @@ namespace PotluckNet
 
         Task<Ended> Started(CallOptions options, CancellationToken token, IPinned[] buffers, Start start)
         {
-            var pending = new Pending(buffers);
+            var pending = new Pending(this, buffers);
+            var chosen = options ?? new CallOptions();
+            Func<IntPtr, Task<Ended>> begun = codec => Used(context =>
+            {
+                potluck_options given = chosen.Native(codec);
+                pending.Begin(start((potluck_context*)context, &given), token);
+                return pending.Task;
+            });
             try
             {
                 token.ThrowIfCancellationRequested();
-                return Used(context =>
-                {
-                    potluck_options given = (options ?? new CallOptions()).Native();
-                    pending.Begin(start((potluck_context*)context, &given), token);
-                    GC.KeepAlive(options);
-                    return pending.Task;
-                });
+                return chosen.Codec == null ? begun(IntPtr.Zero) : chosen.Codec.Used(begun);
             }
             catch
             {
@@ -472,14 +473,24 @@ namespace PotluckNet
         }
     }
 
-    /// <summary>The contexts of a cluster, to be disposed with it.</summary>
+    /// <summary>
+    /// The contexts of a cluster, to be disposed with it. Each of them refers to this, and so keeps the cluster: if
+    /// the collector took it, the node would leave.
+    /// </summary>
     sealed class Contexts
     {
+        readonly Cluster owner;
         readonly List<WeakReference<Context>> all = new List<WeakReference<Context>>();
         int lookAt = 16;
 
+        public Contexts(Cluster owner)
+        {
+            this.owner = owner;
+        }
+
         public void Add(Context context)
         {
+            GC.KeepAlive(owner);
             lock (all)
             {
                 if (all.Count >= lookAt)
@@ -580,13 +591,18 @@ namespace PotluckNet
 
         readonly TaskCompletionSource<Ended> source =
             new TaskCompletionSource<Ended>(TaskCreationOptions.RunContinuationsAsynchronously);
+        // Kept, and with it the cluster, until the call has ended.
+        readonly Context context;
         readonly IPinned[] buffers;
         IntPtr call;
+        // The native library knows whom to tell: from now on the call may be freed.
+        volatile bool isListening;
         CancellationToken token;
         CancellationTokenRegistration registration;
 
-        public Pending(IPinned[] buffers)
+        public Pending(Context context, IPinned[] buffers)
         {
+            this.context = context;
             this.buffers = buffers;
         }
 
@@ -599,7 +615,8 @@ namespace PotluckNet
             registration = given.Register(GiveUp);
             var self = GCHandle.Alloc(this);
             NativeMethods.potluck_call_on_done(begun, onDone, (void*)GCHandle.ToIntPtr(self));
-            // Not earlier: a call that has been given up before is still needed by the line above.
+            isListening = true;
+            // It may have been cancelled before.
             if (given.IsCancellationRequested)
                 GiveUp();
         }
@@ -618,7 +635,8 @@ namespace PotluckNet
 
         void GiveUp()
         {
-            NativeMethods.potluck_call_free(Taken());
+            if (isListening)
+                NativeMethods.potluck_call_free(Taken());
         }
 
         static void OnDone(void* user, potluck_status status)
@@ -633,6 +651,7 @@ namespace PotluckNet
         {
             // Nothing points at the buffers any more.
             Unpin();
+            GC.KeepAlive(context);
             potluck_call* ended = Taken();
             if (ended == null)
             {

@@ -387,8 +387,9 @@ bool potluck_call_done(const potluck_call *call);
 /**
  * Has `function` called once when the call has ended, also if it is freed before: at once if it
  * has ended; else on a thread of potluck's, or in the `potluck_call_free` that gives it up. The
- * function may use and free the call. It must not wait for calls, and should be short: the calls
- * of this process go on when it has returned. Nothing for NULL.
+ * function may use the call, and free it unless `status` is POTLUCK_GIVEN_UP: then it is being
+ * freed. It must not wait for calls, and should be short: the calls of this process go on when it
+ * has returned. Nothing for NULL.
  */
 void potluck_call_on_done(const potluck_call *call, potluck_on_done function, void *user);
 
@@ -453,8 +454,8 @@ potluck_status potluck_status_json(const potluck_cluster *cluster,
 void potluck_string_free(char *text);
 
 /**
- * Leaves the cluster: the others are told, open calls end with POTLUCK_CLOSED, and the handle is
- * freed. Contexts of it may still be freed afterwards. Nothing for NULL.
+ * Leaves the cluster: the others are told, open calls end with POTLUCK_INDETERMINATE and later
+ * ones with POTLUCK_CLOSED, and the handle is freed. Contexts of it may still be freed afterwards. Nothing for NULL.
  */
 void potluck_leave(potluck_cluster *cluster);
 

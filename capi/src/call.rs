@@ -58,8 +58,9 @@ pub unsafe extern "C" fn potluck_call_done(call: *const potluck_call) -> bool {
 
 /// Has `function` called once when the call has ended, also if it is freed before: at once if it
 /// has ended; else on a thread of potluck's, or in the `potluck_call_free` that gives it up. The
-/// function may use and free the call. It must not wait for calls, and should be short: the calls
-/// of this process go on when it has returned. Nothing for NULL.
+/// function may use the call, and free it unless `status` is POTLUCK_GIVEN_UP: then it is being
+/// freed. It must not wait for calls, and should be short: the calls of this process go on when it
+/// has returned. Nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_call_on_done(
     call: *const potluck_call,

@@ -164,7 +164,12 @@ impl<T: Send + Sync + 'static> Call<T> {
             running.end(Err(Failure::GivenUp));
             running.tell();
         }
-        if !executor::tells_here() {
+        if executor::tells_here() {
+            // This thread cannot wait for one that tells, so it tells by itself if none does.
+            if running.outcome.get().is_some() {
+                running.tell();
+            }
+        } else {
             // Another thread may be ending it, or telling.
             let mut state = locked(&running.state);
             while !state.is_told {

@@ -63,12 +63,25 @@ type Fold = fn(f32, f32) -> f32;
 
 /// If a function on elements of two bytes is the sum, the maximum or the minimum of a 16-bit float:
 /// that type and operator. It is called with some numbers to find out. MLX has such functions, for
-/// floats that MPI lacks.
+/// floats that MPI lacks. Finite numbers of both types have the same order by their bits; the
+/// infinities of bfloat16 are no numbers in float16, and tell the two apart.
 pub fn recognized(function: Function, handle: Handle, of: Datatype) -> Option<(DType, ReduceOp)> {
-    const PAIRS: [(f32, f32); 5] = [(1.0, 1.0), (2.0, 3.0), (3.0, 2.0), (-4.0, 0.5), (0.25, -8.0)];
+    const MANY: f32 = f32::INFINITY;
+    const PAIRS: [(f32, f32); 9] = [
+        (1.0, 1.0),
+        (2.0, 3.0),
+        (3.0, 2.0),
+        (-4.0, 0.5),
+        (0.25, -8.0),
+        (MANY, 1.0),
+        (1.0, MANY),
+        (-MANY, 1.0),
+        (1.0, -MANY),
+    ];
+    // In this order: the infinities of float16 are numbers in bfloat16.
     let forms: [(DType, Bits); 2] = [
-        (DType::F16, |x| f16::from_f32(x).to_bits()),
         (DType::Bf16, |x| bf16::from_f32(x).to_bits()),
+        (DType::F16, |x| f16::from_f32(x).to_bits()),
     ];
     let operators: [(ReduceOp, Fold); 3] =
         [(ReduceOp::Sum, |a, b| a + b), (ReduceOp::Max, f32::max), (ReduceOp::Min, f32::min)];

@@ -4,13 +4,13 @@ use super::communicator::Communicator;
 use super::objects::{Handle, ompi_mpi_comm_world};
 use potluck::blocking::{Cluster, Wait};
 use potluck::{Builder, Config};
-use potluck_foreign::{Executor, SharedContext};
+use potluck_foreign::{Executor, ProcessLocal, SharedContext};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What MPI_Init has made.
 struct World {
-    cluster: potluck::Cluster,
+    cluster: ProcessLocal<potluck::Cluster>,
     all: Communicator,
     /// Those made by MPI_Comm_split, by name.
     split: BTreeMap<usize, Communicator>,
@@ -39,16 +39,19 @@ pub fn begin() -> Result<(), String> {
     let context = cluster.context().wait().map_err(|error| error.to_string())?;
     let executor = Executor::start().map_err(|error| error.to_string())?;
     let all = Communicator::world(SharedContext::new(context, &executor))?;
+    let cluster = ProcessLocal::new(cluster);
     *world() = Some(World { cluster, all, split: BTreeMap::new() });
     Ok(())
 }
 
-/// Leaves the group. The others may go on until they leave.
+/// Leaves the group. The others may go on until they leave. Nothing in a fork of the process.
 pub fn end() {
     let ended = world().take();
     if let Some(ended) = ended {
         drop((ended.all, ended.split));
-        ended.cluster.leave().wait();
+        if let Ok(cluster) = ended.cluster.take() {
+            cluster.leave().wait();
+        }
     }
 }
 

@@ -7,7 +7,7 @@ from ._native import Pending
 
 
 async def ended(pending: Pending[Any]) -> object:
-    """The result of a call, when it has ended. A task that is cancelled here drops the call."""
+    """The result of a call, when it has ended. A task that is cancelled here gives the call up."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
 
@@ -23,8 +23,7 @@ async def ended(pending: Pending[Any]) -> object:
     pending._when_ended(tell_loop)
     try:
         await future
-    except BaseException:
-        # The traceback keeps this frame, and must not keep the call.
-        del pending
+    except asyncio.CancelledError:
+        pending._give_up()
         raise
     return pending.wait()

@@ -5,7 +5,7 @@ use super::error::{OrRaise, wrong};
 use potluck::DType;
 use potluck_foreign::Memory;
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyCapsule};
 use std::ffi::{CStr, c_void};
@@ -96,12 +96,17 @@ impl Buffer {
             .then(|| unsafe { from_raw_parts_mut(self.start.cast(), self.count) })
     }
 
-    /// Writes all its bytes, if there are as many. The caller has made the object.
-    pub fn fill(&self, bytes: &[u8]) {
-        if self.is_written && bytes.len() == self.count * self.dtype.bytes() {
-            // SAFETY: as many bytes, which may be written.
-            unsafe { std::ptr::copy(bytes.as_ptr(), self.start, bytes.len()) };
+    /// Writes all its bytes. The caller has made the object.
+    ///
+    /// # Errors
+    /// RuntimeError if it has another length.
+    pub fn fill(&self, bytes: &[u8]) -> PyResult<()> {
+        if !self.is_written || bytes.len() != self.count * self.dtype.bytes() {
+            return Err(PyRuntimeError::new_err("the new object has another length"));
         }
+        // SAFETY: as many bytes, which may be written.
+        unsafe { std::ptr::copy(bytes.as_ptr(), self.start, bytes.len()) };
+        Ok(())
     }
 }
 

@@ -150,7 +150,8 @@ impl Cluster {
         Ok(self.handle(py)?.events().into())
     }
 
-    /// Leaves the group. The other members go on at once; open calls of this node end with Closed.
+    /// Leaves the group. The other members go on at once; open calls of this node end
+    /// with Indeterminate, later ones with Closed.
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
         let cluster = locked(self.node.get().or_raise(py)?).take();
         match cluster {

@@ -447,8 +447,21 @@ impl Context {
             .ok_or_else(|| PyTypeError::new_err(format!("there is no dtype {dtype:?}")))?;
         // Before the result is taken: it would be lost.
         results::new(py, None, &[0], dtype)?;
-        let bytes = self.shared(py)?.context().or_raise(py)?.take_result::<u8>();
-        bytes.map(|bytes| results::filled(py, None, &bytes, dtype)).transpose()
+        let mut context = self.shared(py)?.context().or_raise(py)?;
+        // By elements of the same width: a result of another length stays.
+        let bytes = match dtype.bytes() {
+            1 => context.take_result::<u8>(),
+            2 => context
+                .take_result::<u16>()
+                .map(|of| of.into_iter().flat_map(u16::to_le_bytes).collect()),
+            4 => context
+                .take_result::<u32>()
+                .map(|of| of.into_iter().flat_map(u32::to_le_bytes).collect()),
+            _ => context
+                .take_result::<u64>()
+                .map(|of| of.into_iter().flat_map(u64::to_le_bytes).collect()),
+        };
+        bytes.map(|bytes: Vec<u8>| results::filled(py, None, &bytes, dtype)).transpose()
     }
 
     /// Discards that result; False if there is none.

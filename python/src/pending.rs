@@ -132,6 +132,15 @@ impl Pending {
         self.when_ended(py, move |py| f.call0(py).map(drop))
     }
 
+    /// Gives it up, as the drop of this does.
+    fn _give_up(&self, py: Python<'_>) -> PyResult<()> {
+        let running = self.running.get().or_raise(py)?;
+        // A function that is told of the end may be waiting for the interpreter.
+        py.detach(|| running.call.give_up());
+        running.give_back();
+        Ok(())
+    }
+
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let ended = slf.py().import("potluck._awaiting")?.getattr("ended")?;
         ended.call1((slf,))?.call_method0("__await__")

@@ -53,7 +53,7 @@ pub fn filled<'py>(
     dtype: DType,
 ) -> PyResult<Bound<'py, PyAny>> {
     let object = new(py, like, &[bytes.len() / dtype.bytes()], dtype)?;
-    Buffer::to_write(&object)?.fill(bytes);
+    Buffer::to_write(&object)?.fill(bytes)?;
     Ok(object)
 }
 

@@ -45,6 +45,7 @@ impl Step {
         buffers: Vec<Buffer>,
         add: impl FnOnce(&mut SharedStep) -> Result<(), Failure>,
     ) -> PyResult<()> {
+        self.parts.get().or_raise(py)?;
         let lease = Lease::of(py, buffers)?;
         let mut parts = self.parts(py)?;
         let Some(Parts { step, leases, .. }) = &mut *parts else {
@@ -52,8 +53,16 @@ impl Step {
             return Err(wrong(py, "this step is committed; begin another one"));
         };
         let added = add(step);
-        leases.push(lease);
+        // The buffers of a call that is refused are free again.
+        let refused = match added {
+            Ok(()) => {
+                leases.push(lease);
+                None
+            }
+            Err(_) => Some(lease),
+        };
         drop(parts);
+        drop(refused);
         added.or_raise(py)
     }
 

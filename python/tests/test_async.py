@@ -26,9 +26,11 @@ def awaits(cluster, ctx):
         lane = ctx.lane(2)
         if ctx.rank == 0:
             with pytest.raises(TimeoutError):
-                # The task is cancelled, and with it the call.
+                # The task is cancelled, and with it the call, whoever holds it.
+                kept = lane.barrier(async_op=True)
                 async with asyncio.timeout(0.2):
-                    await lane.barrier(async_op=True)
+                    await kept
+            assert kept.done()
             await ctx.barrier(async_op=True)
         else:
             await ctx.barrier(async_op=True)

@@ -109,6 +109,17 @@ static class Calls
         await Task.WhenAll(ranks.Select((rank, i) =>
             rank.AllReduceAsync<float>(coarse[i], ReduceOp.Mean, new CallOptions { Codec = codecs[i] })));
         Right(Math.Abs(coarse[0][0] - 2) < 0.1, "a codec");
+        codecs[0].Dispose();
+        bool isRefused = false;
+        try
+        {
+            await ranks[0].AllReduceAsync<float>(coarse[0], options: new CallOptions { Codec = codecs[0] });
+        }
+        catch (ObjectDisposedException)
+        {
+            isRefused = true;
+        }
+        Right(isRefused, "a disposed codec");
 
         var lanes = ranks.Select(rank => rank.Lane(9)).ToArray();
         var group = ranks[0].Group(new[] { 0 }, 4);

@@ -76,6 +76,44 @@ static void halves(void *in, void *inout, int *length, handle *datatype) {
     calls_of_own++;
 }
 
+static float number_of(uint16_t half) {
+    uint32_t bits = (uint32_t)half << 16;
+    float number;
+    memcpy(&number, &bits, 4);
+    return number;
+}
+
+/* The maximum and the minimum of bfloat16, as MLX has them: std::max and std::min. */
+static void largest(void *in, void *inout, int *length, handle *datatype) {
+    (void)datatype;
+    for (int i = 0; i < *length; i++) {
+        uint16_t a = ((uint16_t *)in)[i], *b = (uint16_t *)inout + i;
+        *b = number_of(a) < number_of(*b) ? *b : a;
+    }
+}
+
+static void smallest(void *in, void *inout, int *length, handle *datatype) {
+    (void)datatype;
+    for (int i = 0; i < *length; i++) {
+        uint16_t a = ((uint16_t *)in)[i], *b = (uint16_t *)inout + i;
+        *b = number_of(*b) < number_of(a) ? *b : a;
+    }
+}
+
+/* Infinities and large numbers, whose bits are no numbers of float16. */
+static void extremes(int rank, handle of) {
+    enum { MANY = 0x7f80, LESS = 0xff80, LARGE = 0x7f00, THREE = 0x4040 };
+    handle op = NULL;
+    uint16_t most[3] = {rank == 0 ? LESS : THREE, rank == 0 ? MANY : THREE, LARGE};
+    MPI_Op_create(largest, 1, &op);
+    MPI_Allreduce(IN_PLACE, most, 3, of, op, world);
+    right(most[0] == THREE && most[1] == MANY && most[2] == LARGE, "a maximum of bfloat16");
+    uint16_t least[3] = {rank == 0 ? LESS : THREE, rank == 0 ? MANY : THREE, LARGE};
+    MPI_Op_create(smallest, 1, &op);
+    MPI_Allreduce(IN_PLACE, least, 3, of, op, world);
+    right(least[0] == LESS && least[1] == THREE && least[2] == LARGE, "a minimum of bfloat16");
+}
+
 #define SUM(type, name)                                                                             \
     do {                                                                                            \
         type in[2] = {(type)(rank + 1), 2}, out[2];                                                 \
@@ -124,6 +162,7 @@ static void reductions(int rank, int size) {
     MPI_Allreduce(IN_PLACE, one, 3, of, op, world);
     right(one[0] == (size == 2 ? 0x4000 : 0x4040) && one[2] == one[0], "a sum of bfloat16");
     right(calls_of_own < 10, "it is only called to find out what it is");
+    extremes(rank, of);
 }
 
 static void parts(int rank, int size) {

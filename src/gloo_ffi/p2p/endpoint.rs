@@ -86,6 +86,7 @@ impl Endpoint {
     }
 
     /// The fault that ended the link to a peer, of the first peer that has none now.
+    #[cfg(feature = "gloo")]
     pub fn lost(&self) -> Option<EngineFault> {
         self.core().lock().matching.lost()
     }

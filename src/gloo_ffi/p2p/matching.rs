@@ -264,6 +264,7 @@ impl Matching {
     }
 
     /// The fault that ended the link to a peer, of the first peer that has none now.
+    #[cfg(feature = "gloo")]
     pub fn lost(&self) -> Option<EngineFault> {
         self.lost.iter().flatten().next().copied()
     }
