@@ -114,7 +114,8 @@ namespace PotluckNet
 
         /// <summary>
         ///  Leaves the cluster: the others are told, open calls end with POTLUCK_INDETERMINATE and later
-        ///  ones with POTLUCK_CLOSED, and the handle is freed. Contexts of it may still be freed afterwards. Nothing for NULL.
+        ///  ones with POTLUCK_CLOSED, and the handle is freed. Contexts of it may still be freed afterwards.
+        ///  Nothing for NULL.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_leave", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern void potluck_leave(potluck_cluster* cluster);

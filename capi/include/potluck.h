@@ -455,7 +455,8 @@ void potluck_string_free(char *text);
 
 /**
  * Leaves the cluster: the others are told, open calls end with POTLUCK_INDETERMINATE and later
- * ones with POTLUCK_CLOSED, and the handle is freed. Contexts of it may still be freed afterwards. Nothing for NULL.
+ * ones with POTLUCK_CLOSED, and the handle is freed. Contexts of it may still be freed afterwards.
+ * Nothing for NULL.
  */
 void potluck_leave(potluck_cluster *cluster);
 

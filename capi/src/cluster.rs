@@ -99,7 +99,8 @@ pub unsafe extern "C" fn potluck_string_free(text: *mut c_char) {
 }
 
 /// Leaves the cluster: the others are told, open calls end with POTLUCK_INDETERMINATE and later
-/// ones with POTLUCK_CLOSED, and the handle is freed. Contexts of it may still be freed afterwards. Nothing for NULL.
+/// ones with POTLUCK_CLOSED, and the handle is freed. Contexts of it may still be freed afterwards.
+/// Nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_leave(cluster: *mut potluck_cluster) {
     // SAFETY: see `border`.

@@ -617,8 +617,8 @@ impl Context {
     ///
     /// # Errors
     /// [Those of every call](Context#errors-of-calls) but [`Error::NeedsSync`]. [`Error::Engine`]
-    /// if there is no memory for the state that a dropped sync has brought. [`Error::Rejected`] in a
-    /// group.
+    /// if there is no memory for the state that a dropped sync has brought. [`Error::Rejected`] in
+    /// a group.
     pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> StateSync<'buf> {
         StateSync::new(&self.session, self.lane, version, state)
     }

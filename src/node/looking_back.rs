@@ -68,7 +68,7 @@ impl LooksBack {
             reach(stream, again, &self.local, Purpose::Control, Some(node)).await.map(drop)
         };
         match timeout(DIAL, linked).await.unwrap_or(Err(Refusal::TooSlow)) {
-            // It answers, is the one that asks, and is of another kind than this node: that is enough.
+            // It is the one that asks, and of another kind than this node: that is enough.
             Err(Refusal::Observer | Refusal::OtherJob(_)) => Ok(()),
             ended => ended,
         }

@@ -59,7 +59,11 @@ fn a_report_names_every_interface_and_why_it_is_skipped() {
         let lo = report.iter().find(|line| line.interface == "lo").expect("lo is there");
         let expected = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
         assert!(
-            matches!(&lo.activity, Activity::Active { addresses, adverts: 1.., .. } if addresses.first().map(|at| at.ip) == expected),
+            matches!(
+                &lo.activity,
+                Activity::Active { addresses, adverts: 1.., .. }
+                    if addresses.first().map(|at| at.ip) == expected
+            ),
             "{lo}"
         );
         let away = MdnsDiscovery::start(MdnsScope::Interfaces(vec!["eth7".to_owned()]))
