@@ -116,7 +116,8 @@ fn known_paths(file: &StateFile) -> KnownPaths {
     let known =
         bytes.map_or_else(|| Ok(KnownPaths::default()), |bytes| KnownPaths::from_bytes(&bytes));
     known.unwrap_or_else(|problem| {
-        trace::warn!(%problem, path = %file.path().display(), "the known rates of paths are ignored");
+        trace::warn!(%problem, path = %file.path().display(), "the known rates of paths are \
+            ignored");
         KnownPaths::default()
     })
 }

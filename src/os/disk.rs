@@ -142,7 +142,8 @@ fn write_all(queue: &mpsc::Receiver<Job>, files: &Files) {
                 kept");
         }
         if let Some(Err(error)) = batch.paths.take().map(|bytes| paths.save(&bytes)) {
-            trace::warn!(%error, path = %paths.path().display(), "the rates of paths were not kept");
+            trace::warn!(%error, path = %paths.path().display(), "the rates of paths were not \
+                kept");
         }
         let mut met = std::mem::take(&mut batch.known);
         if !met.is_empty()

@@ -117,7 +117,7 @@ fn a_call_that_was_held_for_its_plan_owes_by_that_plan() {
     assert_eq!((sum, owed(&codecs)), (1.25, [None, None, Some(-1.0)]));
 }
 
-/// What was rounded away is kept, though the call began after its future had been polled.
+/// A call that was held for a plan keeps what its codec rounded away.
 #[test]
 fn a_call_with_its_own_codec_that_was_held_owes_as_any_other() {
     let codecs = [(); 3].map(|()| Codec::bf16().with_feedback());

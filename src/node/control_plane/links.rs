@@ -169,7 +169,8 @@ impl ControlPlane {
             return taken;
         }
         trace::debug!(
-            peer = %id, %name, %address, over = over.len(), %suite, ?path, ?taken, ?dialled, "linked"
+            peer = %id, %name, %address, over = over.len(), %suite, ?path, ?taken, ?dialled,
+            "linked"
         );
         self.reporter.count().links += 1;
         self.reporter.learn_name(id.node, name.clone());
