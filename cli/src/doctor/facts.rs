@@ -145,10 +145,12 @@ impl Facts {
             let nodes = self.elsewhere(&observer);
             met.extend(nodes.iter().map(|node| (node.node.clone(), addresses_of(node))));
             names.extend(nodes.iter().map(|node| (node.node.clone(), name_of(node, &nodes))));
-            self.looked = observer.look_back().await;
-            self.looked.retain(|of| names.contains_key(&hex(of.peer.node)));
+            let mut looked = observer.look_back().await;
+            looked.retain(|of| names.contains_key(&hex(of.peer.node)));
+            self.looked = with_unanswered(std::mem::take(&mut self.looked), looked);
             self.nodes = nodes;
-            if self.looked.iter().all(|of| of.sight.as_ref().is_some_and(|sight| sight.hears)) {
+            let is_deaf = |of: &LookedBack| of.sight.as_ref().is_some_and(|sight| !sight.hears);
+            if !self.looked.iter().any(is_deaf) {
                 break;
             }
         }
@@ -233,6 +235,16 @@ impl Facts {
         });
         nodes
     }
+}
+
+/// The answers of a round, and the missing ones of rounds before it: a node whose answer was missing
+/// has lost its link, and may not be asked again.
+fn with_unanswered(before: Vec<LookedBack>, mut looked: Vec<LookedBack>) -> Vec<LookedBack> {
+    let is_asked_again = |of: &LookedBack| looked.iter().any(|new| new.peer.node == of.peer.node);
+    let mut unanswered = before;
+    unanswered.retain(|of| of.sight.is_none() && !is_asked_again(of));
+    looked.append(&mut unanswered);
+    looked
 }
 
 /// This machine's addresses on those of these interfaces that are used.

@@ -247,9 +247,19 @@ pub fn clock() -> Result<()> {
     )
 }
 
+/// No status of a node arrives.
 pub fn narrow() -> Result<()> {
+    full_packets_are_lost("1000")
+}
+
+/// The first statuses do arrive; a question for a look back does not.
+pub fn slightly_narrow() -> Result<()> {
+    full_packets_are_lost("1420")
+}
+
+fn full_packets_are_lost(bytes: &str) -> Result<()> {
     let pair = Pair::with_one_key()?;
-    pair.network.lab.tell(&["narrow", BOB.0, "1000"])?;
+    pair.network.lab.tell(&["narrow", BOB.0, bytes])?;
     let both = [("full packets", "fail", "full size")];
     pair.up(&[])?.finds(&both, &both)
 }

@@ -165,6 +165,7 @@ const IN_A_LAB_WITH: &[(&str, Tool, Body)] = &[
     ("doctor: no machine accepts connections", NFT, doctor::inbound_closed_on_both),
     ("doctor: a clock that is wrong", FAKETIME, doctor::clock),
     ("doctor: packets of full size are lost", NARROW, doctor::narrow),
+    ("doctor: only packets of full size are lost", NARROW, doctor::slightly_narrow),
 ];
 
 /// One at a time: they measure, or need all processors.
