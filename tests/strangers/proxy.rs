@@ -5,7 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use potluck_harness::group::PATIENCE;
 use potluck_harness::outcome::all_exact;
 use potluck_harness::{Group, Need, Suite};
@@ -86,18 +86,23 @@ fn forwarded(proxy: &mut Intruder) -> Result<u64> {
     counted["bytes"].as_u64().context("a number")
 }
 
-/// A sum of all, which must be exact. `None` if the View changed meanwhile.
-fn sum(group: &mut Group, len: usize) -> Result<Option<()>> {
+/// A sum of all, which must be exact.
+fn sum(group: &mut Group, len: usize) -> Result<()> {
+    let answers = sum_or_abort(group, len)?;
+    let Some(answers) = answers else { return Ok(()) };
+    let statuses = group.all(&json!({"do": "status"}), "status")?;
+    bail!("an aborted sum: {answers:?}, then {statuses:?}")
+}
+
+/// A sum of all, which is exact, or aborted because the View changed meanwhile: then the answers.
+fn sum_or_abort(group: &mut Group, len: usize) -> Result<Option<Vec<Value>>> {
     let answers = group.all(&json!({"do": "all_reduce", "len": len}), "done")?;
     for answer in &answers {
         let (verdict, outcome) = (&answer["verdict"], &answer["outcome"]);
         ensure!(*verdict == "exact" || *verdict == "untouched", "{verdict}, {outcome}: {answer}");
     }
     let are_exact = answers.iter().all(|answer| answer["verdict"] == "exact");
-    if !are_exact {
-        println!("a sum that was aborted: {answers:?}");
-    }
-    Ok(are_exact.then_some(()))
+    Ok((!are_exact).then_some(answers))
 }
 
 /// The home directories remember no address of the neighbour.
@@ -143,7 +148,7 @@ fn beside_a_faster_proxy() -> Result<()> {
     let began = Instant::now();
     let mut calls = 0;
     while began.elapsed() < BESIDE {
-        sum(&mut group, 5001)?.context("an aborted sum")?;
+        sum(&mut group, 5001)?;
         no_link_is_forwarded(&mut group)?;
         nothing_is_remembered(&group)?;
         calls += 1;
@@ -163,7 +168,7 @@ fn beside_a_faster_proxy() -> Result<()> {
     all_exact(&group.all(&json!({"do": "sync", "version": 1, "bytes": 4096}), "synced")?)?;
     let began = Instant::now();
     while began.elapsed() < BESIDE / 2 {
-        sum(&mut group, 5001)?.context("an aborted sum")?;
+        sum(&mut group, 5001)?;
         no_link_is_forwarded(&mut group)?;
         nothing_is_remembered(&group)?;
     }
@@ -184,7 +189,7 @@ fn only_a_proxy() -> Result<()> {
     let newcomer = group.peers[2].status()?;
     let peers = newcomer["peers"].as_array().context("no list")?;
     ensure!(peers.len() == 2 && peers.iter().all(|peer| peer["forwarded"] == true), "{newcomer}");
-    sum(&mut group, LONG)?.context("an aborted sum")?;
+    sum(&mut group, LONG)?;
     ensure!(forwarded(&mut proxy)? > 4 * LONG as u64, "the sum went another way");
     nothing_is_remembered(&group)?;
 
@@ -195,8 +200,10 @@ fn only_a_proxy() -> Result<()> {
     // The bulk data follow.
     loop {
         let before = forwarded(&mut proxy)?;
-        if sum(&mut group, LONG)?.is_some() && forwarded(&mut proxy)? - before < 64 * 1024 {
-            break;
+        match sum_or_abort(&mut group, LONG)? {
+            None if forwarded(&mut proxy)? - before < 64 * 1024 => break,
+            None => {}
+            Some(aborted) => println!("a sum that was aborted: {aborted:?}"),
         }
         ensure!(began.elapsed() < 2 * PATIENCE, "the data still go through the neighbour");
         group.meet()?;
