@@ -1,6 +1,7 @@
 //! The processes among which a call is made.
 
 use super::datatype::Datatype;
+use super::interrupts;
 use super::objects::Handle;
 use super::operator::{Function, Operator, fold, recognized};
 use potluck::{DType, ReduceOp};
@@ -211,9 +212,6 @@ fn text(failure: impl ToString) -> String {
 /// Waits for the end of a call.
 fn ended(call: Result<Call<Reply>, Failure>) -> Result<Reply, String> {
     let call = call.map_err(text)?;
-    match call.wait(None).map_err(text)? {
-        Some(Ok(reply)) => Ok(reply.clone()),
-        Some(Err(failure)) => Err(text(failure)),
-        None => Err("it has not ended".to_owned()),
-    }
+    let outcome = interrupts::outcome(&call).map_err(text)?;
+    outcome.as_ref().cloned().map_err(text)
 }

@@ -7,7 +7,8 @@
 //! and the loss of any process ends all others.
 //!
 //! A failure ends the process with one sentence and code 75, as MPI's default error handler does:
-//! MLX does not look at what the functions return, and would go on with a wrong sum.
+//! MLX does not look at what the functions return, and would go on with a wrong sum. Ctrl-C ends a
+//! wait for other processes, and with it the process.
 //!
 //! # Safety
 //! Every exported function trusts the program in what MPI's standard says of its arguments.
@@ -16,6 +17,7 @@ mod communicator;
 mod datatype;
 mod failing;
 mod functions;
+mod interrupts;
 mod objects;
 mod operator;
 mod world;

@@ -1,10 +1,11 @@
 //! The group of this process: joined by `MPI_Init`, left by `MPI_Finalize`.
 
 use super::communicator::Communicator;
+use super::interrupts;
 use super::objects::{Handle, ompi_mpi_comm_world};
 use potluck::blocking::{Cluster, Wait};
 use potluck::{Builder, Config};
-use potluck_foreign::{Executor, ProcessLocal, SharedContext};
+use potluck_foreign::{Call, Executor, ProcessLocal, SharedContext};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,9 +37,14 @@ pub fn begin() -> Result<(), String> {
         .stateless();
     let cluster = Cluster::join_with(builder).map_err(|error| error.to_string())?;
     let cluster = potluck::Cluster::from(cluster);
-    let context = cluster.context().wait().map_err(|error| error.to_string())?;
     let executor = Executor::start().map_err(|error| error.to_string())?;
-    let all = Communicator::world(SharedContext::new(context, &executor))?;
+    interrupts::watch();
+    let all_here = Call::begin(&executor, {
+        let (cluster, executor) = (cluster.clone(), executor.clone());
+        async move { Ok(SharedContext::new(cluster.context().await?, &executor)) }
+    });
+    let calls = interrupts::outcome(&all_here).map_err(|error| error.to_string())?;
+    let all = Communicator::world(calls.as_ref().cloned().map_err(ToString::to_string)?)?;
     let cluster = ProcessLocal::new(cluster);
     *world() = Some(World { cluster, all, split: BTreeMap::new() });
     Ok(())

@@ -1,11 +1,14 @@
 //! The library from outside: programs in C, as MLX would call it.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use potluck::keys::ClusterKey;
 use potluck_harness::{Need, Suite};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const NEEDS: [Need; 2] = [Need::Command("cc"), Need::LoopbackMulticast];
@@ -15,6 +18,7 @@ fn main() {
     suite.test_needing("mpi: calls of two processes", &NEEDS, || calls(2));
     suite.test_needing("mpi: calls of three processes", &NEEDS, || calls(3));
     suite.test_needing("mpi: the loss of one process ends the others", &NEEDS, killed);
+    suite.test_needing("mpi: Ctrl-C ends a wait for others", &NEEDS, interrupted);
     suite.test_needing("mpi: a world that cannot be joined ends the process", &NEEDS, refused);
     suite.test_needing("mpi: only MPI's names are exported", &[Need::Command("nm")], exported);
     suite.run();
@@ -114,6 +118,63 @@ fn killed() -> Result<()> {
         ensure!(err.starts_with("potluck: MPI_Allreduce failed, so this process ends: "), "{err}");
         ensure!(err.trim_end().lines().count() == 1, "{err}");
     }
+    Ok(())
+}
+
+/// The program has a handler that only takes a note, as Python's own.
+fn interrupted() -> Result<()> {
+    let world = World::of(2)?;
+    // Nobody else comes.
+    let mut alone = world.process(&["handler"]).spawn()?;
+    let mut lines = lines_of(&mut alone)?;
+    wait_for(&mut lines, "begins")?;
+    ends_by_interrupt(alone, lines)?;
+    // Nobody sends.
+    let mut both = world.started(&["handler"])?;
+    let mut outputs = both.iter_mut().map(lines_of).collect::<Result<Vec<_>>>()?;
+    outputs.iter_mut().try_for_each(|lines| wait_for(lines, "ready"))?;
+    let (other, one) = (both.remove(1), both.remove(0));
+    ends_by_interrupt(one, outputs.remove(0))?;
+    let (code, _, err) = ended(other)?;
+    ensure!(code == Some(75) && err.starts_with("potluck: MPI_Recv failed"), "{code:?}: {err}");
+    Ok(())
+}
+
+type Lines = std::io::Lines<BufReader<std::process::ChildStdout>>;
+
+fn lines_of(process: &mut Child) -> Result<Lines> {
+    Ok(BufReader::new(process.stdout.take().context("its output")?).lines())
+}
+
+fn wait_for(lines: &mut Lines, line: &str) -> Result<()> {
+    let found = lines.map_while(Result::ok).any(|found| found == line);
+    ensure!(found, "it has ended without {line:?}");
+    Ok(())
+}
+
+/// Interrupts a process until it has ended: before its wait has begun, an interrupt is the
+/// program's alone.
+fn ends_by_interrupt(mut process: Child, mut lines: Lines) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(20);
+    let status = loop {
+        // SAFETY: a process that has not been waited for.
+        unsafe { libc::kill(libc::pid_t::try_from(process.id())?, libc::SIGINT) };
+        if let Some(status) = process.try_wait()? {
+            break status;
+        }
+        if Instant::now() >= until {
+            process.kill()?;
+            process.wait()?;
+            bail!("Ctrl-C did not end it");
+        }
+        thread::sleep(Duration::from_millis(300));
+    };
+    ensure!(status.signal() == Some(libc::SIGINT), "{status}");
+    wait_for(&mut lines, "noted").context("the program's own handler")?;
+    let mut told = String::new();
+    process.stderr.take().context("piped")?.read_to_string(&mut told)?;
+    ensure!(told.starts_with("potluck: interrupted while it waited"), "{told}");
+    ensure!(told.trim_end().lines().count() == 1, "{told}");
     Ok(())
 }
 

@@ -1,11 +1,16 @@
 /* Calls of the part of MPI that MLX uses, by some processes.
  *
  *   world          makes all calls, and checks what they return
- *   world rounds   sums until another process is gone */
+ *   world rounds   sums until another process is gone
+ *   world handler  takes a note of interrupts, as Python does, and waits for a message that nobody
+ *                  sends */
+#define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct object *handle;
 typedef void function(void *in, void *inout, int *length, handle *datatype);
@@ -211,11 +216,22 @@ static void splits(int rank, int size) {
     free(ranks);
 }
 
+static void take_note(int signal) {
+    (void)signal;
+    right(write(STDOUT_FILENO, "noted\n", 6) == 6, "a note");
+}
+
 int main(int argc, char **argv) {
     char version[256];
     int length = 0, rank = -1, size = 0;
     MPI_Get_library_version(version, &length);
     right(strstr(version, "Open MPI") && (size_t)length == strlen(version), "the version");
+    if (argc > 1 && strcmp(argv[1], "handler") == 0) {
+        struct sigaction note = {.sa_handler = take_note, .sa_flags = SA_RESTART};
+        right(sigaction(SIGINT, &note, NULL) == 0, "a handler");
+        printf("begins\n");
+        fflush(stdout);
+    }
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(world, &rank);
     MPI_Comm_size(world, &size);
@@ -224,6 +240,11 @@ int main(int argc, char **argv) {
         parts(rank, size);
         splits(rank, size);
         printf("rank %d of %d: all is right\n", rank, size);
+    } else if (strcmp(argv[1], "handler") == 0) {
+        int32_t message = 0;
+        printf("ready\n");
+        fflush(stdout);
+        MPI_Recv(&message, 1, &ompi_mpi_int32_t, (rank + 1) % size, 0, world, NULL);
     } else {
         for (int round = 0;; round++) {
             float sum = 1;
