@@ -339,8 +339,8 @@ namespace PotluckNet
         internal static extern byte* potluck_error_message(potluck_error* error);
 
         /// <summary>
-        ///  The stable code of the error, such as `aborted`: docs/errors.md lists them. Valid until the
-        ///  error is freed. NULL for NULL.
+        ///  The stable code of the error, such as `aborted`. docs/errors.md lists the codes of all clients,
+        ///  and docs/c.md those of this interface. Valid until the error is freed. NULL for NULL.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_error_code", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern byte* potluck_error_code(potluck_error* error);
@@ -529,7 +529,8 @@ namespace PotluckNet
 
 
     /// <summary>
-    ///  How a function has ended. The names are those of potluck's error codes, see docs/errors.md.
+    ///  How a function has ended. The names are those of potluck's error codes, see docs/errors.md and
+    ///  docs/c.md.
     /// </summary>
     internal enum potluck_status : uint
     {

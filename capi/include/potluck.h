@@ -56,7 +56,8 @@
 #define POTLUCK_ABI 1
 
 /**
- * How a function has ended. The names are those of potluck's error codes, see docs/errors.md.
+ * How a function has ended. The names are those of potluck's error codes, see docs/errors.md and
+ * docs/c.md.
  */
 enum potluck_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -736,8 +737,8 @@ bool potluck_discard_result(const potluck_context *context);
 const char *potluck_error_message(const potluck_error *error);
 
 /**
- * The stable code of the error, such as `aborted`: docs/errors.md lists them. Valid until the
- * error is freed. NULL for NULL.
+ * The stable code of the error, such as `aborted`. docs/errors.md lists the codes of all clients,
+ * and docs/c.md those of this interface. Valid until the error is freed. NULL for NULL.
  */
 const char *potluck_error_code(const potluck_error *error);
 

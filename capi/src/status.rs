@@ -1,7 +1,8 @@
 //! How a function has ended.
 #![allow(non_camel_case_types)]
 
-/// How a function has ended. The names are those of potluck's error codes, see docs/errors.md.
+/// How a function has ended. The names are those of potluck's error codes, see docs/errors.md and
+/// docs/c.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum potluck_status {

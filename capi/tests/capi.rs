@@ -302,18 +302,32 @@ fn statuses() -> Result<()> {
     let page = fs::read_to_string(package().join("../docs/errors.md"))?;
     let status = fs::read_to_string(package().join("src/status.rs"))?;
     let header = fs::read_to_string(package().join("include/potluck.h"))?;
+    let failures = fs::read_to_string(package().join("../foreign/src/failure.rs"))?;
+    let of_c = fs::read_to_string(package().join("../docs/c.md"))?;
     let table = page.split("## ").find(|part| part.starts_with("Codes\n"));
-    let rows = table.context("docs/errors.md has no codes")?.lines();
-    let codes =
-        rows.filter_map(|row| row.strip_prefix("| `")?.split_once('`').map(|(code, _)| code));
     // No function of the interface looks for a pairing code.
-    let codes: Vec<&str> = codes.filter(|code| *code != "pairing").collect();
+    let mut codes = codes_in(table.context("docs/errors.md has no codes")?);
+    codes.retain(|code| *code != "pairing");
+    ensure!(codes.len() > 10, "docs/errors.md has another form");
+    let own = codes_in(&of_c);
+    for line in failures.lines().filter(|line| line.contains("Failure::") && line.contains("=> \""))
+    {
+        let code = line.split('"').nth(1).context("a code")?;
+        ensure!(own.contains(&code), "docs/c.md does not list {code}");
+    }
+    // Its status is that of errors without one.
+    codes.extend(own.iter().filter(|code| **code != "thread"));
     for code in &codes {
         let name = format!("POTLUCK_{}", code.to_uppercase().replace('-', "_"));
         if !status.contains(&format!("\"{code}\"")) || !header.contains(&name) {
             bail!("{code} has no status");
         }
     }
-    ensure!(codes.len() > 10, "docs/errors.md has another form");
     Ok(())
+}
+
+/// The codes in the first column of a table.
+fn codes_in(page: &str) -> Vec<&str> {
+    let rows = page.lines().filter_map(|row| row.strip_prefix("| `")?.split_once('`'));
+    rows.map(|(code, _)| code).collect()
 }
