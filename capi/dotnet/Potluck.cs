@@ -63,7 +63,7 @@ namespace PotluckNet
     /// <summary>Why a call has failed. All buffers are as they were.</summary>
     public sealed class PotluckException : Exception
     {
-        /// <summary>The stable code, such as "aborted": docs/errors.md lists them.</summary>
+        /// <summary>The stable code, such as "aborted": see docs/errors.md and docs/c.md.</summary>
         public string Code { get; }
 
         /// <summary>Whether the same call should be made again on a new context.</summary>
@@ -185,10 +185,13 @@ namespace PotluckNet
 
         /// <summary>
         /// The context of the newest View. Waits until there are enough members; the exception has the code
-        /// "not-enough-peers" when the time has passed.
+        /// "not-enough-peers" when the time has passed. A cluster that is disposed meanwhile ends a wait without
+        /// bound by an ObjectDisposedException, and leaves after one with a bound.
         /// </summary>
         public Task<Context> ContextAsync(TimeSpan? timeout = null)
         {
+            if (timeout == null)
+                return Task.Run(() => WaitedWithoutBound());
             long ms = Native.Milliseconds(timeout);
             return Task.Run(() => Waited(ms));
         }
@@ -210,6 +213,21 @@ namespace PotluckNet
                     NativeMethods.potluck_string_free(json);
                 }
             });
+        }
+
+        // A function of the library that runs keeps the node, and nothing ends it.
+        Context WaitedWithoutBound()
+        {
+            while (true)
+            {
+                try
+                {
+                    return Waited(500);
+                }
+                catch (PotluckException few) when (few.Code == "not-enough-peers")
+                {
+                }
+            }
         }
 
         Context Waited(long ms)
@@ -241,7 +259,8 @@ namespace PotluckNet
     /// This node's rank in one View of its group, and one lane of calls: a sequence that all ranks make in the same
     /// order. A method has read its input, and the call has its place, when it returns the task. A token that is
     /// cancelled gives the call up for all ranks. Buffers are to be left alone until the task has ended; on every
-    /// error they are as they were.
+    /// error they are as they were. A call that has ended just before its token was cancelled may have written its
+    /// result, though the task is cancelled.
     /// </summary>
     public sealed unsafe class Context : Handle
     {
@@ -644,7 +663,15 @@ namespace PotluckNet
             var self = GCHandle.FromIntPtr((IntPtr)user);
             var pending = (Pending)self.Target;
             self.Free();
-            pending.End(status);
+            // No exception must reach the native library.
+            try
+            {
+                pending.End(status);
+            }
+            catch (Exception problem)
+            {
+                pending.source.TrySetException(problem);
+            }
         }
 
         void End(potluck_status status)
@@ -660,24 +687,30 @@ namespace PotluckNet
             }
             // Only now: a token that is just giving the call up waits for this to return.
             registration.Dispose();
-            potluck_error* error = null;
-            if (NativeMethods.potluck_call_wait(ended, 0, &error) == potluck_status.POTLUCK_OK)
+            try
             {
-                var result = new Ended { Source = (int)NativeMethods.potluck_call_source(ended) };
-                void* bytes = null;
-                UIntPtr count;
-                if (NativeMethods.potluck_call_bytes(ended, &bytes, &count))
+                potluck_error* error = null;
+                if (NativeMethods.potluck_call_wait(ended, 0, &error) == potluck_status.POTLUCK_OK)
                 {
-                    result.Bytes = new byte[(int)count];
-                    Marshal.Copy((IntPtr)bytes, result.Bytes, 0, (int)count);
+                    var result = new Ended { Source = (int)NativeMethods.potluck_call_source(ended) };
+                    void* bytes = null;
+                    UIntPtr count;
+                    if (NativeMethods.potluck_call_bytes(ended, &bytes, &count))
+                    {
+                        result.Bytes = new byte[(int)count];
+                        Marshal.Copy((IntPtr)bytes, result.Bytes, 0, (int)count);
+                    }
+                    source.TrySetResult(result);
                 }
-                source.TrySetResult(result);
+                else
+                {
+                    source.TrySetException(Native.Taken(error));
+                }
             }
-            else
+            finally
             {
-                source.TrySetException(Native.Taken(error));
+                NativeMethods.potluck_call_free(ended);
             }
-            NativeMethods.potluck_call_free(ended);
         }
     }
 

@@ -62,9 +62,29 @@ static class Calls
         Right(clusters[0].StatusJson().Contains("\"state\""), "a status");
         await Results(ranks);
         await Ends(ranks);
+        await Alone(settings);
         // With all of their contexts, or this program would not end.
         foreach (var cluster in clusters)
             cluster.Dispose();
+    }
+
+    /// Nobody else comes, and disposing the cluster ends the wait.
+    static async Task Alone(Dictionary<string, string> settings)
+    {
+        settings["open"] = "alone";
+        var cluster = Cluster.Join(settings);
+        var wait = cluster.ContextAsync();
+        await Task.Delay(50);
+        cluster.Dispose();
+        Right(await Task.WhenAny(wait, Task.Delay(TimeSpan.FromSeconds(20))) == wait, "a wait that goes on");
+        try
+        {
+            await wait;
+            Right(false, "a context of one");
+        }
+        catch (ObjectDisposedException)
+        {
+        }
     }
 
     static async Task Results(Context[] ranks)
@@ -157,6 +177,9 @@ static class Calls
                 var code = await CodeOf(sum);
                 Right(new[] { "none", "cancelled", "aborted" }.Contains(code), code);
             }
+            // A cancelled call counts as one in flight until the other rank knows.
+            if (i % 16 == 0)
+                await Task.WhenAll(ranks.Select(rank => rank.BarrierAsync()));
         }
         // What is no element type.
         try
