@@ -113,6 +113,13 @@ namespace PotluckNet
         internal static extern void potluck_string_free(byte* text);
 
         /// <summary>
+        ///  Leaves the cluster as `potluck_leave` does, and keeps the handle for the threads that use it: a
+        ///  `potluck_context_get` that waits in another thread returns POTLUCK_CLOSED. Nothing for NULL.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "potluck_close", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        internal static extern void potluck_close(potluck_cluster* cluster);
+
+        /// <summary>
         ///  Leaves the cluster: the others are told, open calls end with POTLUCK_INDETERMINATE and later
         ///  ones with POTLUCK_CLOSED, and the handle is freed. Contexts of it may still be freed afterwards.
         ///  Nothing for NULL.
@@ -339,8 +346,8 @@ namespace PotluckNet
         internal static extern byte* potluck_error_message(potluck_error* error);
 
         /// <summary>
-        ///  The stable code of the error, such as `aborted`. docs/errors.md lists the codes of all clients,
-        ///  and docs/c.md those of this interface. Valid until the error is freed. NULL for NULL.
+        ///  The stable code of the error, such as `aborted`. docs/errors.md lists the codes of all programs,
+        ///  and docs/c.md those of bindings. Valid until the error is freed. NULL for NULL.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_error_code", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern byte* potluck_error_code(potluck_error* error);

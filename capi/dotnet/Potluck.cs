@@ -185,13 +185,10 @@ namespace PotluckNet
 
         /// <summary>
         /// The context of the newest View. Waits until there are enough members; the exception has the code
-        /// "not-enough-peers" when the time has passed. A cluster that is disposed meanwhile ends a wait without
-        /// bound by an ObjectDisposedException, and leaves after one with a bound.
+        /// "not-enough-peers" when the time has passed, and "closed" when the cluster is disposed meanwhile.
         /// </summary>
         public Task<Context> ContextAsync(TimeSpan? timeout = null)
         {
-            if (timeout == null)
-                return Task.Run(() => WaitedWithoutBound());
             long ms = Native.Milliseconds(timeout);
             return Task.Run(() => Waited(ms));
         }
@@ -215,21 +212,6 @@ namespace PotluckNet
             });
         }
 
-        // A function of the library that runs keeps the node, and nothing ends it.
-        Context WaitedWithoutBound()
-        {
-            while (true)
-            {
-                try
-                {
-                    return Waited(500);
-                }
-                catch (PotluckException few) when (few.Code == "not-enough-peers")
-                {
-                }
-            }
-        }
-
         Context Waited(long ms)
         {
             return Used(cluster =>
@@ -243,9 +225,29 @@ namespace PotluckNet
 
         protected override void Dispose(bool disposing)
         {
-            if (disposing)
+            if (disposing && !IsClosed)
+            {
                 contexts.Dispose();
+                EndWaits();
+            }
             base.Dispose(disposing);
+        }
+
+        // A task that waits for a context keeps the handle; this ends its wait.
+        void EndWaits()
+        {
+            try
+            {
+                Used(cluster =>
+                {
+                    NativeMethods.potluck_close((potluck_cluster*)cluster);
+                    return true;
+                });
+            }
+            catch (ObjectDisposedException)
+            {
+                // Another thread has disposed it.
+            }
         }
 
         protected override bool ReleaseHandle()
@@ -501,6 +503,7 @@ namespace PotluckNet
         readonly Cluster owner;
         readonly List<WeakReference<Context>> all = new List<WeakReference<Context>>();
         int lookAt = 16;
+        bool isDisposed;
 
         public Contexts(Cluster owner)
         {
@@ -512,6 +515,11 @@ namespace PotluckNet
             GC.KeepAlive(owner);
             lock (all)
             {
+                if (isDisposed)
+                {
+                    context.Dispose();
+                    throw new ObjectDisposedException("Cluster");
+                }
                 if (all.Count >= lookAt)
                 {
                     all.RemoveAll(one => !one.TryGetTarget(out var left) || left.IsClosed);
@@ -525,6 +533,7 @@ namespace PotluckNet
         {
             lock (all)
             {
+                isDisposed = true;
                 foreach (var one in all)
                     if (one.TryGetTarget(out var context))
                         context.Dispose();
@@ -676,41 +685,42 @@ namespace PotluckNet
 
         void End(potluck_status status)
         {
-            // Nothing points at the buffers any more.
-            Unpin();
-            GC.KeepAlive(context);
             potluck_call* ended = Taken();
-            if (ended == null)
-            {
-                source.TrySetCanceled(token);
-                return;
-            }
-            // Only now: a token that is just giving the call up waits for this to return.
-            registration.Dispose();
             try
             {
-                potluck_error* error = null;
-                if (NativeMethods.potluck_call_wait(ended, 0, &error) == potluck_status.POTLUCK_OK)
-                {
-                    var result = new Ended { Source = (int)NativeMethods.potluck_call_source(ended) };
-                    void* bytes = null;
-                    UIntPtr count;
-                    if (NativeMethods.potluck_call_bytes(ended, &bytes, &count))
-                    {
-                        result.Bytes = new byte[(int)count];
-                        Marshal.Copy((IntPtr)bytes, result.Bytes, 0, (int)count);
-                    }
-                    source.TrySetResult(result);
-                }
+                // Nothing points at the buffers any more.
+                Unpin();
+                GC.KeepAlive(context);
+                if (ended == null)
+                    source.TrySetCanceled(token);
                 else
-                {
-                    source.TrySetException(Native.Taken(error));
-                }
+                    Tell(ended);
             }
             finally
             {
                 NativeMethods.potluck_call_free(ended);
             }
+        }
+
+        void Tell(potluck_call* ended)
+        {
+            // Only now: a token that is just giving the call up waits for this to return.
+            registration.Dispose();
+            potluck_error* error = null;
+            if (NativeMethods.potluck_call_wait(ended, 0, &error) != potluck_status.POTLUCK_OK)
+            {
+                source.TrySetException(Native.Taken(error));
+                return;
+            }
+            var result = new Ended { Source = (int)NativeMethods.potluck_call_source(ended) };
+            void* bytes = null;
+            UIntPtr count;
+            if (NativeMethods.potluck_call_bytes(ended, &bytes, &count))
+            {
+                result.Bytes = new byte[(int)count];
+                Marshal.Copy((IntPtr)bytes, result.Bytes, 0, (int)count);
+            }
+            source.TrySetResult(result);
         }
     }
 

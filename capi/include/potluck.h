@@ -455,6 +455,12 @@ potluck_status potluck_status_json(const potluck_cluster *cluster,
 void potluck_string_free(char *text);
 
 /**
+ * Leaves the cluster as `potluck_leave` does, and keeps the handle for the threads that use it: a
+ * `potluck_context_get` that waits in another thread returns POTLUCK_CLOSED. Nothing for NULL.
+ */
+void potluck_close(const potluck_cluster *cluster);
+
+/**
  * Leaves the cluster: the others are told, open calls end with POTLUCK_INDETERMINATE and later
  * ones with POTLUCK_CLOSED, and the handle is freed. Contexts of it may still be freed afterwards.
  * Nothing for NULL.
@@ -737,8 +743,8 @@ bool potluck_discard_result(const potluck_context *context);
 const char *potluck_error_message(const potluck_error *error);
 
 /**
- * The stable code of the error, such as `aborted`. docs/errors.md lists the codes of all clients,
- * and docs/c.md those of this interface. Valid until the error is freed. NULL for NULL.
+ * The stable code of the error, such as `aborted`. docs/errors.md lists the codes of all programs,
+ * and docs/c.md those of bindings. Valid until the error is freed. NULL for NULL.
  */
 const char *potluck_error_code(const potluck_error *error);
 

@@ -98,6 +98,19 @@ pub unsafe extern "C" fn potluck_string_free(text: *mut c_char) {
     }
 }
 
+/// Leaves the cluster as `potluck_leave` does, and keeps the handle for the threads that use it: a
+/// `potluck_context_get` that waits in another thread returns POTLUCK_CLOSED. Nothing for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn potluck_close(cluster: *const potluck_cluster) {
+    // SAFETY: see `border`.
+    let cluster = unsafe { handle(cluster, "cluster") };
+    value((), || {
+        if let Ok(node) = cluster.and_then(|cluster| cluster.node.get()) {
+            node.cluster.clone().leave().wait();
+        }
+    });
+}
+
 /// Leaves the cluster: the others are told, open calls end with POTLUCK_INDETERMINATE and later
 /// ones with POTLUCK_CLOSED, and the handle is freed. Contexts of it may still be freed afterwards.
 /// Nothing for NULL.

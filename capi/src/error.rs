@@ -65,8 +65,8 @@ pub unsafe extern "C" fn potluck_error_message(error: *const potluck_error) -> *
     value(null(), || error.map_or(null(), |error| error.message.as_ptr()))
 }
 
-/// The stable code of the error, such as `aborted`. docs/errors.md lists the codes of all clients,
-/// and docs/c.md those of this interface. Valid until the error is freed. NULL for NULL.
+/// The stable code of the error, such as `aborted`. docs/errors.md lists the codes of all programs,
+/// and docs/c.md those of bindings. Valid until the error is freed. NULL for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_error_code(error: *const potluck_error) -> *const c_char {
     // SAFETY: see `border`.

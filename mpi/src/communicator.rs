@@ -211,7 +211,8 @@ fn text(failure: impl ToString) -> String {
 
 /// Waits for the end of a call.
 fn ended(call: Result<Call<Reply>, Failure>) -> Result<Reply, String> {
+    let before = interrupts::so_far();
     let call = call.map_err(text)?;
-    let outcome = interrupts::outcome(&call).map_err(text)?;
+    let outcome = interrupts::outcome(&call, before).map_err(text)?;
     outcome.as_ref().cloned().map_err(text)
 }

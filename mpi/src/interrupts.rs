@@ -8,7 +8,7 @@ use potluck_foreign::{Call, Failure};
 use std::mem;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often a wait looks for an interrupt.
@@ -18,8 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// decides what follows.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// There was an interrupt since the last wait began.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// How many interrupts there were.
+static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
 
 /// The program's own handler, which goes first.
 static OF_PROGRAM: OnceLock<libc::sigaction> = OnceLock::new();
@@ -28,11 +28,12 @@ type Handler = extern "C" fn(c_int);
 type LongHandler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// Watches for interrupts from now on, if the program has a handler for them. Without one they end
-/// the process, or are ignored, as before.
+/// the process, or are ignored, as before. A handler that is installed later takes the place of
+/// this watch.
 pub fn watch() {
-    // SAFETY: a sigaction of zeros is one.
+    // SAFETY: all zeros are a valid sigaction.
     let mut before: libc::sigaction = unsafe { mem::zeroed() };
-    // SAFETY: a place for it.
+    // SAFETY: `before` is writable.
     let known = unsafe { libc::sigaction(libc::SIGINT, ptr::null(), &raw mut before) };
     let is_function = ![libc::SIG_DFL, libc::SIG_IGN].contains(&before.sa_sigaction);
     if known != 0 || !is_function || OF_PROGRAM.set(before).is_err() {
@@ -46,7 +47,7 @@ pub fn watch() {
 }
 
 extern "C" fn on_interrupt(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    INTERRUPTED.store(true, Ordering::SeqCst);
+    INTERRUPTS.fetch_add(1, Ordering::SeqCst);
     let Some(of_program) = OF_PROGRAM.get() else { return };
     let at = of_program.sa_sigaction as *const c_void;
     if of_program.sa_flags & libc::SA_SIGINFO == 0 {
@@ -58,18 +59,26 @@ extern "C" fn on_interrupt(signal: c_int, info: *mut siginfo_t, context: *mut c_
     }
 }
 
-/// Waits for the end of a call. An interrupt ends the process, unless the call ends soon.
+/// How many interrupts there were so far.
+pub fn so_far() -> usize {
+    INTERRUPTS.load(Ordering::SeqCst)
+}
+
+/// Waits for the end of a call. An interrupt since there were so many ends the process, unless the
+/// call ends soon.
 ///
 /// # Errors
 /// Those of [`Call::wait`].
-pub fn outcome<T: Send + Sync + 'static>(call: &Call<T>) -> Result<&Result<T, Failure>, Failure> {
-    INTERRUPTED.store(false, Ordering::SeqCst);
+pub fn outcome<T: Send + Sync + 'static>(
+    call: &Call<T>,
+    before: usize,
+) -> Result<&Result<T, Failure>, Failure> {
     let mut until = None;
     loop {
         if let Some(outcome) = call.wait(Some(LOOK_EVERY))? {
             return Ok(outcome);
         }
-        if until.is_none() && INTERRUPTED.load(Ordering::SeqCst) {
+        if until.is_none() && so_far() != before {
             until = Some(Instant::now() + GRACE);
         }
         if until.is_some_and(|until| Instant::now() >= until) {

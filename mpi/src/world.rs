@@ -28,6 +28,8 @@ pub fn begin() -> Result<(), String> {
     if world().is_some() {
         return Err("MPI_Init was called before".to_owned());
     }
+    interrupts::watch();
+    let before = interrupts::so_far();
     let members = members()?;
     // Nobody enters later, and nobody is missing: the size of the world is fixed.
     let builder = Builder::new(config()?)
@@ -38,12 +40,11 @@ pub fn begin() -> Result<(), String> {
     let cluster = Cluster::join_with(builder).map_err(|error| error.to_string())?;
     let cluster = potluck::Cluster::from(cluster);
     let executor = Executor::start().map_err(|error| error.to_string())?;
-    interrupts::watch();
     let all_here = Call::begin(&executor, {
         let (cluster, executor) = (cluster.clone(), executor.clone());
         async move { Ok(SharedContext::new(cluster.context().await?, &executor)) }
     });
-    let calls = interrupts::outcome(&all_here).map_err(|error| error.to_string())?;
+    let calls = interrupts::outcome(&all_here, before).map_err(|error| error.to_string())?;
     let all = Communicator::world(calls.as_ref().cloned().map_err(ToString::to_string)?)?;
     let cluster = ProcessLocal::new(cluster);
     *world() = Some(World { cluster, all, split: BTreeMap::new() });

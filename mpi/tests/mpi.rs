@@ -67,6 +67,8 @@ impl World {
             ("POTLUCK_NAMESPACE", &space),
             ("POTLUCK_KEY", &key),
             ("POTLUCK_MEMBERS", &members),
+            // Each line on stderr is a failure.
+            ("POTLUCK_NOTICES", "0"),
         ] {
             command.env(name, value);
         }
@@ -121,7 +123,7 @@ fn killed() -> Result<()> {
     Ok(())
 }
 
-/// The program has a handler that only takes a note, as Python's own.
+/// The program has a handler that only takes a note, as Python's own; of either kind.
 fn interrupted() -> Result<()> {
     let world = World::of(2)?;
     // Nobody else comes.
@@ -130,7 +132,7 @@ fn interrupted() -> Result<()> {
     wait_for(&mut lines, "begins")?;
     ends_by_interrupt(alone, lines)?;
     // Nobody sends.
-    let mut both = world.started(&["handler"])?;
+    let mut both = world.started(&["handler", "long"])?;
     let mut outputs = both.iter_mut().map(lines_of).collect::<Result<Vec<_>>>()?;
     outputs.iter_mut().try_for_each(|lines| wait_for(lines, "ready"))?;
     let (other, one) = (both.remove(1), both.remove(0));

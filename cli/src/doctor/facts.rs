@@ -148,7 +148,11 @@ impl Facts {
             let mut looked = observer.look_back().await;
             looked.retain(|of| names.contains_key(&hex(of.peer.node)));
             self.looked = with_unanswered(std::mem::take(&mut self.looked), looked);
-            self.nodes = nodes;
+            let is_unanswered =
+                |node: &StatusDocument| self.looked.iter().any(|of| is_missing(of, &node.node));
+            self.nodes
+                .retain(|old| is_unanswered(old) && nodes.iter().all(|node| node.node != old.node));
+            self.nodes.extend(nodes);
             let is_deaf = |of: &LookedBack| of.sight.as_ref().is_some_and(|sight| !sight.hears);
             if !self.looked.iter().any(is_deaf) {
                 break;
@@ -156,6 +160,11 @@ impl Facts {
         }
         self.names = names;
         self.dials = dialled(&self.nodes).await;
+        // A machine that is not reached any more has not lost packets of full size alone.
+        let is_gone = |of: &LookedBack| {
+            self.dials.iter().any(|dial| dial.error.is_some() && is_missing(of, &dial.node))
+        };
+        self.looked.retain(|of| !is_gone(of));
         self.forget_departed(&mut observer).await;
         let status = observer.status();
         self.is_duplicate = status.duplicates.contains(&status.node);
@@ -237,8 +246,13 @@ impl Facts {
     }
 }
 
-/// The answers of a round, and the missing ones of rounds before it: a node whose answer was missing
-/// has lost its link, and may not be asked again.
+/// Whether the answer of the node with this key is missing.
+fn is_missing(of: &LookedBack, key: &str) -> bool {
+    of.sight.is_none() && hex(of.peer.node) == key
+}
+
+/// The answers of a round, and the missing ones of rounds before it: a node whose answer was
+/// missing has lost its link, and may not be asked again.
 fn with_unanswered(before: Vec<LookedBack>, mut looked: Vec<LookedBack>) -> Vec<LookedBack> {
     let is_asked_again = |of: &LookedBack| looked.iter().any(|new| new.peer.node == of.peer.node);
     let mut unanswered = before;

@@ -249,18 +249,18 @@ pub fn clock() -> Result<()> {
 
 /// No status of a node arrives.
 pub fn narrow() -> Result<()> {
-    full_packets_are_lost("1000")
+    full_packets_are_lost("1000", "full size")
 }
 
 /// The first statuses do arrive; a question for a look back does not.
 pub fn slightly_narrow() -> Result<()> {
-    full_packets_are_lost("1420")
+    full_packets_are_lost("1480", "64 KiB")
 }
 
-fn full_packets_are_lost(bytes: &str) -> Result<()> {
+fn full_packets_are_lost(bytes: &str, words: &str) -> Result<()> {
     let pair = Pair::with_one_key()?;
     pair.network.lab.tell(&["narrow", BOB.0, bytes])?;
-    let both = [("full packets", "fail", "full size")];
+    let both = [("full packets", "fail", words)];
     pair.up(&[])?.finds(&both, &both)
 }
 

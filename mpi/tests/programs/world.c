@@ -2,8 +2,9 @@
  *
  *   world          makes all calls, and checks what they return
  *   world rounds   sums until another process is gone
- *   world handler  takes a note of interrupts, as Python does, and waits for a message that nobody
- *                  sends */
+ *   world handler [long]
+ *                  takes a note of interrupts, as Python does, and waits for a message that nobody
+ *                  sends; a long handler has three arguments */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <signal.h>
@@ -221,6 +222,12 @@ static void take_note(int signal) {
     right(write(STDOUT_FILENO, "noted\n", 6) == 6, "a note");
 }
 
+static void take_long_note(int signal, siginfo_t *info, void *context) {
+    (void)context;
+    right(info->si_signo == signal, "what a long handler is told");
+    take_note(signal);
+}
+
 int main(int argc, char **argv) {
     char version[256];
     int length = 0, rank = -1, size = 0;
@@ -228,6 +235,10 @@ int main(int argc, char **argv) {
     right(strstr(version, "Open MPI") && (size_t)length == strlen(version), "the version");
     if (argc > 1 && strcmp(argv[1], "handler") == 0) {
         struct sigaction note = {.sa_handler = take_note, .sa_flags = SA_RESTART};
+        if (argc > 2) {
+            note.sa_sigaction = take_long_note;
+            note.sa_flags |= SA_SIGINFO;
+        }
         right(sigaction(SIGINT, &note, NULL) == 0, "a handler");
         printf("begins\n");
         fflush(stdout);
