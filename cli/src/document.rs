@@ -32,7 +32,7 @@ impl From<&Neighbour> for NeighbourDocument {
     }
 }
 
-/// Who announces itself, and what can be done about it.
+/// The kind of node that announces itself, and a remedy.
 pub fn neighbour_kind(neighbour: &NeighbourDocument) -> String {
     match neighbour.cluster.as_str() {
         "ours" => "a node of this cluster".to_owned(),

@@ -143,7 +143,8 @@ fn no_type(what: &str) -> PyErr {
 fn not_contiguous(py: Python<'_>) -> PyErr {
     wrong(
         py,
-        "the buffer is not C-contiguous; copy it first, for example by numpy.ascontiguousarray or tensor.contiguous()",
+        "the buffer is not C-contiguous; copy it first, for example by numpy.ascontiguousarray or \
+         tensor.contiguous()",
     )
 }
 

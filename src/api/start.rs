@@ -417,7 +417,11 @@ mod tests {
         );
         let error = refused(Partition::All { roster: vec![stranger; 2] }).await;
         assert!(
-            matches!(error, Error::Config(ConfigProblem::BadRoster(RosterProblem::Twice(node))) if node == stranger),
+            matches!(
+                error,
+                Error::Config(ConfigProblem::BadRoster(RosterProblem::Twice(node)))
+                    if node == stranger
+            ),
             "{error:?}"
         );
         let error = refused(Partition::All { roster: Vec::new() }).await;

@@ -1,8 +1,8 @@
-//! What is known of an address besides the outcome of its dials.
+//! The knowledge of an address besides the outcome of its dials.
 
 use crate::identity::{Boot, MemberId};
 
-/// What is known of a dialled address. The first that applies.
+/// The knowledge of a dialled address. The first that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// This member has had a link in this run. It announces the address, or nobody does and it has

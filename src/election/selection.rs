@@ -28,8 +28,8 @@ pub(super) fn fit<'a>(candidates: impl Iterator<Item = &'a Candidate> + Clone) -
 
 /// The candidates that a View may have together: first those in the View `present`, then those that
 /// have waited longest. The members of another View that has begun come together or not at all, so
-/// that no running group is broken for the sake of another one. A group that goes on takes nobody
-/// who would not go on with so few: it would wait for that one.
+/// that no running group is broken for the sake of another one. A group that goes on takes no
+/// member that would not go on with so few: it would wait for that one.
 pub(super) fn select(present: Option<ViewId>, candidates: &[Candidate]) -> BTreeSet<MemberId> {
     let mut candidates = candidates.to_vec();
     loop {

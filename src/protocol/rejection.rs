@@ -111,8 +111,8 @@ pub enum Rejection {
     },
     /// A codec that leaves elements out works for sums and means only.
     #[display(
-        "what is left out counts as 0, which is for sums and means; take another codec for a \
-             {_0}"
+        "elements that are left out count as 0, which is for sums and means; take another codec \
+         for a {_0}"
     )]
     TopK(ReduceOp),
     /// A codec of one bit per element works for sums and means only.

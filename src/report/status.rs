@@ -176,8 +176,8 @@ pub enum NoLinkReason {
     /// All announcements received are of other clusters, jobs or protocol versions.
     #[display("only nodes of other clusters, jobs or versions are heard")]
     OnlyOthers,
-    /// All nodes of which announcements were received have ended since.
-    #[display("who was heard there has ended")]
+    /// The announcements of all nodes that were heard there have ended or expired.
+    #[display("the nodes that were heard there are not heard any more")]
     Ended,
     /// Nodes of this cluster and job announce themselves, but there is no link with them. The
     /// reason is in [`Status::others`].

@@ -260,7 +260,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// What is said of these addresses of one node, or of unknown ones.
+    /// The sentences about these addresses of one node, or of unknown ones.
     fn said(node: Option<Boot>, all: &[(&str, UnlinkedReason)]) -> Vec<String> {
         let all = all.iter().map(|(to, why)| (node, at(to), why.clone()));
         Unlinked::joined(all).iter().map(ToString::to_string).collect()
