@@ -23,18 +23,14 @@ where
     let nodes = group(on, "in-a-group", 5).await?;
     let done = everywhere(nodes, move |cluster, context| async move {
         let rank = context.rank().index();
-        let mut end = context.lane(9);
         if [1, 2, 4].contains(&rank) {
             let inside = context.group(&[4, 1, 2], 3)?;
             ensure!(inside.size() == 3 && inside.rank() == [9, 0, 1, 9, 2][rank]);
-            tokio::try_join!(of_all(context), program(cluster.clone(), inside))?;
+            tokio::try_join!(of_all(context), program(cluster, inside))?;
         } else {
             let pair = context.group(&[0, 3], 3)?;
             tokio::try_join!(of_all(context), of_two(pair))?;
         }
-        // A member that has ended leaves.
-        end.barrier().await?;
-        drop(cluster);
         Ok(())
     });
     done.await.map(drop)
@@ -89,7 +85,7 @@ pub async fn nest(_cluster: Cluster, mut context: Context) -> Result<()> {
 }
 
 /// Ranks that are no group.
-pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
+pub async fn refused(_cluster: Cluster, context: Context) -> Result<()> {
     let own = context.rank().index();
     no_group(&context, &[], GroupProblem::Empty)?;
     no_group(&context, &[own, 1, 1], GroupProblem::Twice(1.into()))?;
@@ -101,8 +97,7 @@ pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
     if own != 2 {
         refused_in_a_group(context.group(&[0, 1], 0)?).await?;
     }
-    // A member that has ended leaves.
-    Ok(context.barrier().await?)
+    Ok(())
 }
 
 async fn refused_in_a_group(mut pair: Context) -> Result<()> {
@@ -229,9 +224,8 @@ async fn stays(cluster: Cluster, context: Context, told: oneshot::Sender<()>) ->
 /// drops, which ends in its group alone.
 pub async fn overlap(on: On) -> Result<()> {
     let nodes = group(on, "overlapping", 4).await?;
-    let done = everywhere(nodes, |cluster, context| async move {
+    let done = everywhere(nodes, |_cluster, context| async move {
         let rank = context.rank().index();
-        let mut end = context.lane(9);
         let groups: [&[usize]; 3] = [&[0, 1, 2], &[2, 3], &[1, 2, 3]];
         let mut tasks = Vec::new();
         for turn in 0..3 {
@@ -279,9 +273,6 @@ pub async fn overlap(on: On) -> Result<()> {
         for task in tasks {
             task.await??;
         }
-        // A member that has ended leaves.
-        end.barrier().await?;
-        drop(cluster);
         Ok(())
     });
     done.await.map(drop)

@@ -123,8 +123,9 @@ pub async fn of_size(cluster: &Cluster, size: usize) -> Result<Context> {
 /// How long the other ranks may go on after one has failed. They may wait for it.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(20);
 
-/// Runs one program on every node. Returns the results in the order of the nodes, or the errors of
-/// all: the first error may be a consequence of another rank's.
+/// Runs one program on every node. No node leaves before all programs have ended or one has failed.
+/// Returns the results in the order of the nodes, or the errors of all: the first error may be a
+/// consequence of another rank's.
 pub async fn everywhere<R: Send + 'static, F: Future<Output = Result<R>> + Send>(
     nodes: Nodes,
     program: impl Fn(Cluster, Context) -> F + Send + Sync + Clone + 'static,
@@ -132,13 +133,16 @@ pub async fn everywhere<R: Send + 'static, F: Future<Output = Result<R>> + Send>
     let mut tasks = JoinSet::new();
     for (rank, (cluster, context)) in nodes.into_iter().enumerate() {
         let program = program.clone();
-        tasks.spawn(async move { (rank, program(cluster, context).await) });
+        tasks.spawn(async move {
+            let handle = cluster.clone();
+            (rank, program(cluster, context).await.map(|result| (result, handle)))
+        });
     }
     let (mut results, mut met) = (BTreeMap::new(), Vec::new());
     let mut until = None;
     while let Some(task) = next_before(&mut tasks, until).await {
         match task? {
-            (rank, Ok(result)) => _ = results.insert(rank, result),
+            (rank, Ok(ended)) => _ = results.insert(rank, ended),
             (rank, Err(error)) => {
                 met.push(format!("rank {rank}: {error:#}"));
                 until.get_or_insert(Instant::now() + AFTER_A_FAILURE);
@@ -146,7 +150,7 @@ pub async fn everywhere<R: Send + 'static, F: Future<Output = Result<R>> + Send>
         }
     }
     ensure!(met.is_empty(), "{}", met.join("\n"));
-    Ok(results.into_values().collect())
+    Ok(results.into_values().map(|(result, _)| result).collect())
 }
 
 /// The next task that ends, unless none does in time.
