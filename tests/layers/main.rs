@@ -112,14 +112,15 @@ const WALL_CLOCK: [&str; 2] = ["SystemTime", "ClockId::Realtime"];
 /// It reads the wall clock for people who compare it.
 const CLOCK_FILE: &str = "os/wall_clock.rs";
 
+/// Prints the figures of the imports, and with `POTLUCK_OTHER_SRC` those of another version's
+/// `src/`, for comparison.
 #[test]
 fn src_keeps_the_layer_rule() {
-    let mut sources = BTreeMap::new();
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    read_folder(&src, "", &mut sources);
-    assert!(!sources.is_empty(), "no source files under {}", src.display());
-    let crate_ = Crate::build(&sources);
-    println!("imports: {}", crate_.figures(LAYERS));
+    let crate_ = crate_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    println!("imports: {}", crate_.figures());
+    if let Some(other) = std::env::var_os("POTLUCK_OTHER_SRC") {
+        println!("imports of the other: {}", crate_in(Path::new(&other)).figures());
+    }
     let faults = crate_.faults(LAYERS);
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
@@ -151,6 +152,14 @@ fn long_tests_have_a_file_of_their_own() {
         })
         .collect();
     assert!(long.is_empty(), "move these to files of their own:\n{}\n", long.join("\n"));
+}
+
+/// The crate whose `src/` is this folder.
+fn crate_in(src: &Path) -> Crate {
+    let mut sources = BTreeMap::new();
+    read_folder(src, "", &mut sources);
+    assert!(sources.contains_key("lib.rs"), "no lib.rs in {}", src.display());
+    Crate::build(&sources)
 }
 
 fn read_folder(folder: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) {

@@ -45,15 +45,15 @@ impl Crate {
     }
 
     /// A summary of the imports, in one line.
-    pub fn figures(&self, layers: Layers<'_>) -> String {
+    pub fn figures(&self) -> String {
         let loose = self.files.keys().filter(|module| module.len() <= 1).count();
         let folders = self.files.values().filter(|file| file.name.matches('/').count() == 1);
         let doors = folders.filter(|file| file.name.ends_with("/mod.rs")).count();
         let root = self.files.get(&[][..]).map_or(0, |lib| root_names(&lib.tokens));
         let circles = self.circles();
         format!(
-            "{} layers, {} loose files in src/, {root} names at the root, {} circles of {} files",
-            layers.len(),
+            "{doors} folders and {} loose files in src/, {root} names at the root, {} circles of {} \
+             files",
             loose - doors,
             circles.len(),
             circles.iter().map(Vec::len).sum::<usize>()
