@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# make asan: runs under AddressSanitizer the unit tests of the collectives and their message layer,
-# of the Gloo engine with its C++ code (if Gloo is installed), the tests of dropped and leaked
-# calls, and programs in C and C++ on the C interface, with calls of it in any order for MINUTES=n
-# (1). Uses a target directory of its own. Arguments replace the filters of the unit tests.
+# make asan: runs under AddressSanitizer the unit tests of the collectives, of their memory and of
+# one View's operations, of the Gloo engine with its C++ code (if Gloo is installed), the tests of
+# dropped and leaked calls, and programs in C and C++ on the C interface, with calls of it in any
+# order for MINUTES=n (1). Uses a target directory of its own. Arguments replace the filters of the unit tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
@@ -20,7 +20,7 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/asan"
 # A test requests more memory than possible, and expects an error as from any other allocator.
 export ASAN_OPTIONS=allocator_may_return_null=1
 filters=("$@")
-[ $# -gt 0 ] || filters=(collective gloo_ffi)
+[ $# -gt 0 ] || filters=(collective gloo_ffi memory os protocol session)
 cargo test --locked -p potluck ${gloo_features[@]+"${gloo_features[@]}"} --lib --target "$host" -- "${filters[@]}"
 # A leaked call is a memory leak by definition; these tests are about accesses to its buffer.
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
