@@ -62,6 +62,14 @@ fn members_beside_a_liar_keep_their_promises_to_each_other() {
     }
 }
 
+/// The watch for calls without an answer sees one.
+#[test]
+fn a_member_that_never_votes_is_found() {
+    if std::env::var_os("POTLUCK_SIM_SEEDS").is_none() {
+        find("silent");
+    }
+}
+
 /// The number in this environment variable, if it is set.
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
