@@ -26,12 +26,12 @@ pub struct Invite {
     which: Which,
     #[command(flatten)]
     place: Where,
-    /// Machines that may use the code, 1 to 15
+    /// Machines that may use the code, 1 to 31
     #[arg(
         long,
         value_name = "N",
         default_value_t = 1,
-        value_parser = clap::value_parser!(u8).range(1..=15)
+        value_parser = clap::value_parser!(u8).range(1..=Invitation::MACHINES_MAX as i64)
     )]
     machines: u8,
     /// How long the code is good, in minutes, at most 60
