@@ -41,7 +41,7 @@
 //! | train a model | [`GradientSync`], [`Codec`], [`calls::AllReduce::weighted`] |
 //! | continue while members come and go | [`Cluster::elastic`], [`SharedState`], [`Context::sync_with`] |
 //! | handle failures | [`Error::can_renew`], [`Error`](enum@Error), [`Cause`], [`calls::Rejection`], [`Peer`] |
-//! | decide who continues in a cut network | [`Partition`] |
+//! | decide which part of a cut network continues | [`Partition`] |
 //! | begin with, go on with, have at most so many members | [`Builder::members`] |
 //! | observe the group | [`Status`], [`Event`], [`report::Topology`], [`report::Metrics`] |
 //! | wait for changes in the group | [`StatusStream`], [`EventStream`] |
@@ -149,7 +149,7 @@
 //! # Limits
 //!
 //! At most 32 members; no mean of integers; Linux, with macOS untested. docs/limits.md in the
-//! repository lists what is missing or untested, SECURITY.md what is not defended.
+//! repository lists missing and untested features, SECURITY.md the threats that are not defended.
 
 // The layers, by name. ARCHITECTURE.md has their order, and a chunk's way through them.
 mod api; // the public types

@@ -29,7 +29,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// same table. Predictions are there for sizes from 1 MiB on, if the links between all machines are
 /// measured. JSON: {ok, view, engine, plan, members: [{rank, name, node}], links: [{from, to,
 /// predicted_bps, measured_bps}], sums: [{bytes, rounds, predicted_us, median_us, min_us,
-/// max_us}]}; what is not known is null. Exit code 3: too few machines came; 4: one was lost.
+/// max_us}]}; unknown values are null. Exit code 3: too few machines came; 4: one was lost.
 #[derive(Args, Debug)]
 pub struct Bench {
     #[command(flatten)]

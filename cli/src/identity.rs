@@ -9,7 +9,7 @@ use clap::Args;
 use potluck::keys::Keys;
 use serde_json::json;
 
-/// Show who this machine is: its node id, its files, and whether it has a cluster key
+/// Show this machine's identity: its node id, its files, and whether it has a cluster key
 ///
 /// The identity is made when there is none yet. Key material is never printed. JSON: {ok, node,
 /// short, name, file, slot, namespace, key: "file" | "environment" | null, key_file}.

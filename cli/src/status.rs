@@ -30,7 +30,7 @@ use std::path::PathBuf;
 pub struct Ask {
     #[command(flatten)]
     selection: Selection,
-    /// Draw who is connected to whom, how fast, and what the plan does with it
+    /// Draw the links between nodes, their rates, and their use by the plan
     #[arg(long, conflicts_with = "dot")]
     graph: bool,
     /// Write the same as a picture to this file

@@ -145,7 +145,7 @@ pub fn styled(text: &str, style: Style, paper: Paper) -> String {
     }
 }
 
-/// The text on at most so many columns; the mark of an omission stands for what is left out.
+/// The text on at most so many columns; the mark of an omission stands for the rest.
 pub fn shortened(text: &str, columns: usize, paper: Paper) -> String {
     if width(text) <= columns {
         return text.to_owned();

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-/// Make the cluster key on the first machine; on every machine, show who of the cluster is there
+/// Make the cluster key on the first machine; on every machine, show the nodes of the cluster
 ///
 /// Observes the cluster in the foreground, and prints every change until Ctrl-C: the jobs, their
 /// members, what they wait for, and other observers. It is a member of no group, and no program

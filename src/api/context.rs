@@ -36,7 +36,7 @@ use std::sync::Arc;
 ///
 /// # Errors of calls
 ///
-/// A method of a call never fails itself; its future does. Methods list what is special to them.
+/// A method of a call never fails itself; its future does. Methods list their special errors.
 /// Every call may end with these:
 ///
 /// | error | meaning |
@@ -526,7 +526,7 @@ impl Context {
     /// a number for yet. It takes the number of a message when it has chosen it, in a poll, and not
     /// when it is called. So a message with another tag stays, with all that its sender sends after
     /// it in this lane, until a `recv` takes it; and a `recv` from the same rank that is called
-    /// while this waits takes the next message, and this one chooses among what follows. Messages
+    /// while this waits takes the next message, and this one chooses among the later ones. Messages
     /// that are to be received in another order than they are sent use another
     /// [`lane`](Context::lane) for each tag. If several ranks have sent, each has its turn; there
     /// is no order between messages of different ranks. Only the tag is compared before the choice.

@@ -131,7 +131,7 @@ pub(super) struct Renewals {
     synced: Option<ViewDigest>,
 }
 
-/// What follows a step.
+/// The continuation after a step.
 pub(super) enum Next<B> {
     /// The next step in the same View.
     Step,
@@ -178,7 +178,7 @@ impl Renewals {
         Ok(())
     }
 
-    /// Counts a step, and says what follows it.
+    /// Counts a step, and returns the continuation.
     ///
     /// # Errors
     /// The step's, if it ends the loop.

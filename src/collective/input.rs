@@ -171,7 +171,7 @@ mod tests {
             assert_eq!((kept.len(), piece.bytes()), (5, &[2, 3, 4][..]));
             assert!(
                 at.is_none_or(|at| at == piece.bytes().as_ptr()),
-                "what is lent stays where it is"
+                "lent memory stays where it is"
             );
         }
     }

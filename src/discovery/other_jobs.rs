@@ -185,7 +185,11 @@ mod tests {
         others.appeared(advert(1, Some([1; 8])), 34_000);
         assert_eq!(others.questions(34_000), [port(1)]);
         others.meets(member(1, "train"), 60_000);
-        assert_eq!(others.next_due(), Some(90_000), "a handshake is an answer, whoever dialled");
+        assert_eq!(
+            others.next_due(),
+            Some(90_000),
+            "a handshake is an answer, in either direction"
+        );
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl ClusterKey {
     /// Always detects one or two wrong characters, and more of them with probability 1 - 2^-20.
     ///
     /// # Errors
-    /// [`KeyTextError`] says what is wrong with the text.
+    /// [`KeyTextError`] names the fault of the text.
     pub fn parse(text: &str) -> Result<ClusterKey, KeyTextError> {
         let body = body_of(text)?;
         let symbols = symbols_of(&body)?;

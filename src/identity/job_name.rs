@@ -38,7 +38,7 @@ impl JobName {
     /// Most characters of a name.
     pub const CHARS_MAX: usize = 32;
 
-    /// Parses a name. The error says what is wrong.
+    /// Parses a name. The error names the fault.
     pub fn parse(text: &str) -> Result<JobName, JobNameError> {
         if text.is_empty() {
             return Err(JobNameError::Empty);

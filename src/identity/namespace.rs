@@ -61,7 +61,7 @@ impl NamespaceName {
     /// Most characters of a name.
     pub const CHARS_MAX: usize = 32;
 
-    /// Parses a name. The error says what is wrong.
+    /// Parses a name. The error names the fault.
     pub fn parse(text: &str) -> Result<NamespaceName, NamespaceNameError> {
         if text.is_empty() {
             return Err(NamespaceNameError::Empty);

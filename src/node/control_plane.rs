@@ -297,7 +297,7 @@ impl ControlPlane {
     pub(super) fn turn(&mut self, discovery: &mut dyn Discovery) {
         let now = Instant::now();
         self.installed.expire(now);
-        self.expel_who_withholds_votes(now);
+        self.expel_members_that_withhold_votes(now);
         if self.clock.is_tick_due(now) {
             self.tick(now, discovery);
         }
@@ -359,7 +359,7 @@ impl ControlPlane {
         self.reporter.close();
     }
 
-    /// Sends the queued messages and the last answers to observers. Returns what is left, whose
+    /// Sends the queued messages and the last answers to observers. Returns the rest of the node, whose
     /// drop ends the links and may wait for the disk.
     pub(super) async fn close(mut self) -> ControlPlane {
         tokio::join!(self.peers.flush(), self.status_links.finish());

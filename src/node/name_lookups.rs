@@ -16,7 +16,7 @@ const UNKNOWN_AGAIN: Duration = Duration::from_secs(5);
 /// Between two lookups of a name at whose addresses no node has a link.
 const UNLINKED_AGAIN: Duration = Duration::from_secs(30);
 
-/// The names, and what is known of them.
+/// The names, and the state of their lookups.
 pub(super) struct NameLookups {
     names: Vec<Named>,
     events: mpsc::Sender<Event>,

@@ -124,7 +124,7 @@ async fn the_oldest_observer_gives_way() {
     assert_eq!(node.status.borrow().counters.misbehaviours, 0);
 }
 
-/// An observer says who has left. A node that ends without a word is only missed.
+/// An observer says which node has left. A node that ends without a word is only missed.
 #[tokio::test]
 async fn an_observer_is_told_who_leaves() {
     let world = MemoryWorld::new();

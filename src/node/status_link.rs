@@ -104,7 +104,7 @@ impl StatusSender {
 /// are replaced, so a lying node does not reach the terminal of the reader.
 ///
 /// # Errors
-/// Those of the link, and `InvalidData` for what is none of the above, too long, or more than one
+/// Those of the link, and `InvalidData` for a message that is none of the above, too long, or more than one
 /// question of a kind at a time, for which the queue has no room.
 pub(super) async fn read_all(mut from: ControlReceiver, queue: mpsc::Sender<Said>) -> io::Error {
     let mut reader = StatusReader::default();

@@ -58,7 +58,7 @@ struct Link {
     document: Option<StatusDocument>,
 }
 
-/// What follows from what a node has told.
+/// The consequence of a node's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Nothing: the report is of a link that is no longer the node's.

@@ -29,7 +29,7 @@ pub fn copy_of(buffer_bytes: usize) -> fn(&mut [u8], &[u8]) {
 }
 
 /// Copies `from` to `to` past the caches: an ordinary store first reads the line that it replaces,
-/// and the copy of a large buffer displaces what is used next. Two to four times as fast as
+/// and the copy of a large buffer displaces the data used next. Two to four times as fast as
 /// [`copy`] for buffers that fill the caches. On processors other than x86-64 it is the same.
 ///
 /// # Panics

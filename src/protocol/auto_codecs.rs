@@ -146,7 +146,11 @@ mod tests {
             of(CodecId::Auto(Coarsest::Int8)),
             [CodecId::None, CodecId::None, CodecId::Int8]
         );
-        assert_eq!(of(CodecId::Int8), [CodecId::Int8; 3], "who names a codec gets it everywhere");
+        assert_eq!(
+            of(CodecId::Int8),
+            [CodecId::Int8; 3],
+            "a codec that is named applies everywhere"
+        );
         // Without a codec no rank can skip it.
         assert_eq!(
             Coding::but_for(CodecId::None, coding(CodecId::Auto(Coarsest::Int8)).plain()),

@@ -69,7 +69,7 @@ pub enum Error {
     TooManyInFlight,
     /// Too few members came within the given time. Nothing changed; wait longer, or read
     /// `cluster.status()`.
-    #[display("{present} of {wanted} members came within {:.1} s; see `potluck status` for who is \
+    #[display("{present} of {wanted} members came within {:.1} s; `potluck status` lists the nodes \
              seen",
             waited.as_secs_f64())]
     NotEnoughPeers {

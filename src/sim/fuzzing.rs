@@ -481,7 +481,7 @@ fn append_sealed(sealer: &mut Sealer, plain: &[u8], stream: &mut Vec<u8>) {
     }
 }
 
-/// A link that discards what is sent to it and receives a recorded stream.
+/// A link that discards all sent data and receives a recorded stream.
 struct Scripted(Cursor<Vec<u8>>);
 
 impl DataLink for Scripted {

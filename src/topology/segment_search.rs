@@ -26,7 +26,7 @@ use crate::protocol::{Rank, RankSet, ranks};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The results of all bursts that ran together, and what follows from them.
+/// The results of all bursts that ran together, and the segments that follow from them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SegmentSearch {
     /// By the paths, in ascending order.

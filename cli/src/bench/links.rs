@@ -35,7 +35,7 @@ pub async fn measure(ctx: &mut Context, topology: Option<&Topology>) -> potluck:
     Ok((0..n * n).filter(|at| predicted[*at] != NO_LINK).map(link).collect())
 }
 
-/// The directions of all links between members: from, to, and what is known.
+/// The directions of all links between members: from, to, and the known figures.
 fn directions(topology: &Topology) -> impl Iterator<Item = (usize, usize, LinkDirection)> {
     topology.links.iter().flat_map(|link| {
         let (a, b) = (link.a.index(), link.b.index());

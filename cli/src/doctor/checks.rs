@@ -50,7 +50,7 @@ fn home(facts: &Facts) -> Check {
 }
 
 fn identity(facts: &Facts) -> Check {
-    // Whoever has met two processes of one identity names it, not only those two.
+    // Every node that has met two processes of one identity names it, not only those two.
     let all = || facts.here.iter().chain(&facts.nodes);
     let copied: BTreeSet<&String> =
         all().flat_map(|node| &node.duplicates).chain(&facts.duplicates).collect();

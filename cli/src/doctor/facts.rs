@@ -172,7 +172,7 @@ impl Facts {
         (self.interfaces, self.unlinked) = (status.interfaces, status.others);
         let is_routed = |node: &&StatusDocument| is_routed(node, &self.interfaces);
         self.routed = self.nodes.iter().filter(is_routed).map(|of| of.node.clone()).collect();
-        // What is dialled in vain where a node was that has left is no fault either.
+        // A dial in vain to the address of a node that has left is no fault either.
         let there = observer.nodes();
         met.retain(|key, _| there.iter().all(|node| node.node != *key));
         let left: BTreeSet<SocketAddr> = met.into_values().flatten().collect();

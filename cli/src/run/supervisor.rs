@@ -168,7 +168,7 @@ impl Supervisor {
         let me = context.rank().index();
         // The run has a verdict, however long its programs take to end.
         self.patience = None;
-        // Nobody leaves before all have the verdict: whoever calls again has it.
+        // Nobody leaves before all have the verdict: a machine that calls again has it.
         let bytes = self.machine.report(&self.cluster.status(), members, false)?.encoded()?;
         let last = tokio::time::timeout(LAST_ROUND, context.all_gather_uneven(&bytes));
         // An error means that others have gone already.
@@ -260,7 +260,7 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// The Context of the newest View. Says what is waited for, whenever that changes.
+/// The Context of the newest View. Says what it waits for, whenever that changes.
 async fn next_context(cluster: &Cluster, notice: &Notice) -> potluck::Result<Context> {
     let mut changes = cluster.watch();
     loop {

@@ -163,7 +163,7 @@ fn without_group(scene: &Scene<'_>, groups: &[Group<'_>], paper: Paper) -> Vec<S
     table.lines(paper)
 }
 
-/// What the programs say about what is missing and what calls wait for, each sentence once.
+/// The sentences of the programs about missing members and waiting calls, each once.
 fn waits(nodes: &[StatusDocument], paper: Paper) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for node in nodes.iter().filter(|node| !node.observer || nodes.len() == 1) {

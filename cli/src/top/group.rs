@@ -7,7 +7,7 @@ use crate::table::{Cell, Column, Side, Table};
 use anstyle::{AnsiColor, Style};
 use potluck::report::document::{GraphLink, StatusDocument, ViewDocument};
 
-/// A View, and what is known of it.
+/// A View with its members and paths.
 pub struct Group<'a> {
     view: &'a ViewDocument,
     /// The node that tells of the View.

@@ -57,7 +57,7 @@ impl History {
                 }
             }
         }
-        // What is there at the first look is no event.
+        // The state at the first look is no event.
         if std::mem::replace(&mut self.has_looked, true) {
             self.events.extend(events.into_iter().map(|text| Event { at, text: plain(&text) }));
         }

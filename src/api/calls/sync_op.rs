@@ -169,7 +169,7 @@ impl SyncOp {
 }
 
 /// Takes the results of dropped syncs of earlier Views: they have committed, so they count for this
-/// node too. Returns what is lacking if there is no memory for one of them, which then stays.
+/// node too. Returns the lack of memory for one of them, which then stays.
 fn take_kept(session: &ViewSession, lane: Lane, state: &mut dyn SyncState) -> Option<OutOfMemory> {
     loop {
         let mut lack = None;

@@ -261,7 +261,10 @@ mod tests {
         table.retire(op(5));
         assert!(kept(&mut table, 1, op(3000), 100), "room is given back");
         assert!(!kept(&mut table, 1, op(3001), 100));
-        assert!(kept(&mut table, 1, op(5), 1 << 20), "what is over is dropped, not kept");
+        assert!(
+            kept(&mut table, 1, op(5), 1 << 20),
+            "the data of ended operations is dropped, not kept"
+        );
     }
 
     /// A step counts once against the bound of operations per peer; here it has eight calls.
@@ -315,6 +318,9 @@ mod tests {
         assert_eq!((early.lack, early.frames.len()), (Some(lack), 1));
         assert!(noted(&mut table, numbers), "room is given back");
         table.retire(op(4));
-        assert!(noted(&mut table, 4) && noted(&mut table, numbers + 1), "what is over is dropped");
+        assert!(
+            noted(&mut table, 4) && noted(&mut table, numbers + 1),
+            "ended operations are dropped"
+        );
     }
 }

@@ -198,7 +198,7 @@ fn assert_flow(schedule: &Schedule, flow: usize) {
     for me in ranks(schedule.size).filter(|me| roles[me.index()].keeps) {
         let mut at = me;
         while !has[at.index()] {
-            at = roles[at.index()].down_from.expect("a way to who keeps it");
+            at = roles[at.index()].down_from.expect("a way to the rank that keeps it");
         }
     }
 }

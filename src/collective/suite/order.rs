@@ -103,7 +103,7 @@ pub fn starts_feeds_credits_and_ends_in_any_order(door: &Door) {
             let is_as_it_was = |(me, input): (usize, &Arc<Vec<f32>>)| {
                 input.iter().all(|x| *x == sum.of_ranks(me + 1) - sum.of_ranks(me))
             };
-            assert!(sum.inputs.iter().enumerate().all(is_as_it_was), "what is lent was written to");
+            assert!(sum.inputs.iter().enumerate().all(is_as_it_was), "lent memory was written to");
         }
     }
 }

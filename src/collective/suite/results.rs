@@ -176,7 +176,7 @@ pub fn what_is_lent_is_only_read(door: &Door) {
         let finished = group.results(of);
         assert_all(&finished, bytes_of(&expected), &format!("{call} of {}, {plan:?}", lent.len()));
         for (kept, input) in lent.iter().zip(inputs) {
-            assert!(bytes_of(kept) == bytes_of(input), "what is lent was written to");
+            assert!(bytes_of(kept) == bytes_of(input), "lent memory was written to");
         }
     }
     let chance = &mut Chance(9);

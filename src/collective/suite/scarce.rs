@@ -129,6 +129,6 @@ pub fn whichever_block_there_is_no_memory_for_the_call_fails_and_the_next_one_do
             assert!(results == whole, "{call} with {blocks} blocks");
         }
     }
-    assert!(scarce.inputs == Scarce::new(door).inputs, "what is lent was changed");
+    assert!(scarce.inputs == Scarce::new(door).inputs, "lent memory was changed");
     assert_eq!(scarce.group.panics(), 0);
 }

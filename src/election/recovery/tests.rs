@@ -243,7 +243,7 @@ fn a_successor_without_its_participants_decides_no_operation_of_some() {
         assert_eq!(committed(read(&all([receiver(done), rest(ranks)]))), 0, "{ranks:?}");
     }
     assert_eq!(committed(read(&all([receiver(Status::NotDone), rest(&[1])]))), 0);
-    // An operation of all is over, whoever has reported.
+    // An operation of all is over, whichever members have reported.
     let with_op = |promise: Promise| {
         let listed = Listed { op: OP, status: done, is_sync: false };
         let ops = [promise.closing.ops, vec![listed]].concat();

@@ -138,7 +138,11 @@ fn what_was_given_up_before_it_began_holds_nothing_up() {
     assert_eq!(group.outcome().2.err(), Some(EngineFault::Cancelled));
     assert_sums(&group, op(0, 0), 1000, &plan);
     group.start(Rank(0), op(1, 0), f32_call(SUM, 1), None, &plan, &[0; 4]);
-    assert_eq!(group.outcome().2.err(), Some(EngineFault::Cancelled), "what is over stays over");
+    assert_eq!(
+        group.outcome().2.err(),
+        Some(EngineFault::Cancelled),
+        "an ended operation stays ended"
+    );
 }
 
 #[test]

@@ -56,7 +56,7 @@ async fn what_is_added_leaves_together_and_in_order() {
         to.add(&vec![0; CONTROL_BYTES_MAX + 1]).map_err(|e| e.kind()),
         Err(io::ErrorKind::InvalidInput)
     );
-    assert_eq!(to.unsent(), waits, "what is refused is not added");
+    assert_eq!(to.unsent(), waits, "a refused message is not added");
     to.flush().await.expect("sent");
     assert_eq!(to.unsent(), 0);
     to.send(b"behind").await.expect("sent");

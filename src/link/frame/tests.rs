@@ -115,7 +115,7 @@ impl Source for InPieces<'_> {
     fn read(&mut self, wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         assert!(
             wanted > 0 && into.iter().map(|part| part.len()).sum::<usize>() >= wanted,
-            "room for what is wanted"
+            "room for the wanted bytes"
         );
         let piece = self.pieces.next().copied().unwrap_or_default().min(self.bytes.len());
         let read = io::Read::read_vectored(&mut &self.bytes[..piece], into)?;

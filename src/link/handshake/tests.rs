@@ -185,7 +185,7 @@ fn who_is_denied_is_refused_and_learns_nothing() {
     let mut messages = 0;
     let seen = refusals(run((&a, control()), (&b, control()), |_, _| messages += 1));
     assert_eq!(seen, (Some(Refusal::Denied), Some(Refusal::Closed)));
-    assert_eq!(messages, 2, "the third message tells who this node is");
+    assert_eq!(messages, 2, "the third message tells this node's identity");
     let seen = refusals(run((&b, control()), (&a, control()), |_, _| ()));
     assert_eq!(seen.1, Some(Refusal::Denied));
     a.set_denied(BTreeSet::new());
@@ -200,7 +200,7 @@ fn who_is_not_pinned_is_refused_and_learns_nothing() {
     let mut messages = 0;
     let seen = refusals(run((&a, control()), (&c, control()), |_, _| messages += 1));
     assert_eq!(seen, (Some(Refusal::NotPinned), Some(Refusal::Closed)));
-    assert_eq!(messages, 2, "the third message tells who this node is");
+    assert_eq!(messages, 2, "the third message tells this node's identity");
     let seen = refusals(run((&c, control()), (&a, control()), |_, _| ()));
     assert_eq!(seen.1, Some(Refusal::NotPinned));
     a.set_denied([b.hello.id.node].into());
@@ -241,7 +241,7 @@ fn a_member_cannot_pass_for_another() {
     let seen = refusals(run((&mallory, data(3, 0, 1)), (&b, expecting), |_, _| ()));
     assert_eq!(seen, (None, Some(Refusal::WrongRank)), "as initiator");
     let seen = refusals(run((&b, expecting), (&mallory, data(3, 0, 1)), |n, _| {
-        assert!(n < 3, "it heard who we are");
+        assert!(n < 3, "it heard our identity");
     }));
     assert_eq!(seen, (Some(Refusal::WrongRank), Some(Refusal::Closed)), "as responder");
 

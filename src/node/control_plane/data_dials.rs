@@ -61,7 +61,7 @@ impl ControlPlane {
 
     /// Peers that were asked to dial and did not may be blocked themselves, so in the next View
     /// this node dials them again.
-    pub(super) fn dial_again_who_did_not(&mut self) {
+    pub(super) fn dial_unanswered_again(&mut self) {
         for member in self.data.unanswered().filter_map(|rank| self.installed.member(rank)) {
             self.paths.unblock(member);
         }

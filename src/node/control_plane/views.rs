@@ -24,7 +24,7 @@ fn tell_disputed(before: &View, next: &View) {
 
 impl ControlPlane {
     pub(super) fn install(&mut self, view: &Arc<View>, decides: Decides) {
-        self.dial_again_who_did_not();
+        self.dial_unanswered_again();
         self.data.clear();
         if let Some(before) = self.installed.take() {
             match decides {
@@ -142,7 +142,7 @@ impl ControlPlane {
 
     /// Excludes members that are asked for their votes and withhold them: with them in the View, no
     /// call could end.
-    pub(super) fn expel_who_withholds_votes(&mut self, now: Instant) {
+    pub(super) fn expel_members_that_withhold_votes(&mut self, now: Instant) {
         for (op, asked) in self.installed.due_votes(now) {
             let Some(missing) = self.installed.missing_votes(op) else { return };
             let withheld: Vec<MemberId> =

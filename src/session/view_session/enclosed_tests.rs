@@ -105,7 +105,7 @@ fn a_link_that_broke_says_it_again_and_it_counts_once() {
     let again = group.members[1].replay(Rank(2), |all| all);
     assert!(
         again.iter().all(|message| message.enclosed.is_none()),
-        "what is decided is not kept: {again:?}"
+        "a decided one is not kept: {again:?}"
     );
 }
 

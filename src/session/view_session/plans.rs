@@ -98,7 +98,7 @@ impl Plans {
         self.held.len()
     }
 
-    /// Takes what is held of an operation that is decided: its input is not wanted any more.
+    /// Takes the held calls of a decided operation: their input is not wanted any more.
     pub(super) fn no_longer_wanted(
         &mut self,
         whole: OpId,

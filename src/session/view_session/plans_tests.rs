@@ -68,7 +68,7 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
     let sent = |group: &Group| {
         group.members.iter().map(|member| member.backend().traffic().sent_bytes).sum::<u64>()
     };
-    assert_eq!(sent(&group), 0, "nothing of what is held has begun");
+    assert_eq!(sent(&group), 0, "no held call has begun");
 
     // Calls made before the hold do not wait, although they begin only now.
     group.begin_all(&before, sum(CallMode::PerOp), &inputs());

@@ -73,7 +73,7 @@ impl Action {
             Action::Redial(_, to) => {
                 format!("the link of {n} and {} is made anew", letter(usize::from(*to)))
             }
-            Action::Report(_) => format!("{n} reports what is decided"),
+            Action::Report(_) => format!("{n} reports decided operations"),
             Action::HoldAll(_) => format!("{n} lets all hold their calls"),
             Action::Decide(_) => format!("{n} announces a plan"),
             Action::CutOff(_) => format!("{n} gives up its View"),

@@ -211,7 +211,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Tells the others what is decided here.
+    /// Tells the others which operations are decided here.
     fn report(&mut self) {
         if let Some(view) = self.node.view.clone() {
             self.tell(&view, OpBody::Resolved);

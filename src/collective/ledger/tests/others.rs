@@ -212,7 +212,7 @@ fn a_message_concerns_its_two_ends() {
     g.pass_reports();
     assert!(
         g.ledgers.iter_mut().all(|l| l.resolved().is_empty()),
-        "who has no part in it is not waited for"
+        "a rank without a part in it is not waited for"
     );
 }
 
