@@ -2,7 +2,8 @@
 # make asan: runs under AddressSanitizer the unit tests of the collectives, of their memory and of
 # one View's operations, of the Gloo engine with its C++ code (if Gloo is installed), the tests of
 # dropped and leaked calls, and programs in C and C++ on the C interface, with calls of it in any
-# order for MINUTES=n (1). Uses a target directory of its own. Arguments replace the filters of the unit tests.
+# order for MINUTES=n (1). Uses a target directory of its own. Arguments replace the filters of the
+# unit tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh

@@ -128,10 +128,10 @@ namespace PotluckNet
         internal static extern void potluck_leave(potluck_cluster* cluster);
 
         /// <summary>
-        ///  Makes a codec: `bf16`, `f16`, `int8`, `int4`, `one_bit`, `top_k=0.01` (the share of elements that
-        ///  travels), `auto` or `auto=bf16`, `auto=int8`, `auto=int4` (the coarsest that it may choose). With
-        ///  `+feedback` or `-feedback` after it, it adds its rounding errors to the next call, or not;
-        ///  `one_bit` and `top_k` do so without it. Both are for sums and means only.
+        ///  Makes a codec: `bf16`, `f16`, `int8`, `int4`, `one_bit`, `top_k=0.01` (the share of elements
+        ///  that travels), `auto` or `auto=bf16`, `auto=int8`, `auto=int4` (the coarsest that it may
+        ///  choose). With `+feedback` or `-feedback` after it, it adds its rounding errors to the next call,
+        ///  or not; `one_bit` and `top_k` do so without it. Both are for sums and means only.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_codec_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern potluck_status potluck_codec_new(byte* name, potluck_codec** codec, potluck_error** error);

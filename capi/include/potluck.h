@@ -468,10 +468,10 @@ void potluck_close(const potluck_cluster *cluster);
 void potluck_leave(potluck_cluster *cluster);
 
 /**
- * Makes a codec: `bf16`, `f16`, `int8`, `int4`, `one_bit`, `top_k=0.01` (the share of elements that
- * travels), `auto` or `auto=bf16`, `auto=int8`, `auto=int4` (the coarsest that it may choose). With
- * `+feedback` or `-feedback` after it, it adds its rounding errors to the next call, or not;
- * `one_bit` and `top_k` do so without it. Both are for sums and means only.
+ * Makes a codec: `bf16`, `f16`, `int8`, `int4`, `one_bit`, `top_k=0.01` (the share of elements
+ * that travels), `auto` or `auto=bf16`, `auto=int8`, `auto=int4` (the coarsest that it may
+ * choose). With `+feedback` or `-feedback` after it, it adds its rounding errors to the next call,
+ * or not; `one_bit` and `top_k` do so without it. Both are for sums and means only.
  */
 potluck_status potluck_codec_new(const char *name, potluck_codec **codec, potluck_error **error);
 

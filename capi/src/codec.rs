@@ -15,10 +15,10 @@ pub struct potluck_codec {
     pub(crate) codec: SharedCodec,
 }
 
-/// Makes a codec: `bf16`, `f16`, `int8`, `int4`, `one_bit`, `top_k=0.01` (the share of elements that
-/// travels), `auto` or `auto=bf16`, `auto=int8`, `auto=int4` (the coarsest that it may choose). With
-/// `+feedback` or `-feedback` after it, it adds its rounding errors to the next call, or not;
-/// `one_bit` and `top_k` do so without it. Both are for sums and means only.
+/// Makes a codec: `bf16`, `f16`, `int8`, `int4`, `one_bit`, `top_k=0.01` (the share of elements
+/// that travels), `auto` or `auto=bf16`, `auto=int8`, `auto=int4` (the coarsest that it may
+/// choose). With `+feedback` or `-feedback` after it, it adds its rounding errors to the next call,
+/// or not; `one_bit` and `top_k` do so without it. Both are for sums and means only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_codec_new(
     name: *const c_char,

@@ -359,8 +359,8 @@ impl ControlPlane {
         self.reporter.close();
     }
 
-    /// Sends the queued messages and the last answers to observers. Returns the rest of the node, whose
-    /// drop ends the links and may wait for the disk.
+    /// Sends the queued messages and the last answers to observers. Returns the rest of the node,
+    /// whose drop ends the links and may wait for the disk.
     pub(super) async fn close(mut self) -> ControlPlane {
         tokio::join!(self.peers.flush(), self.status_links.finish());
         self

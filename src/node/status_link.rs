@@ -104,8 +104,8 @@ impl StatusSender {
 /// are replaced, so a lying node does not reach the terminal of the reader.
 ///
 /// # Errors
-/// Those of the link, and `InvalidData` for a message that is none of the above, too long, or more than one
-/// question of a kind at a time, for which the queue has no room.
+/// Those of the link, and `InvalidData` for a message that is none of the above, too long, or more
+/// than one question of a kind at a time, for which the queue has no room.
 pub(super) async fn read_all(mut from: ControlReceiver, queue: mpsc::Sender<Said>) -> io::Error {
     let mut reader = StatusReader::default();
     loop {

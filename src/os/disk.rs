@@ -21,8 +21,8 @@ pub trait Store: Send {
     /// implementation it is forgotten.
     fn know(&mut self, _node: NodeId, _name: String) {}
 
-    /// Stores the known rates of paths for the next start, at some later time. Never blocks. Without
-    /// an implementation it is forgotten.
+    /// Stores the known rates of paths for the next start, at some later time. Never blocks.
+    /// Without an implementation it is forgotten.
     fn keep_paths(&mut self, _known: Vec<u8>) {}
 }
 

@@ -88,7 +88,8 @@ fn change(reports: &[Report], size: usize) -> Option<Reason> {
     };
     let mut running = reports.iter().filter_map(started).peekable();
     running.peek()?;
-    // Every member of a generation starts it in the same round: a machine that is ready is new, or was away.
+    // Every member of a generation starts it in the same round: a machine that is ready is new, or
+    // was away.
     let is_new = |report: &Report| report.stage == Stage::Ready;
     let is_other = |(generation, machines)| generation != newest || machines > size;
     if running.any(is_other) {

@@ -28,7 +28,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 ///
 /// It asks the same nodes as `potluck status`; only `calls/s` and the events are its own, from one
 /// look to the next. `port` is the measured rate of a member's network port. With --once, with
-/// --json and where stdout is no terminal, it shows the present state and ends. JSON: {ok, namespace,
+/// --json and where stdout is no terminal, it shows the state and ends. JSON: {ok, namespace,
 /// nodes}, with the status of each node as a node serves it. Exit code 3 if there are none.
 #[derive(Args, Debug)]
 pub struct Top {

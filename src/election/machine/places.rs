@@ -36,7 +36,8 @@ impl Election {
         match own {
             Some(_) => selected,
             None if selected == clique => selected,
-            // The members of a View know which node has waited longest. An outsider leaves it to them.
+            // The members of a View know which node has waited longest. An outsider leaves it to
+            // them.
             None if has_to_join => BTreeSet::new(),
             None => self.selected_without_view(candidates),
         }
@@ -57,8 +58,8 @@ impl Election {
         self.agreement.installed().filter(|view| !self.is_left_behind(view))
     }
 
-    /// A member waits since its link is up. Nodes without a View do not know the order of arrival: they
-    /// go by id, so that all select the same.
+    /// A member waits since its link is up. Nodes without a View do not know the order of arrival:
+    /// they go by id, so that all select the same.
     fn candidate(&self, id: MemberId) -> Candidate {
         let (sizes, mine) = (self.sizes, self.agreement.installed_id());
         if id == self.me {

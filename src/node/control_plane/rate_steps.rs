@@ -12,8 +12,8 @@ use crate::trace;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-/// The rate of a path through memory, in kbit/s. It depends on processors more than on anything that
-/// could be measured in advance: 2 to 6 GB/s.
+/// The rate of a path through memory, in kbit/s. It depends on processors more than on anything
+/// that could be measured in advance: 2 to 6 GB/s.
 const MEMORY_KBPS: u32 = 24_000_000;
 
 impl ControlPlane {
