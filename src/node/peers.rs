@@ -26,8 +26,7 @@ use tokio::time::Instant;
 pub(super) const LINKS_MAX: usize = 2 * MEMBERS_MAX;
 
 /// How long a replaced or refused link is still read for messages in flight, and how long a link
-/// that is over may take to send the queued messages.
-/// A peer that takes nothing holds up neither.
+/// that is over may take to send the queued messages. A peer that takes nothing holds up neither.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// All control links of this node, by member.
@@ -420,8 +419,7 @@ impl Link {
 }
 
 /// Stops a reader or a writer after [`LINGER`]. Until then a reader delivers messages that the peer
-/// sent before it learned of the other link, and a writer sends the queued
-/// messages.
+/// sent before it learned of the other link, and a writer sends the queued messages.
 fn linger(half: AbortHandle) {
     tokio::spawn(async move {
         tokio::time::sleep(LINGER).await;

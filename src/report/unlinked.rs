@@ -189,13 +189,14 @@ impl fmt::Display for Unlinked {
                 error: error @ (io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable),
             } => write!(
                 f,
-                "a node of this cluster announces itself at {at}, and nothing gets there ({error}): \
-                 it has just gone, or the access point keeps its machines apart (client isolation)"
+                "a node of this cluster announces itself at {at}, and nothing gets there \
+                 ({error}): it has just gone, or the access point keeps its machines apart \
+                 (client isolation)"
             ),
             UnlinkedReason::Announced { error: io::ErrorKind::ConnectionReset } => write!(
                 f,
-                "a node of this cluster announces itself at {at}, and each connection is closed: it \
-                 has just ended, or is overloaded"
+                "a node of this cluster announces itself at {at}, and each connection is closed: \
+                 it has just ended, or is overloaded"
             ),
             UnlinkedReason::Announced { error } => write!(
                 f,

@@ -112,8 +112,8 @@ const WALL_CLOCK: [&str; 2] = ["SystemTime", "ClockId::Realtime"];
 /// It reads the wall clock for people who compare it.
 const CLOCK_FILE: &str = "os/wall_clock.rs";
 
-/// Prints the figures of the imports, and with `POTLUCK_OTHER_SRC` those of another version's
-/// `src/`, for comparison.
+/// Prints the figures of the imports. For comparison with another version, whose `src/` the
+/// variable names: `POTLUCK_OTHER_SRC=../older/src cargo test --test layers -- --nocapture`.
 #[test]
 fn src_keeps_the_layer_rule() {
     let crate_ = crate_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));

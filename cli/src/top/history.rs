@@ -1,4 +1,4 @@
-//! What has changed from one look to the next: events, and calls per second.
+//! The changes from one look to the next: events, and calls per second.
 
 use crate::document::short;
 use crate::picture::plain;

@@ -134,6 +134,15 @@ pub fn several_machines() -> Result<()> {
     ensure!(second.json(3)?["code"] == "pairing", "{second:?}");
     ensure!(second.err.contains("potluck invite"), "{second:?}");
     ensure!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    // A full group without this machine.
+    let (mut ada, invited) = network.invite(&["--machines", "31"])?;
+    ensure!(invited["machines"] == 31, "{invited}");
+    ada.terminate()?;
+    ended(ada, "interrupted", 0)?;
+    for machines in ["0", "32", "x"] {
+        let ran = run(&mut network.command("n1", "ada", &["invite", "--machines", machines]), "")?;
+        ensure!(ran.code == 2, "{machines}: {ran:?}");
+    }
     Ok(())
 }
 

@@ -136,25 +136,33 @@ proptest! {
     /// If only neighbours reach each other, every frame goes to a neighbour, and every kept flow
     /// arrives.
     #[test]
-    fn over_trees_everybody_sends_to_its_neighbours_alone(trees in (1usize..=6).prop_flat_map(|size| {
-        proptest::collection::vec(any_tree(size), 1..4)
-    }), root: proptest::sample::Index) {
+    fn over_trees_everybody_sends_to_its_neighbours_alone(
+        trees in (1usize..=6).prop_flat_map(|size| proptest::collection::vec(any_tree(size), 1..4)),
+        root: proptest::sample::Index,
+    ) {
         let (size, plan) = (trees[0].parents.len(), over(trees.clone()));
-        let joined = |a: Rank, b: Rank| trees.iter().any(|t| t.parents[a.index()] == Some(b) || t.parents[b.index()] == Some(a));
+        let leads = |a: Rank, b: Rank| trees.iter().any(|t| t.parents[a.index()] == Some(b));
+        let joined = |a: Rank, b: Rank| leads(a, b) || leads(b, a);
         for kind in every_kind(Rank(root.index(size) as u8)) {
             let schedule = Schedule::of(&call(kind, 60), None, &plan, size).expect("fits");
             for flow in 0..schedule.flows.len() {
                 assert_flow(&schedule, flow);
                 for me in ranks(size) {
                     let role = schedule.role(flow, me);
-                    let parent = if let Then::Send(parent) = role.then { Some(parent) } else { None };
-                    prop_assert!(role.down_to.into_iter().chain(parent).all(|to| joined(me, to)), "{kind:?}");
+                    let parent = match role.then {
+                        Then::Send(parent) => Some(parent),
+                        _ => None,
+                    };
+                    let mut sends_to = role.down_to.into_iter().chain(parent);
+                    prop_assert!(sends_to.all(|to| joined(me, to)), "{kind:?}");
                 }
             }
         }
-        for (from, to) in ranks(size).flat_map(|from| ranks(size).map(move |to| (from, to))).filter(|(from, to)| from != to) {
+        let pairs = ranks(size).flat_map(|from| ranks(size).map(move |to| (from, to)));
+        for (from, to) in pairs.filter(|(from, to)| from != to) {
             // Whether there is a link for it depends on the View, and is checked before.
-            let message = Schedule::of(&call(CallKind::Message { from, to, tag: 0 }, 60), None, &plan, size).expect("fits");
+            let message = call(CallKind::Message { from, to, tag: 0 }, 60);
+            let message = Schedule::of(&message, None, &plan, size).expect("fits");
             let role = message.role(0, from);
             prop_assert_eq!((message.flows.len(), role.down_to), (1, vec![to]));
         }

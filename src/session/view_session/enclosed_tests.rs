@@ -143,7 +143,10 @@ fn what_does_not_fit_its_call_fails_it() {
             }
             for (rank, op) in [(0, ours), (1, theirs)] {
                 let outcome = group.decided(rank, op).outcome;
-                let is_the_engines = matches!(outcome, Outcome::Aborted(cause) if cause.reason == AbortReason::Engine);
+                let is_the_engines = matches!(
+                    outcome,
+                    Outcome::Aborted(cause) if cause.reason == AbortReason::Engine
+                );
                 assert!(
                     is_the_engines,
                     "case {case}, early: {is_early}, links: {has_links}, rank {rank}: {outcome:?}"
@@ -174,7 +177,10 @@ fn one_whose_call_differs_is_a_mismatch() {
             }
             for (rank, op) in ops.into_iter().enumerate() {
                 let outcome = group.decided(rank, op.expect("begun")).outcome;
-                let is_mismatch = matches!(outcome, Outcome::Aborted(cause) if matches!(cause.reason, AbortReason::Mismatch(_)));
+                let is_mismatch = matches!(
+                    outcome,
+                    Outcome::Aborted(cause) if matches!(cause.reason, AbortReason::Mismatch(_))
+                );
                 assert!(is_mismatch, "{ours} and {theirs}: {outcome:?}");
             }
         }

@@ -96,7 +96,8 @@ fn run_one(seed: u64, defect: Option<&str>) {
     let Report { calls, succeeded, views, .. } = report;
     println!("{RESULT_LINE} {calls} {succeeded} {views} {faults} {digest}");
     println!(
-        "sim: seed {seed}: {} calls ({} succeeded), {} Views, {faults} faults, longest wait {:.1} s, {} things wrong, logs {digest:016x}",
+        "sim: seed {seed}: {} calls ({} succeeded), {} Views, {faults} faults, longest wait \
+         {:.1} s, {} things wrong, logs {digest:016x}",
         calls,
         succeeded,
         views,
@@ -168,7 +169,8 @@ fn run_all(seeds: Range<u64>, defect: Option<&str>) {
     let (seconds, runs) = (lasts.as_secs(), seeds.end - seeds.start);
     let Counts { calls, succeeded, views, faults, .. } = counts;
     println!(
-        "sim: {runs} seeds of at least {seconds} simulated seconds, {calls} calls ({succeeded} succeeded), {views} Views, {faults} faults, {} failed",
+        "sim: {runs} seeds of at least {seconds} simulated seconds, {calls} calls ({succeeded} \
+         succeeded), {views} Views, {faults} faults, {} failed",
         failed.len()
     );
     assert!(failed.is_empty(), "seeds {failed:?}; SEED=n make sim repeats one");
