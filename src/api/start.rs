@@ -14,7 +14,7 @@ use crate::identity::{
     Boot, Identity, IdentityProblem, MemberId, Name, Namespace, NodesFile, PeersFile, StateFile,
     load_or_create_identity, new_boot,
 };
-use crate::link::{Bind, DataEncryption, Hello, Local, MemoryWorld, Net, TcpNet, quick_suite};
+use crate::link::{Bind, DataEncryption, Hello, Local, MemoryWorld, Net, Suite, TcpNet};
 use crate::memory::Pool;
 use crate::node::{
     Admission, Doors, FaultsOf, GRACE, NodeConfig, RENEW_AFTER, Settled, StatusSocket, Tools,
@@ -23,9 +23,9 @@ use crate::node::{
 use crate::os::{
     Disk, Files, FixedInterfaces, HostId, Interface, InterfaceSet, MachineSleep, Store, inventory,
 };
-#[cfg(potluck_defects)]
-use crate::protocol::Defect;
-use crate::protocol::{Engines, Seeded};
+#[cfg(potluck_mutants)]
+use crate::protocol::Mutant;
+use crate::protocol::{Engines, Mutation};
 use crate::report::{ConfigProblem, Error, Result};
 use crate::topology::KnownPaths;
 use crate::trace;
@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use zeroize::Zeroizing;
 
-/// What a node is in its cluster.
+/// The role of a node in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeRole {
     /// It is a member of the group of its job.
@@ -107,7 +107,8 @@ async fn open_on_network(config: &Config, role: NodeRole) -> Result<(NodeConfig,
     Ok((node, Doors { listener, discovery, status_socket: status_socket.ok(), tools }))
 }
 
-/// What the last run knew of paths. Without it they are measured again, so a bad file is no error.
+/// The paths that the last run knew. Without them paths are measured again, so a bad file is no
+/// error.
 fn known_paths(file: &StateFile) -> KnownPaths {
     let bytes = file.load().unwrap_or_else(|problem| {
         trace::warn!(%problem, "the known rates of paths are ignored");
@@ -209,34 +210,34 @@ fn node_config(
         advertised: Vec::new(),
         renew_after: RENEW_AFTER,
         grace: GRACE,
-        seeded: seeded(),
+        mutation: mutation(),
     })
 }
 
-/// The host of this process. In a build with defects it may be named by `POTLUCK_HOST`.
+/// The host of this process. In a build with mutants it may be named by `POTLUCK_HOST`.
 fn host() -> Option<HostId> {
-    #[cfg(potluck_defects)]
+    #[cfg(potluck_mutants)]
     if let Some(name) = lookup("POTLUCK_HOST").filter(|name| !name.is_empty()) {
         return HostId::named(&name);
     }
     HostId::of_this_process()
 }
 
-/// The broken rule that `POTLUCK_DEFECT` names, in a build that has them; `POTLUCK_LIES` is the
+/// The mutant that `POTLUCK_MUTANT` names, in a build that has them; `POTLUCK_LIES` is the
 /// seed of one that lies. A name that is unknown is a panic: a test must not run without its
-/// defect.
-fn seeded() -> Seeded {
-    #[cfg(potluck_defects)]
-    if let Some(name) = lookup("POTLUCK_DEFECT").filter(|name| !name.is_empty()) {
-        let defect = Defect::named(&name.to_string_lossy());
-        assert!(defect.is_some(), "POTLUCK_DEFECT names no defect: {}", name.display());
+/// mutant.
+fn mutation() -> Mutation {
+    #[cfg(potluck_mutants)]
+    if let Some(name) = lookup("POTLUCK_MUTANT").filter(|name| !name.is_empty()) {
+        let mutant = Mutant::named(&name.to_string_lossy());
+        assert!(mutant.is_some(), "POTLUCK_MUTANT names no mutant: {}", name.display());
         if let Some(seed) = lookup("POTLUCK_LIES") {
             let seed = seed.to_string_lossy().parse().expect("POTLUCK_LIES is no number");
             crate::node::lie_by_seed(seed);
         }
-        return defect.into();
+        return mutant.into();
     }
-    Seeded::NONE
+    Mutation::NONE
 }
 
 /// The version of Gloo in this build, as `Gloo 0.5.0 (2022 interface)`; `None` without the feature
@@ -256,7 +257,7 @@ fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
         (None, None) => Choice::Auto,
     };
     let pool = Pool::new();
-    let native = NativeEngine::new(pool.clone()).with(seeded());
+    let native = NativeEngine::new(pool.clone()).with(mutation());
     #[cfg(feature = "gloo")]
     {
         let offered = match wanted {
@@ -290,7 +291,7 @@ fn hello(config: &Config, role: NodeRole, id: MemberId, engines: Engines) -> Res
         engines,
         partition: partition.digest(),
         encryption: DataEncryption::Required,
-        suite: quick_suite(),
+        suite: Suite::of_this_processor(),
         endpoints: None,
         host: host(),
     })

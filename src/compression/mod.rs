@@ -17,6 +17,8 @@ mod blocks;
 mod by_id;
 mod codec;
 #[cfg(test)]
+mod codecs_tests;
+#[cfg(test)]
 mod errors;
 mod f16;
 mod feedback;
@@ -26,8 +28,6 @@ mod int4;
 mod int8;
 mod one_bit;
 mod rotation;
-#[cfg(test)]
-mod tests;
 mod top_k;
 
 pub use blocks::{BLOCK, in_whole_blocks};

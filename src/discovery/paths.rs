@@ -39,8 +39,8 @@ struct Tried {
 }
 
 impl Paths {
-    /// The paths among `ways` to try now. Forgets the results of the node's other paths, so a path
-    /// that comes back counts as new.
+    /// The paths to `addresses` to try now. Forgets the results of the node's other paths, so a
+    /// path that comes back counts as new.
     pub fn due(&mut self, now_ms: u64, node: NodeId, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
         self.tried.retain(|(of, to), _| *of != node || addresses.contains(to));
         let is_due = |to: &SocketAddr| match self.tried.get(&(node, *to)) {

@@ -16,6 +16,7 @@ pub struct InterfaceReport {
 
 /// The activity of discovery on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Activity {
     /// It queries and listens.
     #[non_exhaustive]
@@ -27,8 +28,8 @@ pub enum Activity {
         /// Readable adverts received from nodes of other machines, repetitions included. On
         /// loopback, from other nodes.
         adverts: u64,
-        /// Records under our service name that could not be read, or were lost because they came
-        /// too fast.
+        /// Unreadable records under our service name, restarts of the responder because records
+        /// came too fast, and errors of the responder; on all interfaces together.
         dropped: u64,
     },
     /// It stays silent there.

@@ -313,11 +313,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn adverts_survive_their_record(boot: u64, tags: Option<[[u8; 8]; 2]>, suites: u8, pairing in 0u8..101, port in 1u16..) {
+        fn adverts_survive_their_record(
+            boot: u64,
+            tags: Option<[[u8; 8]; 2]>,
+            suites: u8,
+            pairing in 0u8..101,
+            port in 1u16..,
+        ) {
             let tags = tags.map(|[cluster, job]| Tags { cluster, job });
             let pairing = Selector::of(pairing);
             let addresses = vec![SocketAddr::from(([192, 168, 1, 1], port))];
-            let sent = Advert { boot: Boot(boot), tags, suites, pairing, port, addresses, ..advert(0, None) };
+            let sent = Advert {
+                boot: Boot(boot),
+                tags,
+                suites,
+                pairing,
+                port,
+                addresses,
+                ..advert(0, None)
+            };
             prop_assert_eq!(decoded(&sent, &sent.to_txt()), Ok(sent));
         }
 
@@ -325,7 +339,10 @@ mod tests {
         fn garbage_never_panics_and_what_is_accepted_is_canonical(
             instance in ".{0,80}",
             port: u16,
-            txt in proptest::collection::vec(("[vbtjsVBTJSx]|pair|.{0,9}", proptest::collection::vec(any::<u8>(), 0..20)), 0..40),
+            txt in proptest::collection::vec(
+                ("[vbtjsVBTJSx]|pair|.{0,9}", proptest::collection::vec(any::<u8>(), 0..20)),
+                0..40,
+            ),
         ) {
             let entries = txt.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
             if let Ok(advert) = Advert::from_txt(&instance, port, [], entries) {
@@ -334,15 +351,23 @@ mod tests {
         }
 
         #[test]
-        fn one_wrong_byte_never_passes_as_the_same_advert(at in 0usize..6, byte in 0usize..16, value: u8) {
+        fn one_wrong_byte_never_passes_as_the_same_advert(
+            at in 0usize..6,
+            byte in 0usize..16,
+            value: u8,
+        ) {
             let sent = Advert { pairing: Selector::of(42), ..advert(77, Some([0x5a; 8])) };
             let txt = sent.to_txt();
-            let mut raw: Vec<(&str, Vec<u8>)> = txt.iter().map(|(key, value)| (*key, value.clone().into_bytes())).collect();
+            let mut raw: Vec<(&str, Vec<u8>)> =
+                txt.iter().map(|(key, value)| (*key, value.clone().into_bytes())).collect();
             let len = raw[at].1.len();
             prop_assume!(raw[at].1[byte % len] != value);
             raw[at].1[byte % len] = value;
             let entries = raw.iter().map(|(key, value)| (*key, value.as_slice()));
-            prop_assert_ne!(Advert::from_txt(&sent.instance, sent.port, sent.addresses.clone(), entries), Ok(sent));
+            prop_assert_ne!(
+                Advert::from_txt(&sent.instance, sent.port, sent.addresses.clone(), entries),
+                Ok(sent)
+            );
         }
     }
 }

@@ -12,8 +12,8 @@ use super::transport::Stream;
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
-/// Largest control message in bytes. The longest one that occurs, a Promise after a View with the
-/// maximum number of committed operations, is slightly shorter.
+/// Largest control message in bytes. The longest one that occurs, the Accept of a View with the
+/// maximum number of committed operations, has less than 100 KiB.
 pub const CONTROL_BYTES_MAX: usize = 2 * PART_BYTES;
 
 /// The sending half of a control link.

@@ -38,8 +38,8 @@ pub fn into_data_link(
     mut stream: Box<dyn Stream>,
     channel: SecureChannel,
 ) -> io::Result<Box<dyn DataLink>> {
-    if let Some(twin) = stream.take_twin() {
-        return Ok(twin);
+    if let Some(memory_link) = stream.take_memory_link() {
+        return Ok(memory_link);
     }
     let tcp = stream.into_tcp().ok_or(io::ErrorKind::Unsupported)?;
     let protection = match channel.encryption {
@@ -119,7 +119,7 @@ impl TcpData {
         };
         let rings =
             if shares_host { Rings::announced(&socket, sealer.as_mut())? } else { Rings::none() };
-        // What goes through memory needs no cipher.
+        // Data that goes through memory needs no cipher.
         let sealer = sealer.filter(|_| rings.outgoing().is_none());
         let closed = AtomicBool::new(false);
         let connection = Arc::new(Connection { peer, socket, closed, rings });
@@ -268,7 +268,7 @@ impl Connection {
                 peer = %self.peer,
                 "nothing that was sent on a data link was acknowledged for ten seconds: if the \
                  peer lives, large packets do not get through; compare the MTU of both machines \
-                 and of what lies between them"
+                 and of the devices between them"
             );
         }
         self.shutdown();

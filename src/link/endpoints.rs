@@ -3,8 +3,8 @@
 //! Any host can copy an advert, announce its own address with it, and forward every byte of the
 //! connections that arrive there. It reads nothing, but the path of the link is in its hands. So
 //! each end signs the two addresses that it sees in its introduction: the one that dialled, the
-//! address that it dialled. If each end sees the mirror image of what the other one sees, nothing
-//! on the way has rewritten an address, and the path is [proven](PathProof::Proven).
+//! address that it dialled. If the addresses at each end mirror those at the other one, nothing on
+//! the way has rewritten an address, and the path is [proven](PathProof::Proven).
 
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -46,7 +46,7 @@ impl Endpoints {
 }
 
 impl PathProof {
-    /// Compares what the two ends see.
+    /// Compares the addresses at the two ends.
     pub fn of(own: Option<Endpoints>, peer: Option<Endpoints>) -> PathProof {
         match (own, peer) {
             (Some(own), Some(peer)) if own.is_mirrored_by(&peer) => PathProof::Proven,

@@ -25,11 +25,11 @@ pub const FULL_BYTES: usize = RECORD_BYTES_MAX - DataHeader::BYTES;
 
 /// Writes frames.
 pub struct FrameWriter<W> {
-    outlet: PipelinedWriter<W>,
+    writer: PipelinedWriter<W>,
     /// `None`: writes in the clear.
     sealer: Option<Sealer>,
     first: Box<[u8]>,
-    /// Bytes of the outlet's current batch that are filled.
+    /// Bytes of the writer's current batch that are filled.
     filled: usize,
     /// Time spent sealing the current frame.
     sealing: Duration,
@@ -62,10 +62,10 @@ pub struct FrameReader<R> {
 
 impl<W: Write + Send + 'static> FrameWriter<W> {
     /// Makes a writer to `to` that seals with `sealer`, or writes in the clear without one.
-    pub fn new(to: W, sealer: Option<Sealer>, hands: Threads) -> FrameWriter<W> {
+    pub fn new(to: W, sealer: Option<Sealer>, threads: Threads) -> FrameWriter<W> {
         let (first, room) = if sealer.is_some() { (RECORD_BYTES_MAX, BATCH_BYTES) } else { (0, 0) };
-        let outlet = PipelinedWriter::new(to, room, hands);
-        FrameWriter { outlet, sealer, first: zeros(first), filled: 0, sealing: Duration::ZERO }
+        let writer = PipelinedWriter::new(to, room, threads);
+        FrameWriter { writer, sealer, first: zeros(first), filled: 0, sealing: Duration::ZERO }
     }
 
     /// Writes one frame; part of it may still wait for the writer thread on return. An error other
@@ -101,7 +101,7 @@ impl<W: Write + Send + 'static> FrameWriter<W> {
         let sealing = std::mem::take(&mut self.sealing);
         // A frame without a full record does not count: most of its time goes elsewhere.
         if !full.is_empty() {
-            self.outlet.count(sealing, began.elapsed());
+            self.writer.count(sealing, began.elapsed());
         }
         Ok(())
     }
@@ -112,7 +112,7 @@ impl<W: Write + Send + 'static> FrameWriter<W> {
         }
         let began = Instant::now();
         let Some(sealer) = &mut self.sealer else { return Err(io::ErrorKind::InvalidInput.into()) };
-        let (length, rest) = self.outlet.room()[self.filled..].split_at_mut(LENGTH_BYTES);
+        let (length, rest) = self.writer.room()[self.filled..].split_at_mut(LENGTH_BYTES);
         let sealed = sealer.seal(plain, rest)?;
         length.copy_from_slice(&(sealed as u16).to_le_bytes());
         self.filled += LENGTH_BYTES + sealed;
@@ -124,7 +124,7 @@ impl<W: Write + Send + 'static> FrameWriter<W> {
     fn send_clear(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         let header = header.to_bytes();
         let parts = &mut [IoSlice::new(&header), IoSlice::new(payload)];
-        let (mut rest, mut to) = (&mut parts[..], self.outlet.by_hand());
+        let (mut rest, mut to) = (&mut parts[..], self.writer.by_hand());
         while rest.iter().any(|part| !part.is_empty()) {
             match to.write_vectored(rest) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -137,19 +137,19 @@ impl<W: Write + Send + 'static> FrameWriter<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.outlet.write(std::mem::take(&mut self.filled))
+        self.writer.write(std::mem::take(&mut self.filled))
     }
 }
 
 #[cfg(test)]
 impl<W: Write + Send + 'static> FrameWriter<W> {
-    /// Makes the outlet assume that sealing takes all of the time, so that it starts its thread.
+    /// Makes the writer assume that sealing takes all of the time, so that it starts its thread.
     pub fn press(&mut self) {
-        self.outlet.press();
+        self.writer.press();
     }
 
     fn into_inner(self) -> io::Result<W> {
-        self.outlet.into_inner()
+        self.writer.into_inner()
     }
 }
 

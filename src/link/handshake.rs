@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! -> preamble, psk, e                  64 bytes   a stranger fails here, unanswered, before any DH
-//! <- e, ee, s, es, proof(responder)   416 bytes
-//! -> s, se, proof(initiator)          384 bytes   only now is there a link
+//! <- e, ee, s, es, proof(responder)   436 bytes
+//! -> s, se, proof(initiator)          404 bytes   only now is there a link
 //! ```
 //!
 //! Each step consumes the type of the step before it, so the order of the steps is fixed at compile
@@ -12,7 +12,7 @@
 //! Ed25519 key is its identity, and its signature covers the handshake so far (see
 //! [`super::hello`]).
 //!
-//! # What the responder spends
+//! # The cost to the responder
 //! For a stranger two hashes. For a holder of the cluster key two key exchanges and a signature,
 //! but only once for each first message (see [`super::handshake_limiter::Replays`]).
 

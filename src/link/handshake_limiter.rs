@@ -1,9 +1,9 @@
 //! Admission control before the handshake: bounds on the resources that strangers can make this
 //! node spend.
 //!
-//! The gate decides nothing about trust; the handshake does. A source that authenticated within the
-//! last hour has reserved slots, a higher rate of its own, and skips the common rate, so a flood of
-//! strangers does not keep members out. Loopback sources skip the common rate, too.
+//! The limiter decides nothing about trust; the handshake does. A source that authenticated within
+//! the last hour has reserved slots, a higher rate of its own, and skips the common rate, so a
+//! flood of strangers does not keep members out. Loopback sources skip the common rate, too.
 
 use super::token_bucket::{Rate, TokenBucket};
 use derive_more::Display;
@@ -67,7 +67,7 @@ impl HandshakeLimiter {
     /// How long an authenticated source stays privileged, in milliseconds.
     pub const AUTHENTICATED_MS: u64 = 3_600_000;
 
-    /// A gate without any connections.
+    /// A limiter without any connections.
     pub fn new() -> HandshakeLimiter {
         HandshakeLimiter {
             sources: BTreeMap::new(),
@@ -151,7 +151,7 @@ impl Default for HandshakeLimiter {
 }
 
 impl Replays {
-    /// Remembered first messages: more than a minute's worth at the gate's common rate.
+    /// Remembered first messages: more than a minute's worth at the limiter's common rate.
     pub const KNOWN_MAX: usize = 4096;
 
     /// Remembers the initiator's ephemeral key of a first message; returns `false` if it was known

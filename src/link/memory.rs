@@ -57,7 +57,7 @@ impl MemoryWorld {
         world.set(pair(a, b), Passage::Held);
     }
 
-    /// Drops what opens a connection from one host to another, as a firewall does.
+    /// Drops the attempts of one host to connect to another, as a firewall does.
     #[cfg(test)]
     pub(crate) fn close(&self, from: IpAddr, to: IpAddr) {
         self.lock().closed.insert((from, to));
@@ -218,7 +218,7 @@ struct MemoryStream {
     side: usize,
     gate: Arc<StreamGate>,
     cable: Arc<Cable>,
-    twin: Option<Box<dyn DataLink>>,
+    memory_link: Option<Box<dyn DataLink>>,
 }
 
 /// Holds the bytes of one stream while its cable is cut.
@@ -245,9 +245,9 @@ impl MemoryStream {
         })));
         let cable = Arc::new(Cable::new());
         let (near_end, far_end) = Cable::pair(&cable);
-        let end = |bytes, (local, peer), side, twin| {
+        let end = |bytes, (local, peer), side, memory_link| {
             let (gate, cable) = (Arc::clone(&gate), Arc::clone(&cable));
-            MemoryStream { bytes, local, peer, side, gate, cable, twin: Some(twin) }
+            MemoryStream { bytes, local, peer, side, gate, cable, memory_link: Some(memory_link) }
         };
         (end(near, (from, to), 0, near_end), end(far, (to, from), 1, far_end))
     }
@@ -293,8 +293,8 @@ impl Stream for MemoryStream {
         None
     }
 
-    fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
-        self.twin.take()
+    fn take_memory_link(&mut self) -> Option<Box<dyn DataLink>> {
+        self.memory_link.take()
     }
 }
 
@@ -431,8 +431,8 @@ mod tests {
         let world = MemoryWorld::new();
         let (near, far) = connected(&world).await;
         let (a, b) = channel_pair();
-        let (mut to, _from, _) = into_data_link(near, a).expect("a twin").split();
-        let (_to, mut from, _) = into_data_link(far, b).expect("a twin").split();
+        let (mut to, _from, _) = into_data_link(near, a).expect("a memory link").split();
+        let (_to, mut from, _) = into_data_link(far, b).expect("a memory link").split();
         let header = header(3);
         world.cut(ip(1), ip(2));
         to.send(&header, b"abc").expect("sent");

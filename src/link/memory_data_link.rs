@@ -83,14 +83,14 @@ impl Cable {
 
     /// The two ends. Call it once.
     pub(super) fn pair(cable: &Arc<Cable>) -> (Box<dyn DataLink>, Box<dyn DataLink>) {
-        let twin = |own| {
+        let data_link = |own| {
             let end = || End { cable: Arc::clone(cable), own };
             Box::new(MemoryDataLink {
                 sender: MemoryDataSender(end()),
                 receiver: MemoryDataReceiver(end(), Vec::new()),
             })
         };
-        (twin(0), twin(1))
+        (data_link(0), data_link(1))
     }
 
     /// Holds or releases the frames of both directions.

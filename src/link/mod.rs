@@ -19,7 +19,6 @@ mod memory;
 mod memory_data_link;
 mod pipelined_writer;
 mod preamble;
-mod processor;
 mod refusal;
 mod rings;
 mod secure_channel;
@@ -56,12 +55,10 @@ pub use memory::MemoryWorld;
 #[cfg(test)]
 pub use memory_data_link::data_pair;
 pub use preamble::{DataAsk, Preamble, Purpose};
-pub use processor::quick_suite;
 pub use refusal::Refusal;
 #[cfg(any(fuzzing, test))]
 pub use secure_channel::Sealer;
 pub use secure_channel::SecureChannel;
-#[cfg(any(fuzzing, test))]
 pub use suite::Suite;
 pub use tcp::{Bind, TcpNet};
 #[cfg(all(test, potluck_threads))]

@@ -27,7 +27,7 @@ pub enum Threads {
 /// The destination of sealed records, and the buffer for the next batch.
 pub struct PipelinedWriter<W> {
     to: Arc<Mutex<W>>,
-    hands: Threads,
+    allowed_threads: Threads,
     load: Load,
     batch: Box<[u8]>,
     writer: Option<Writer>,
@@ -68,11 +68,11 @@ impl Threads {
 }
 
 impl<W: Write + Send + 'static> PipelinedWriter<W> {
-    /// Makes an outlet to `to`, in batches of at most `room` bytes.
-    pub fn new(to: W, room: usize, hands: Threads) -> PipelinedWriter<W> {
+    /// Makes a writer to `to`, in batches of at most `room` bytes.
+    pub fn new(to: W, room: usize, threads: Threads) -> PipelinedWriter<W> {
         PipelinedWriter {
             to: Arc::new(Mutex::new(to)),
-            hands,
+            allowed_threads: threads,
             load: Load::default(),
             batch: zeros(room),
             writer: None,
@@ -88,7 +88,7 @@ impl<W: Write + Send + 'static> PipelinedWriter<W> {
     /// while the peer's window is full and all buffers are in use. An error may be that of an
     /// earlier batch, and is final.
     pub fn write(&mut self, filled: usize) -> io::Result<()> {
-        let wanted = self.hands == Threads::Two && self.load.is_high();
+        let wanted = self.allowed_threads == Threads::Two && self.load.is_high();
         if wanted && self.writer.is_none() {
             // If no thread can be started, this thread goes on writing.
             self.writer = Writer::start(Arc::clone(&self.to), self.batch.len())
@@ -117,7 +117,7 @@ impl<W: Write + Send + 'static> PipelinedWriter<W> {
         self.load.add(sealing, all);
     }
 
-    /// The destination itself, for frames written without the buffer. Use it only on an outlet
+    /// The destination itself, for frames written without the buffer. Use it only on a writer
     /// whose buffer is never used.
     pub fn by_hand(&self) -> MutexGuard<'_, W> {
         lock(&self.to)
@@ -143,7 +143,7 @@ impl Writer {
         let thread = thread::Builder::new().name("potluck-write".to_owned()).spawn(move || {
             for batch in written {
                 lock(&to).write_all(&batch.bytes[..batch.filled])?;
-                // The outlet may have ended.
+                // The writer may have ended.
                 let _ = done.send(batch.bytes);
             }
             Ok(())
@@ -206,7 +206,7 @@ fn lock<W>(to: &Mutex<W>) -> MutexGuard<'_, W> {
 impl<W: Write + Send + 'static> PipelinedWriter<W> {
     /// Allows two threads and records a day of nothing but sealing.
     pub fn press(&mut self) {
-        self.hands = Threads::Two;
+        self.allowed_threads = Threads::Two;
         self.count(Duration::from_secs(86_400), Duration::from_secs(86_400));
     }
 
@@ -257,48 +257,49 @@ mod tests {
         (Told { told, leave }, seen, allow)
     }
 
-    fn put(outlet: &mut PipelinedWriter<impl Write + Send + 'static>, n: u8) -> io::Result<()> {
-        outlet.room()[..=usize::from(n)].fill(n);
-        outlet.write(usize::from(n) + 1)
+    fn put(writer: &mut PipelinedWriter<impl Write + Send + 'static>, n: u8) -> io::Result<()> {
+        writer.room()[..=usize::from(n)].fill(n);
+        writer.write(usize::from(n) + 1)
     }
 
     #[test]
     fn all_is_written_in_order_by_whomever() {
-        for (hands, pressed) in [(Threads::One, true), (Threads::Two, false), (Threads::Two, true)]
+        for (threads, pressed) in
+            [(Threads::One, true), (Threads::Two, false), (Threads::Two, true)]
         {
-            let mut outlet = PipelinedWriter::new(Vec::new(), ROOM, hands);
+            let mut writer = PipelinedWriter::new(Vec::new(), ROOM, threads);
             for n in 0..ROOM as u8 {
                 // Pressed only some of the time, so that both threads write in turns.
                 if pressed {
                     let sealing = Duration::from_millis(if n / 10 % 2 == 0 { 50 } else { 0 });
-                    outlet.count(sealing, Duration::from_millis(50));
+                    writer.count(sealing, Duration::from_millis(50));
                 }
-                put(&mut outlet, n).expect("written");
+                put(&mut writer, n).expect("written");
             }
-            assert_eq!(outlet.threads(), usize::from(hands == Threads::Two && pressed));
+            assert_eq!(writer.threads(), usize::from(threads == Threads::Two && pressed));
             let expected: Vec<u8> =
                 (0..ROOM as u8).flat_map(|n| vec![n; usize::from(n) + 1]).collect();
-            assert_eq!(outlet.into_inner().expect("written"), expected, "{hands:?}");
+            assert_eq!(writer.into_inner().expect("written"), expected, "{threads:?}");
         }
     }
 
     #[test]
     fn under_pressure_the_caller_is_not_held_up_until_enough_waits() {
         let (to, seen, allow) = told();
-        let mut outlet = PipelinedWriter::new(to, ROOM, Threads::Two);
-        outlet.press();
+        let mut writer = PipelinedWriter::new(to, ROOM, Threads::Two);
+        writer.press();
         // No write is permitted yet.
-        (0..BATCHES as u8).for_each(|n| put(&mut outlet, n).expect("room enough"));
+        (0..BATCHES as u8).for_each(|n| put(&mut writer, n).expect("room enough"));
         let blocked = thread::spawn(move || {
-            put(&mut outlet, 77).expect("written");
-            outlet
+            put(&mut writer, 77).expect("written");
+            writer
         });
         assert!(seen.try_recv().is_err());
         allow.send(Ok(())).expect("it waits");
         assert_eq!(seen.recv().expect("written"), [0]);
-        let outlet = blocked.join().expect("no panic");
+        let writer = blocked.join().expect("no panic");
         drop(allow);
-        drop(outlet);
+        drop(writer);
         let rest: Vec<usize> = seen.iter().map(|bytes| bytes.len()).collect();
         assert_eq!(rest, [2, 3, 78], "dropped, it still writes");
     }
@@ -306,10 +307,10 @@ mod tests {
     #[test]
     fn an_error_of_the_thread_is_told_to_the_next_and_nothing_is_written_behind_it() {
         let (to, seen, allow) = told();
-        let mut outlet = PipelinedWriter::new(to, ROOM, Threads::Two);
-        outlet.press();
+        let mut writer = PipelinedWriter::new(to, ROOM, Threads::Two);
+        writer.press();
         allow.send(Err(io::ErrorKind::BrokenPipe.into())).expect("it waits");
-        let error = (0..100).find_map(|n| put(&mut outlet, n).err()).expect("an error");
+        let error = (0..100).find_map(|n| put(&mut writer, n).err()).expect("an error");
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
         drop(allow);
         assert!(seen.try_recv().is_err());

@@ -49,7 +49,10 @@ pub enum Refusal {
     #[display("another process uses this node's identity; give each node its own identity file")]
     DuplicateIdentity,
     /// The peer is of this cluster and runs another job: it has a group of its own.
-    #[display("the peer runs the job `{}`; give both programs the same job to make them one group", _0.job)]
+    #[display(
+        "the peer runs the job `{}`; give both programs the same job to make them one group",
+        _0.job
+    )]
     OtherJob(Box<JobMember>),
     /// One of the two ends only observes, so it is a member of no group and has no control link.
     #[display("an observer is a member of no group")]
@@ -76,7 +79,7 @@ pub enum Refusal {
     #[display("the peer is not the member that the link is for")]
     WrongRank,
     /// Too many connections at once or in a short time.
-    #[display("refused at the door: {_0}")]
+    #[display("refused before the handshake: {_0}")]
     Overloaded(Overload),
     /// The handshake took longer than two seconds.
     #[display("the handshake took longer than two seconds")]

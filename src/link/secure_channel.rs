@@ -25,7 +25,7 @@ pub struct SecureChannel {
     pub peer: Hello,
     /// The purpose of the link.
     pub purpose: Purpose,
-    /// Trusted if both ends said so.
+    /// Whether bulk data is encrypted: waived only if both ends waive it.
     pub encryption: DataEncryption,
     /// The cipher of the records.
     pub suite: Suite,

@@ -36,10 +36,12 @@ pub enum Side {
     Reader,
 }
 
-/// What ends a wait besides progress.
+/// The conditions that end a wait besides progress.
 pub trait Liveness {
+    /// Whether this process still uses the link.
+    ///
     /// # Errors
-    /// If this process has ended the link.
+    /// If it has ended the link.
     fn check(&self) -> io::Result<()>;
 
     /// Asks the system about the other process.
@@ -219,7 +221,7 @@ fn spins() -> u32 {
 const ROOM: u32 = 1 << 20;
 /// One copy. The reader copies one piece while the writer copies the next one.
 pub const PIECE_BYTES: usize = 64 * 1024;
-/// What both sides write often is in cache lines of its own.
+/// Fields that are written often are in cache lines of their own.
 const WRITTEN: usize = 0;
 const READER_SLEEPS: usize = 128;
 const READ: usize = 256;

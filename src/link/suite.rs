@@ -6,6 +6,7 @@
 //! depend on it (see [`super::keys`]). Both ciphers are secure; the choice affects only speed.
 //! Control links follow the same rule.
 
+use crate::os::has_aes;
 use derive_more::Display;
 use ring::aead::{AES_256_GCM, Algorithm, CHACHA20_POLY1305, Nonce};
 
@@ -21,6 +22,11 @@ pub enum Suite {
 }
 
 impl Suite {
+    /// The suite that is fast on this machine's processor.
+    pub fn of_this_processor() -> Suite {
+        if has_aes() { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 }
+    }
+
     /// The suite of a link between nodes that prefer this one and `other`.
     pub fn shared_with(self, other: Suite) -> Suite {
         match (self, other) {

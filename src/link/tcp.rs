@@ -121,7 +121,7 @@ fn after_error(error: &io::Error) -> AfterError {
 
 const BACK_OFF: Duration = Duration::from_millis(100);
 
-/// Length of the kernel's accept queue: more than one second's worth at the gate's full rate.
+/// Length of the kernel's accept queue: more than one second's worth at the limiter's common rate.
 const BACKLOG: i32 = 128;
 
 fn listening(at: SocketAddr) -> io::Result<Socket> {

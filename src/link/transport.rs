@@ -44,7 +44,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
 
     /// Takes this end of the in-memory data link that belongs to this stream. `None` after the
     /// first call, and always on a real network.
-    fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
+    fn take_memory_link(&mut self) -> Option<Box<dyn DataLink>> {
         None
     }
 }
@@ -131,7 +131,7 @@ pub enum Phase {
 
 layout!(tags Phase { 1 => Reduce, 2 => Gather, 3 => Message, 4 => Posted });
 
-/// Largest payload of one frame in bytes: the largest chunk that a plan may specify.
+/// Largest payload of one frame in bytes: the largest chunk of a schedule of the native engine.
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
 impl DataHeader {

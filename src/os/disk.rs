@@ -43,13 +43,13 @@ enum Job {
 
 /// The files of a node.
 pub struct Files {
-    /// Its ballot.
+    /// Its promised ballot, and the View that it accepted last.
     pub state: StateFile,
     /// Addresses of its peers.
     pub peers: PeersFile,
     /// The nodes that it has met.
     pub known: NodesFile,
-    /// What it knows of paths.
+    /// The paths that it knows.
     pub paths: StateFile,
 }
 

@@ -44,7 +44,7 @@ impl HostId {
 
     /// The host of this process with all others of this machine that have the same name for it,
     /// whatever network they see: for tests of shared memory in which each process has its own.
-    #[cfg(potluck_defects)]
+    #[cfg(potluck_mutants)]
     pub fn named(name: &std::ffi::OsStr) -> Option<HostId> {
         use sha2::{Digest, Sha256};
         use std::os::unix::ffi::OsStrExt;

@@ -23,6 +23,7 @@ pub struct Interface {
 
 /// An address of this machine and its subnet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct InterfaceAddress {
     /// The address.
     pub ip: IpAddr,

@@ -7,9 +7,8 @@ use std::fmt;
 ///
 /// `eth0,wl*` selects exactly these names; a star at the end stands for any rest. Such a list also
 /// selects loopback and VPN interfaces that it matches; a star alone names none, so it selects all
-/// usable interfaces. `^docker,utun` selects all usable
-/// interfaces except those whose names begin with one of these. The default, and an empty text,
-/// selects all usable interfaces.
+/// usable interfaces. `^docker,utun` selects all usable interfaces except those whose names begin
+/// with one of these. The default, and an empty text, selects all usable interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceFilter {
     rule: Rule,
@@ -112,8 +111,8 @@ impl fmt::Display for InterfaceFilterError {
             InterfaceFilterError::CaretInside(place) => {
                 write!(
                     f,
-                    "^ stands before interface name {place}, but counts for the whole list and \
-                     stands in front of it"
+                    "^ stands before interface name {place}; it applies to the whole list, so it \
+                     must stand before the first name"
                 )?;
             }
             InterfaceFilterError::TooMany => write!(f, "more than {NAMES_MAX} interface names")?,

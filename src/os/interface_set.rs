@@ -47,7 +47,12 @@ impl InterfaceSet {
         let ip = at.ip().to_canonical();
         // An interface may have got its link-local address after the last look; its scope
         // identifies it as well.
-        let is_scoped = |index: u32| matches!(at, SocketAddr::V6(v6) if v6.scope_id() != 0 && v6.scope_id() == index);
+        let is_scoped = |index: u32| {
+            matches!(
+                at,
+                SocketAddr::V6(v6) if v6.scope_id() != 0 && v6.scope_id() == index
+            )
+        };
         self.all.iter().find(|i| is_scoped(i.index) || i.addresses.iter().any(|a| a.ip == ip))
     }
 }

@@ -14,6 +14,7 @@ mod locks;
 #[cfg(not(target_os = "linux"))]
 mod no_shared_memory;
 mod probe;
+mod processor;
 mod race;
 mod route;
 #[cfg(target_os = "linux")]
@@ -44,6 +45,7 @@ pub(crate) use locks::{
 #[cfg(not(target_os = "linux"))]
 pub use no_shared_memory::{SharedMemory, SharedName};
 pub use probe::probe_folder;
+pub use processor::has_aes;
 pub(crate) use race::Race;
 pub use route::{TakenRoute, taken_routes};
 #[cfg(target_os = "linux")]

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// More than the state of a node has.
+/// More than the state of a node usually has.
 const BYTES: usize = 16 << 10;
 
 /// Several nodes may ask one process at a time.

@@ -170,8 +170,8 @@ impl Drop for SharedMemory {
     }
 }
 
-/// Whether memory can be shared here. Removes what processes of this user left that were killed
-/// while they made some.
+/// Whether memory can be shared here. Removes the remains of processes of this user that were
+/// killed while they made some.
 ///
 /// # Errors
 /// Those of the system.

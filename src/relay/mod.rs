@@ -12,11 +12,11 @@
 //! own circuits.
 
 mod answering;
+#[cfg(test)]
+mod circuits_tests;
 mod route;
 mod seeker;
 mod switch;
-#[cfg(test)]
-mod tests;
 mod tunnel;
 
 pub use answering::Answering;

@@ -23,7 +23,7 @@ unchanged. `Error::code()` is a stable code for logs and programs; the commands 
 
 /// The enums whose values an error contains: name, file, and heading.
 const PARTS: [(&str, &str, &str); 6] = [
-    ("Cause", "src/report/error.rs", "Why an operation was given up"),
+    ("Cause", "src/report/error.rs", "Why an operation was aborted"),
     ("Rejection", "src/protocol/rejection.rs", "Why a call is invalid"),
     ("EngineFault", "src/protocol/fault.rs", "Faults of an engine"),
     ("ConfigProblem", "src/report/error.rs", "Faults of a configuration"),

@@ -7,16 +7,18 @@
 //! pure file uses no clock, socket, file, thread or global random source. No file reads the wall
 //! clock, which people and time servers set. Code for tests alone is exempt. `lib.rs` exports
 //! at most forty names outside of its modules. Tests at the bottom of a file have at most
-//! [`TEST_LINES_MAX`] lines.
+//! [`TEST_LINES_MAX`] lines, and tests beside the code have a place that CONTRIBUTING.md names.
 
 mod errors_page;
 mod imports;
 mod parser;
+mod places;
 mod rules;
 mod tests;
 
 use imports::Crate;
 use parser::{long_test_modules, root_names, tokens};
+use places::{has_tests, is_place};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -152,6 +154,33 @@ fn long_tests_have_a_file_of_their_own() {
         })
         .collect();
     assert!(long.is_empty(), "move these to files of their own:\n{}\n", long.join("\n"));
+}
+
+/// Folders in which tests stand beside the code, by the table in CONTRIBUTING.md.
+const BESIDE_CODE: [&str; 8] = [
+    "src/",
+    "cli/src/",
+    "benches/src/",
+    "harness/src/",
+    "foreign/src/",
+    "capi/src/",
+    "mpi/src/",
+    "python/src/",
+];
+
+#[test]
+fn tests_beside_the_code_have_one_of_the_places_for_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = BTreeMap::new();
+    for folder in BESIDE_CODE {
+        read_folder(&root.join(folder), folder, &mut sources);
+    }
+    let tested = sources.iter().filter(|(_, text)| has_tests(text));
+    let astray: Vec<&str> = tested
+        .filter(|(file, text)| !is_place(file, text, &|other| sources.contains_key(other)))
+        .map(|(file, _)| file.as_str())
+        .collect();
+    assert!(astray.is_empty(), "tests in other places than CONTRIBUTING.md names: {astray:?}");
 }
 
 /// The crate whose `src/` is this folder.

@@ -52,8 +52,8 @@ impl Crate {
         let root = self.files.get(&[][..]).map_or(0, |lib| root_names(&lib.tokens));
         let circles = self.circles();
         format!(
-            "{doors} folders and {} loose files in src/, {root} names at the root, {} circles of {} \
-             files",
+            "{doors} folders and {} loose files in src/, {root} names at the root, {} circles of \
+             {} files",
             loose - doors,
             circles.len(),
             circles.iter().map(Vec::len).sum::<usize>()

@@ -14,18 +14,19 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// List the nodes of the cluster: how this machine reaches them, and what they do
+/// List the nodes of the cluster: how this machine reaches them, and their state
 ///
 /// It asks the same nodes as `potluck status`. With `potluck up` on this machine, or without any
 /// node here, that is the whole cluster; otherwise it is the programs of this machine and the nodes
 /// that they know. Nodes that are known and not linked are listed too, with the reason if one is
-/// known, and below them what hinders others.
+/// known, and below them all reasons why members are missing or calls wait.
 ///
 /// JSON: {ok, running, namespace, peers: [{name, node, job, here, observer, process, addresses,
 /// link, port, view, state, state_text, why}], reasons, neighbours}. `link` is the connection of a
 /// node of this machine: {from, address, through, forwarded, interface, kind, shared, rtt_us,
-/// rate_bps}; `port` is what the group has measured at the node: {kind, rtt_us, rate_bps}; `view`
-/// is {id, rank, members}. Each is null if it is not known. Exit code 3 if there are no peers.
+/// rate_bps}; `port` has the measurements of the group at the node: {kind, rtt_us, rate_bps};
+/// `view` is {id, rank, members}. Each is null if it is not known. Exit code 3 if there are no
+/// peers.
 #[derive(Args, Debug)]
 pub struct Peers {
     #[command(flatten)]
@@ -96,4 +97,4 @@ impl Peers {
 const PAUSE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
-mod tests;
+mod documents_tests;

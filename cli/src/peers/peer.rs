@@ -26,7 +26,7 @@ pub struct PeerDocument {
     /// The codes of `potluck status`; null if the node has told nothing.
     pub state: Option<String>,
     pub state_text: Option<String>,
-    /// Why there is no link, or what hinders it.
+    /// Why there is no link.
     pub why: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub struct LinkDocument {
     pub rate_bps: Option<u64>,
 }
 
-/// What its group has measured at its network port.
+/// The measurements of its group at its network port.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PortDocument {
     pub kind: Option<String>,
@@ -91,7 +91,7 @@ impl PeerDocument {
         }
     }
 
-    /// What the node says of itself.
+    /// The data that the node states of itself.
     fn own(&mut self, document: &StatusDocument) {
         self.name = Some(document.name.clone());
         self.job = Some(document.job.clone());

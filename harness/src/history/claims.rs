@@ -1,5 +1,8 @@
 //! The claims that must hold of every history, and the search for violations.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -263,9 +266,9 @@ impl<'a> Search<'a> {
                 let code = call.code();
                 let cause = call.end.as_ref().map_or("", |end| &end.cause);
                 // Messages are not forwarded, so a cut between their two ends refuses them.
-                let is_apart = call.what.kind == Kind::Message && cause == "no-direct-link";
+                let lacks_link = call.what.kind == Kind::Message && cause == "no-direct-link";
                 let is_explained =
-                    EXPLAINED.contains(&code) || is_apart || self.history.liar.is_some();
+                    EXPLAINED.contains(&code) || lacks_link || self.history.liar.is_some();
                 if !code.is_empty() && !is_explained {
                     self.broken("call", format!("{whose} ended as {code}: {cause}"));
                 }
@@ -288,7 +291,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The states of the lanes, and what syncs bring.
+    /// The states of the lanes, and those that syncs bring.
     fn states(&mut self) {
         let mut after: BTreeMap<&At, (&str, u64, u64)> = BTreeMap::new();
         let mut forks: BTreeMap<(u32, u64), BTreeSet<u64>> = BTreeMap::new();

@@ -2,9 +2,9 @@
 //!
 //! Every node writes each of its calls to a log of its own, one JSON object per line: the call with
 //! its arguments, and its return with the outcome and a hash of the buffer. A process that disturbs
-//! the nodes logs what it does. Times `t` are microseconds of the monotonic clock of one machine.
-//! [`record`] reads the logs, [`mod@reference`] computes what a result must be, and [`claims`] is
-//! the list of claims.
+//! the nodes logs its actions. Times `t` are microseconds of the monotonic clock of one machine.
+//! [`record`] reads the logs, [`mod@reference`] computes the correct results, and [`claims`] is the
+//! list of claims.
 //!
 //! Contributions are not logged: [`inputs`] derives them from the seed, the call and the node.
 //!
@@ -27,8 +27,6 @@
 //! | `hang` | a call that does not end although nothing is wrong | `text` |
 
 pub mod claims;
-#[cfg(test)]
-mod claims_tests;
 pub mod inputs;
 pub mod record;
 pub mod reference;

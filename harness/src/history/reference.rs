@@ -126,7 +126,8 @@ impl Place<'_> {
 
     /// A codec with one step size for 256 elements errs by half a step, for each contribution, for
     /// the sum, and for partial sums where members are forwarded. With four bits it does so after a
-    /// rotation, so its error is noise with an eighth of the root mean square of what is rounded.
+    /// rotation, so its error is noise with an eighth of the root mean square of the rounded
+    /// values.
     fn near(&self, what: &What) -> Expected {
         let inputs = self.all(what, 0);
         let exact: Vec<f64> =
@@ -137,7 +138,7 @@ impl Place<'_> {
             // many contributions as members, and at most as many sums. Twice the usual noise.
             return Expected::Noisy(exact, 2.0 * (24.0 * size * (1.0 + size) / 64.0).sqrt());
         }
-        // Contributions are at most 8, and the last term is for what their errors add to the sums.
+        // Contributions are at most 8, and the last term is for their errors in the sums.
         Expected::Near(exact, 8.0 * size / 254.0 * (2.0 + size) * (1.0 + 2.0 / 254.0))
     }
 }

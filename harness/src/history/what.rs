@@ -195,8 +195,8 @@ impl What {
         }
     }
 
-    /// The length of the part from one rank to another, of an uneven call: at most `len`. What a
-    /// rank gathers is its part for rank 0.
+    /// The length of the part from one rank to another, of an uneven call: at most `len`. In an
+    /// uneven all-gather, a rank contributes its part for rank 0.
     pub fn part(&self, from: usize, to: usize) -> usize {
         self.len * ((3 * from + 5 * to + self.len) % 5) / 4
     }

@@ -13,8 +13,8 @@ pub(super) const SERVICE: &str = "_potluck._tcp.local.";
 /// of 5 is long after a cable is plugged in.
 const INTERFACES_EVERY_S: u32 = 2;
 
-/// Times of our queries, in addition to the responder's own after 1, 2, 4, 8 ... seconds. Early
-/// ones get the answers that were held back because the record had been sent within the last
+/// Intervals between our queries, in addition to the responder's own after 1, 2, 4, 8 ... seconds.
+/// Early ones get the answers that were held back because the record had been sent within the last
 /// second. One per minute also reports again all nodes that are still there.
 const ASK_AGAIN: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_millis(350), Duration::from_millis(350)];

@@ -80,7 +80,11 @@ async fn receiving_may_be_dropped_at_every_byte() {
     let (mut raw, mut sealer, mut from, _to) = tapped();
     for byte in record(&mut sealer, b"piecemeal").into_iter().chain(record(&mut sealer, b"again")) {
         // Poll once, which cannot finish, and drop the future; then write one more byte.
-        tokio::select! { biased; message = from.recv() => assert_eq!(message.expect("whole"), b"piecemeal"), () = std::future::ready(()) => () }
+        tokio::select! {
+            biased;
+            message = from.recv() => assert_eq!(message.expect("whole"), b"piecemeal"),
+            () = std::future::ready(()) => (),
+        }
         raw.write_all(&[byte]).await.expect("written");
     }
     assert_eq!(from.recv().await.expect("received"), b"again");
@@ -93,7 +97,14 @@ async fn sending_may_be_dropped_and_nothing_is_torn() {
     let mut taken = 0;
     // The pipe holds a few of these messages; every later send is dropped half way.
     for _ in 0..10 {
-        tokio::select! { biased; sent = to.send(&message) => { sent.expect("sent"); taken += 1 }, () = std::future::ready(()) => () }
+        tokio::select! {
+            biased;
+            sent = to.send(&message) => {
+                sent.expect("sent");
+                taken += 1;
+            }
+            () = std::future::ready(()) => (),
+        }
     }
     assert!((1..10).contains(&taken), "{taken} sends went through");
     let receiving = tokio::spawn(async move {

@@ -227,7 +227,9 @@ async fn the_deadline_is_for_the_whole_handshake() {
     };
     let replays = Mutex::new(Replays::default());
     tokio::select! {
-        outcome = respond(far, &b, &replays, |_| None) => assert_eq!(outcome.err(), Some(Refusal::TooSlow)),
+        outcome = respond(far, &b, &replays, |_| None) => {
+            assert_eq!(outcome.err(), Some(Refusal::TooSlow));
+        }
         () = drip => panic!("the slow peer was heard out"),
     }
     assert_eq!(began.elapsed().as_secs(), 2);

@@ -262,11 +262,11 @@ fn an_earlier_life_of_the_expected_member_is_not_it() {
 }
 
 #[test]
-fn both_ends_hear_of_a_self_dial_and_of_a_twin() {
-    let (me, twin) = (local(1, 1, 7), local(1, 2, 7));
+fn both_ends_hear_of_a_self_dial_and_of_a_duplicate() {
+    let (me, duplicate) = (local(1, 1, 7), local(1, 2, 7));
     let seen = refusals(run((&me, control()), (&me, control()), |_, _| ()));
     assert_eq!(seen, (Some(Refusal::SelfDial), Some(Refusal::SelfDial)));
-    let seen = refusals(run((&me, control()), (&twin, control()), |_, _| ()));
+    let seen = refusals(run((&me, control()), (&duplicate, control()), |_, _| ()));
     assert_eq!(seen, (Some(Refusal::DuplicateIdentity), Some(Refusal::DuplicateIdentity)));
 }
 

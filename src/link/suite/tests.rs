@@ -201,8 +201,8 @@ fn traced(doing: impl FnOnce()) -> String {
     said
 }
 
-/// The handshake's cipher is a stream cipher, so an attacker who knows the layout can flip
-/// exactly the bit that states the suite.
+/// The handshake's cipher is a stream cipher, so an attacker that knows the layout can flip exactly
+/// the bit that states the suite.
 #[test]
 fn whoever_turns_what_an_end_says_of_its_suite_makes_no_link() {
     for suite in SUITES {

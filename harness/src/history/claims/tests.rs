@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::claims::{CLAIMS, check};
-use super::inputs::{chained, hash};
-use super::record::History;
-use super::reference::{Expected, Place};
-use super::what::{Coded, DType, Kind, Op, What};
+use super::super::inputs::{chained, hash};
+use super::super::record::History;
+use super::super::reference::{Expected, Place};
+use super::super::what::{Coded, DType, Kind, Op, What};
+use super::{CLAIMS, check};
 
 const SEED: u64 = 7;
 const FIRST: &str = "1#aa";

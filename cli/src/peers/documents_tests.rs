@@ -1,4 +1,4 @@
-//! Nodes from documents: what is known of each, and the table.
+//! Nodes from documents: the known data of each, and the table.
 
 use super::peer::{peers_of, reasons_of};
 use super::text::table;
@@ -8,7 +8,7 @@ use crate::selection::Found;
 use potluck::report::document::StatusDocument;
 use serde_json::{Value, json};
 
-/// The node of rank 0 of a group of three, which knows what a member knows.
+/// The node of rank 0 of a group of three, with the knowledge of a member.
 fn ada() -> StatusDocument {
     let graph = graph(&["ada", "bob", "cyd"], &[940, 940, 94]);
     let member = |rank: usize| {
@@ -27,7 +27,8 @@ fn ada() -> StatusDocument {
         "state": "in", "state_text": "in",
         "view": {
             "id": "3#1f0c2a9e", "engine": "native", "engine_reason": "", "plan": "",
-            "in_sync": true, "begun": true, "committed": 0, "members": [member(0), member(1), member(2)],
+            "in_sync": true, "begun": true, "committed": 0,
+            "members": [member(0), member(1), member(2)],
         },
         "peers": [peer(1, &[]), peer(2, &["bb"])],
         "interfaces": [{
