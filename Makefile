@@ -15,7 +15,7 @@ clients: ## PyTorch, MLX, JAX and Open MPI on three machines of the lab, install
 demo: ## build, then several peers on this machine find each other and sum (ARGS=--json)
 	@scripts/demo.sh $(ARGS)
 
-test: ## all tests; the last line counts (ARGS="contract mismatch": one suite, and of it what the words name)
+test: ## all tests; the last line counts (ARGS="contract mismatch": one suite, and of it the tests that the words name)
 	@scripts/test.sh $(ARGS)
 
 check: ## format, lints, documentation, licences; never writes, runs no test
@@ -24,7 +24,7 @@ check: ## format, lints, documentation, licences; never writes, runs no test
 fix: ## format, and lints that can mend themselves
 	@cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all
 
-model: ## every history of small groups, walks by chance (SEEDS=, or one SEED=), and seeded defects that must be found
+model: ## every history of small groups, walks by chance (SEEDS=, or one SEED=), and mutants that must be found
 	@SEEDS="$(SEEDS)" SEED="$(SEED)" scripts/model.sh
 
 threads: ## the code in which threads meet, in many orders of its threads (SEEDS=200, or one SEED=), and seeded races that must be found
@@ -42,11 +42,11 @@ asan: ## the collective's tests under AddressSanitizer
 gloo-generations: ## the Gloo engine against other generations of Gloo (ARGS="DIR..." with their sources)
 	@scripts/gloo-generations.sh $(ARGS)
 
-fuzz: ## every fuzz target for MINUTES=n (1); ARGS names targets (KEEP=1 keeps what it finds for make test)
+fuzz: ## every fuzz target for MINUTES=n (1); ARGS names targets (KEEP=1 keeps the inputs it finds for make test)
 	@MINUTES="$(MINUTES)" KEEP="$(KEEP)" scripts/fuzz.sh $(ARGS)
 
-sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, or the run SEED=n (HOSTS=n, LOGS=folder, DEFECT=, also lies)
-	@SEEDS="$(SEEDS)" SEED="$(SEED)" HOSTS="$(HOSTS)" LOGS="$(LOGS)" DEFECT="$(DEFECT)" \
+sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, or the run SEED=n (HOSTS=n, LOGS=folder, MUTANT=, also lies)
+	@SEEDS="$(SEEDS)" SEED="$(SEED)" HOSTS="$(HOSTS)" LOGS="$(LOGS)" MUTANT="$(MUTANT)" \
 		scripts/sim.sh
 
 security: ## every threat of docs/security.md, with the tests that provoke it: a table (ARGS="T2 T10" chooses, JOINS=100, LIARS=1000)
@@ -55,8 +55,8 @@ security: ## every threat of docs/security.md, with the tests that provoke it: a
 faults: ## every fault in every phase, with real processes: a table (ARGS="--fault kill --n 3" chooses, MEMORY=1)
 	@MEMORY="$(MEMORY)" scripts/faults.sh $(ARGS)
 
-soak: ## real processes, calls and faults by chance for MINUTES=n (5), and a check of their logs (SEED=, ENGINE=, DEFECT=, MEMORY=1)
-	@MINUTES="$(MINUTES)" SEED="$(SEED)" ENGINE="$(ENGINE)" DEFECT="$(DEFECT)" MEMORY="$(MEMORY)" scripts/soak.sh $(ARGS)
+soak: ## real processes, calls and faults by chance for MINUTES=n (5), and a check of their logs (SEED=, ENGINE=, MUTANT=, MEMORY=1)
+	@MINUTES="$(MINUTES)" SEED="$(SEED)" ENGINE="$(ENGINE)" MUTANT="$(MUTANT)" MEMORY="$(MEMORY)" scripts/soak.sh $(ARGS)
 
 bench: ## times in the lab, written to docs/benchmarks.md (ARGS=--quick for a look)
 	@scripts/bench.sh $(ARGS)

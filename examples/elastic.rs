@@ -82,7 +82,7 @@ struct Model {
     weights: [f32; WEIGHTS],
 }
 
-/// What a late member receives.
+/// The state that a late member receives.
 impl SharedState for Model {
     fn save(&self, out: &mut Vec<u8>) {
         self.step.save(out);

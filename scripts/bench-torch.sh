@@ -20,7 +20,8 @@ mkdir -p "$made"
 want_torch
 want_tools 'maturin>=1.16,<2' numpy
 wheel=$(wheel_of "$made/release" --release) || exit
-"$venv/bin/python3" -m pip install --quiet --no-index --no-deps --force-reinstall --disable-pip-version-check "$wheel" >&2 || exit
+"$venv/bin/python3" -m pip install --quiet --no-index --no-deps --force-reinstall \
+    --disable-pip-version-check "$wheel" >&2 || exit
 
 home=$(mktemp -d)
 export LAB="torch_$$"

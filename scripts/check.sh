@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make check: formatting, lints, documentation, licences. Never changes the sources, installs no
-# tool, and runs no test.
+# make check: formatting, lints, documentation, licences. Never changes the sources, and runs no
+# test. Installs no tool of cargo, but like `make test` a missing C compiler and Gloo.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
@@ -15,16 +15,18 @@ want_gloo
 lints=(cargo clippy --workspace --all-targets --locked)
 documentation=(env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked)
 
-# cargo-clippy is itself a wrapper of the compiler, so this one has to do what it does. It also
-# covers the feature `metrics` where Gloo is not available.
+# cargo-clippy is itself a wrapper of the compiler, so this one has to do the same. It also covers
+# the feature `metrics` where Gloo is not available.
 lints_of_threads() {
-    CLIPPY_ARGS="-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__" RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/clippy-for-threads.sh \
+    CLIPPY_ARGS="-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__" \
+        RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/clippy-for-threads.sh \
         cargo check --lib --profile test --locked --features metrics
 }
 
 # Checks only that the targets compile: the fuzzing engine, which is C++, is not built.
 fuzz_targets() {
-    RUSTFLAGS="--cfg fuzzing" CUSTOM_LIBFUZZER_PATH=/nowhere/libFuzzer.a cargo check --locked --manifest-path fuzz/Cargo.toml
+    RUSTFLAGS="--cfg fuzzing" CUSTOM_LIBFUZZER_PATH=/nowhere/libFuzzer.a \
+        cargo check --locked --manifest-path fuzz/Cargo.toml
 }
 
 # Packages outside of the workspace have their own lock files, which must contain every new
@@ -52,6 +54,7 @@ check "fuzz targets" fuzz_targets
 if have cargo-deny; then
     check "licences and sources" licences
 else
-    skip "licences and sources" "needs cargo-deny: cargo install --locked cargo-deny --version '^0.20'"
+    skip "licences and sources" \
+        "needs cargo-deny: cargo install --locked cargo-deny --version '^0.20'"
 fi
 report check

@@ -1,11 +1,11 @@
-# What is checked of a client of `potluck run`, and of one that has potluck in it. Its programs
-# print "rank R of N: runs", go on until there is the file that they were told, and print "rank R of
-# N: right". Sourced by clients.sh.
+# The checks of a client of `potluck run`, and of one that uses potluck itself. The programs of a
+# client print "rank R of N: runs", continue until the file exists that their argument names, and
+# print "rank R of N: right". Sourced by clients.sh.
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # three-machines.sh sets the others
 
 declare -A run=()
-# The time limit, in seconds, of what takes a few seconds on an idle machine.
+# The time limit, in seconds, of a step that takes a few seconds on an idle machine.
 patience=${PATIENCE:-300}
 
 # judge NAME COMMAND...: a line for a check. The command fails by `because`.
@@ -64,14 +64,16 @@ start_all() {
 
 # all_print "of N: TEXT" [TIMES]: waits until each of N ranks has printed it so often.
 all_print() {
-    within "$patience" have_printed "$@" || because "not every rank has printed \"rank R $1\"${2:+ $2 times}"
+    within "$patience" have_printed "$@" ||
+        because "not every rank has printed \"rank R $1\"${2:+ $2 times}"
 }
 
 have_printed() {
     local rank world=${1#of }
     for ((rank = 0; rank < ${world%%:*}; rank++)); do
         # Behind the rank of the program that printed it, which for mpirun is that of mpirun.
-        [ "$(cat "$folder"/n?.out | grep -cxE "(\[[0-9]+\] )?rank $rank $1")" -ge "${2:-1}" ] || return
+        [ "$(cat "$folder"/n?.out | grep -cxE "(\[[0-9]+\] )?rank $rank $1")" -ge "${2:-1}" ] ||
+            return
     done
 }
 
@@ -80,17 +82,20 @@ all_end() {
     local code=$1 machine status
     shift
     for machine in "$@"; do
-        within "$patience" has_ended "${run[$machine]}" || because "the command does not end on $machine" || return
+        within "$patience" has_ended "${run[$machine]}" ||
+            because "the command does not end on $machine" || return
         wait "${run[$machine]}"
         status=$?
-        [ "$status" -eq "$code" ] || because "the command ends on $machine with code $status, not $code" || return
+        [ "$status" -eq "$code" ] ||
+            because "the command ends on $machine with code $status, not $code" || return
     done
 }
 
 has_ended() { ! kill -0 "$1" 2>/dev/null; }
 
 nothing_is_left() {
-    within "$patience" none_is_left "$@" || because "processes are left: $(ps -o args= -p "$(processes "$@" | paste -sd,)")"
+    within "$patience" none_is_left "$@" ||
+        because "processes are left: $(ps -o args= -p "$(processes "$@" | paste -sd,)")"
 }
 
 # in_the_guide COMMAND: whether it is there as it is typed.
@@ -125,7 +130,8 @@ ends_others() {
     note="the others end within $((SECONDS - since + 1)) s"
     for machine in n1 n3; do
         # The other one may have ended before.
-        grep -qE '"n2".* was lost|and 1 others were lost' "$folder/$machine.err" || because "$machine does not say that n2 was lost" || return
+        grep -qE '"n2".* was lost|and 1 others were lost' "$folder/$machine.err" ||
+            because "$machine does not say that n2 was lost" || return
     done
     nothing_is_left n1 n3
 }
@@ -139,7 +145,8 @@ go_on() {
     local since first
     start_all "$@"
     all_print "of 3: runs" || return
-    first=$(grep -lE '^(\[[0-9]+\] )?rank 0 of 3: runs' "$folder"/n?.out | sed 's/.*\(n[0-9]\)\.out$/\1/')
+    first=$(grep -lE '^(\[[0-9]+\] )?rank 0 of 3: runs' "$folder"/n?.out |
+        sed 's/.*\(n[0-9]\)\.out$/\1/')
     [[ $first == n? ]] || because "not one machine has rank 0: $first" || return
     since=$SECONDS
     end_processes "$first"
@@ -157,8 +164,10 @@ host_file() {
     local machine
     in_the_guide "potluck hosts --format mpi >hosts" && in_the_guide "$*" || return
     start_all potluck run --members 3 -- sh -c 'until test -e stop; do sleep 0.1; done'
-    within $((patience / 10)) on n2 potluck hosts --format mpi >/dev/null 2>&1 || because "potluck hosts finds no group" || return
-    on n2 sh -c 'potluck hosts --format mpi >hosts' && on n2 timeout "$patience" "$@" >"$folder/n2.out" 2>"$folder/n2.err" ||
+    within $((patience / 10)) on n2 potluck hosts --format mpi >/dev/null 2>&1 ||
+        because "potluck hosts finds no group" || return
+    on n2 sh -c 'potluck hosts --format mpi >hosts' &&
+        on n2 timeout "$patience" "$@" >"$folder/n2.out" 2>"$folder/n2.err" ||
         because "it fails" || return
     have_printed "of 3: right" || because "not every rank is right" || return
     for machine in "${machines[@]}"; do touch "$folder/$machine/stop"; done
@@ -169,7 +178,9 @@ host_file() {
 random_orders() {
     local log="$folder/orders.log"
     # shellcheck disable=SC2034 # the tests read it
-    POTLUCK_ROUNDS=20 suite cli "random orders" >"$log" 2>&1 || because "$(tail -n 20 "$log")" || return
-    grep -q '^test result: ok. [1-9]' "$log" || because "no test has run: $(tail -n 3 "$log")" || return
+    POTLUCK_ROUNDS=20 suite cli "random orders" >"$log" 2>&1 ||
+        because "$(tail -n 20 "$log")" || return
+    grep -q '^test result: ok. [1-9]' "$log" ||
+        because "no test has run: $(tail -n 3 "$log")" || return
     note=$(grep -o 'random start orders.*POTLUCK_SEED=.*' "$log" | paste -sd';' | sed 's/;/; /g')
 }

@@ -17,7 +17,8 @@ exec </dev/null
 [ $# -gt 0 ] || set -- orders mpi mlx jax torch torchrun
 need_rust
 need_c_compiler
-want_programs python3:python3 ip:iproute2 ssh:openssh-client ssh-keygen:openssh-client dropbear:dropbear-bin
+want_programs python3:python3 ip:iproute2 ssh:openssh-client ssh-keygen:openssh-client \
+    dropbear:dropbear-bin
 if [ "$(id -u)" -ne 0 ]; then
     say "The lab needs root: run this with sudo, or as lab/lab sandbox -- make clients."
     exit 2
@@ -58,7 +59,10 @@ want_module() {
 # has_space GIGABYTES: where the clients are installed.
 has_space() { [ "$(df --output=avail -k "$made" | tail -n 1)" -gt "$(($1 * 1000000))" ]; }
 
-version() { "$venv/bin/python3" -c 'import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))' "$1"; }
+version() {
+    "$venv/bin/python3" -c \
+        'import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))' "$1"
+}
 
 # The names with the versions of the clients, and why some cannot be had.
 declare -A is=() lack=()
@@ -67,8 +71,14 @@ declare -A is=() lack=()
 want() {
     case $1 in
         orders) is[orders]="potluck run" ;;
-        mpi) want_mpi || lack[mpi]="no Open MPI (Debian, Ubuntu: apt-get install openmpi-bin libopenmpi-dev)" ;;
-        mlx) want_module mlx 'mlx[cpu]' && cargo build --locked --quiet -p potluck-mpi >&2 && is[mlx]="MLX $(version mlx)" ;;
+        mpi)
+            want_mpi ||
+                lack[mpi]="no Open MPI (Debian, Ubuntu: apt-get install openmpi-bin libopenmpi-dev)"
+            ;;
+        mlx)
+            want_module mlx 'mlx[cpu]' && cargo build --locked --quiet -p potluck-mpi >&2 &&
+                is[mlx]="MLX $(version mlx)"
+            ;;
         jax) want_module jax jax && is[jax]="JAX $(version jax)" ;;
         torch)
             if has_module torch || has_space 12; then
@@ -104,7 +114,8 @@ want_backend() {
     local wheel
     want_tools 'maturin>=1.16,<2' numpy
     wheel=$(wheel_of "$made/wheel" --profile dev) || return
-    "$venv/bin/python3" -m pip install --quiet --no-index --no-deps --force-reinstall --disable-pip-version-check "$wheel" >&2
+    "$venv/bin/python3" -m pip install --quiet --no-index --no-deps --force-reinstall \
+        --disable-pip-version-check "$wheel" >&2
 }
 
 # checks CLIENT
@@ -113,14 +124,17 @@ checks() {
     case $1 in
         orders) judge "$name: 20 random start orders" random_orders ;;
         mpi)
-            judge "$name: three machines, by a host file" host_file mpirun --hostfile hosts --mca btl_tcp_if_include 10.77.0.0/24 ./ring
+            judge "$name: three machines, by a host file" host_file \
+                mpirun --hostfile hosts --mca btl_tcp_if_include 10.77.0.0/24 ./ring
             three_checks "$name" ./mpi.sh
             ;;
         mlx)
             three_checks "$name" python3 mlx_sum.py
-            over_mpi=(env "MLX_MPI_LIBNAME=$(target_dir)/debug/libpotluck_mpi.so" POTLUCK_MEMBERS=3 python3 mlx_sum.py)
+            over_mpi=(env "MLX_MPI_LIBNAME=$(target_dir)/debug/libpotluck_mpi.so"
+                POTLUCK_MEMBERS=3 python3 mlx_sum.py)
             judge "$name over libpotluck_mpi: three machines" without_run "${over_mpi[@]}"
-            judge "$name over libpotluck_mpi: a machine without power ends the others" ends_others 75 "${over_mpi[@]}" stop
+            judge "$name over libpotluck_mpi: a machine without power ends the others" \
+                ends_others 75 "${over_mpi[@]}" stop
             ;;
         jax)
             # Its sums on processors go to the address of the host name.
@@ -130,9 +144,11 @@ checks() {
             ;;
         torch) three_checks "$name" python3 ddp.py ;;
         torchrun)
-            judge "$name: three machines" without_run torchrun --rdzv-backend=potluck --nnodes=3 ddp.py
-            judge "$name: elastic, the machine of rank 0 is killed and returns" go_on torchrun --rdzv-backend=potluck \
-                --rdzv-conf=last_call=1 --nnodes=2:3 --max-restarts=5 ddp.py stop
+            judge "$name: three machines" \
+                without_run torchrun --rdzv-backend=potluck --nnodes=3 ddp.py
+            judge "$name: elastic, the machine of rank 0 is killed and returns" \
+                go_on torchrun --rdzv-backend=potluck --rdzv-conf=last_call=1 --nnodes=2:3 \
+                --max-restarts=5 ddp.py stop
             ;;
     esac
 }
@@ -145,7 +161,7 @@ three_checks() {
 
 for client in "$@"; do want "$client"; done
 
-# A user who owns nothing, if this machine lets such a one run the programs.
+# A user without files, if the permissions of this machine let that user run the programs.
 user=64300
 can() { setpriv --reuid=$user --regid=$user --clear-groups "$@" >/dev/null 2>&1; }
 trap down EXIT
@@ -154,7 +170,8 @@ if can "$POTLUCK" --version && { [ ! -e "$venv" ] || can "$venv/bin/python3" -c 
     echo "ok       the clients run as a user without privileges"
 else
     user=0
-    skipping "the clients run as a user without privileges" "no other user can run what is in $(target_dir)"
+    skipping "the clients run as a user without privileges" \
+        "no other user can run the programs in $(target_dir)"
 fi
 up || { say "The machines do not come up." && exit 1; }
 for machine in "${machines[@]}"; do

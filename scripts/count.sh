@@ -1,4 +1,4 @@
-# Runs checks, continues after failures, and counts. Sourced by check.sh and test.sh.
+# Runs checks, continues after failures, and counts. Sourced by the other scripts.
 # shellcheck shell=bash
 
 # Output without colours, so that count_results can parse it.
@@ -24,7 +24,8 @@ check() {
 # must NAME COMMAND...: like check, but a success is not counted.
 must() {
     check "$@"
-    [ ${#failures[@]} -gt 0 ] && [ "${failures[${#failures[@]} - 1]}" = "$1" ] || passed=$((passed - 1))
+    [ ${#failures[@]} -gt 0 ] && [ "${failures[${#failures[@]} - 1]}" = "$1" ] ||
+        passed=$((passed - 1))
 }
 
 # skip NAME REASON: counts a check that cannot run here.
@@ -60,7 +61,7 @@ count_results() {
     fi
 }
 
-# add_summary TARGET: counts what another target has counted and said.
+# add_summary TARGET: adds the counts of another target, from its summary.
 add_summary() {
     local file counts
     file="$(target_dir)/summary-$1"

@@ -13,7 +13,8 @@ if [ ! -f fuzz/Cargo.toml ]; then
 fi
 need_rust
 need_c_compiler
-has_cxx || install_packages g++ || say "A C++ compiler is missing (Debian, Ubuntu: apt-get install g++)."
+has_cxx || install_packages g++ ||
+    say "A C++ compiler is missing (Debian, Ubuntu: apt-get install g++)."
 need_cargo_tool cargo-fuzz '^0.13' || exit 2
 
 # Coverage instrumentation is an unstable flag of a stable compiler.
@@ -30,11 +31,13 @@ export ASAN_OPTIONS=detect_leaks=0
 keep() {
     local found="fuzz/corpus/$1" least each
     least=$(mktemp -d)
-    cargo fuzz run --target "$host" "$1" -- -merge=1 -max_len=1024 "$least" "$found" "fuzz/kept/$1" || return
+    cargo fuzz run --target "$host" "$1" -- -merge=1 -max_len=1024 "$least" "$found" \
+        "fuzz/kept/$1" || return
     rm -rf "fuzz/kept/$1"
     mkdir -p "fuzz/kept/$1"
     each=$((($(find "$least" -type f | wc -l) + 39) / 40))
-    find "$least" -type f -printf '%s %p\n' | sort -n | awk -v each="$each" 'NR % each == 0' | cut -d' ' -f2 |
+    find "$least" -type f -printf '%s %p\n' | sort -n |
+        awk -v each="$each" 'NR % each == 0' | cut -d' ' -f2 |
         xargs -r cp -t "fuzz/kept/$1"
     rm -rf "$least"
 }

@@ -29,8 +29,8 @@ for sources in "$@"; do
     # does not need one.
     sed -i.orig 's/STREQUAL "Linux"/STREQUAL "none"/' "$work/$name/sources/gloo/CMakeLists.txt"
     {
-        cmake -S "$work/$name/sources" -B "$work/$name/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$work/$name/prefix" \
-            -DCMAKE_POLICY_VERSION_MINIMUM=3.5
+        cmake -S "$work/$name/sources" -B "$work/$name/build" -DCMAKE_BUILD_TYPE=Release \
+            -DCMAKE_INSTALL_PREFIX="$work/$name/prefix" -DCMAKE_POLICY_VERSION_MINIMUM=3.5
         cmake --build "$work/$name/build" --parallel 2
         cmake --install "$work/$name/build"
     } >"$work/$name/log" 2>&1 || {

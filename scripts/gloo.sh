@@ -1,7 +1,8 @@
-# Checks on builds without Gloo. Sourced by check.sh and test.sh.
+# Checks on builds without Gloo. Sourced by the other scripts.
 # shellcheck shell=bash
 
-cxx_crates='^(autocxx[a-z-]*|bindgen|cmake|cpp[a-z_]*|cxx|cxx-[a-z]+|cxxbridge-[a-z]+|link-cplusplus) v'
+cxx_crates='^(autocxx[a-z-]*|bindgen|cmake|cpp[a-z_]*|cxx|cxx-[a-z]+'
+cxx_crates+='|cxxbridge-[a-z]+|link-cplusplus) v'
 
 # no_cxx: the default build contains no C++ code and no tool that compiles any.
 no_cxx() {
@@ -40,7 +41,10 @@ crates_of() {
 lack_of_gloo() {
     local log script said
     log=$(mktemp)
-    if script=$(cargo test --locked --features gloo,metrics --no-run --message-format=json 2>"$log" | build_script); then
+    if script=$(
+        cargo test --locked --features gloo,metrics --no-run --message-format=json 2>"$log" |
+            build_script
+    ); then
         said=$(run_build_script "$script")
     else
         said=$(cat "$log")
@@ -49,7 +53,8 @@ lack_of_gloo() {
     printf '%s\n' "$said"
     # `cargo::error=` is shown by cargo as an error of the package, without a panic message.
     said=$(printf '%s\n' "$said" | grep -E '^cargo::error=|^error: potluck@')
-    [ "$(printf '%s\n' "$said" | grep -c .)" -eq 1 ] && [[ $said == *libgloo-dev* && $said == *docs/gloo.md* ]]
+    [ "$(printf '%s\n' "$said" | grep -c .)" -eq 1 ] &&
+        [[ $said == *libgloo-dev* && $said == *docs/gloo.md* ]]
 }
 
 # build_script: extracts the path of the build script from cargo's messages.
@@ -57,7 +62,8 @@ build_script() {
     local said
     said=$(cat)
     case $said in *'"reason":"build-finished","success":true'*) ;; *) return 1 ;; esac
-    printf '%s\n' "$said" | grep -F '{"reason":"compiler-artifact"' | grep -F '"kind":["custom-build"]' |
+    printf '%s\n' "$said" | grep -F '{"reason":"compiler-artifact"' |
+        grep -F '"kind":["custom-build"]' |
         grep -F "\"manifest_path\":\"$PWD/Cargo.toml\"" |
         sed -n 's/.*"filenames":\["\([^"]*\)".*/\1/p'
 }
@@ -66,7 +72,8 @@ run_build_script() {
     local host scratch
     host=$(rustc -vV | sed -n 's/^host: //p')
     scratch=$(mktemp -d) || return
-    GLOO_ROOT='' OUT_DIR=$scratch CARGO_MANIFEST_DIR=$PWD CARGO_FEATURE_GLOO=1 CARGO_ENCODED_RUSTFLAGS='' \
-        HOST=$host TARGET=$host PROFILE=debug OPT_LEVEL=0 DEBUG=true NUM_JOBS=1 "$1" 2>&1
+    GLOO_ROOT='' OUT_DIR=$scratch CARGO_MANIFEST_DIR=$PWD CARGO_FEATURE_GLOO=1 \
+        CARGO_ENCODED_RUSTFLAGS='' HOST=$host TARGET=$host PROFILE=debug OPT_LEVEL=0 DEBUG=true \
+        NUM_JOBS=1 "$1" 2>&1
     rm -rf "$scratch"
 }

@@ -26,7 +26,8 @@ need_c_compiler() {
         exit 2
     fi
     if ! install_packages gcc libc6-dev || ! has_cc; then
-        say "A C compiler is missing. Get it from your system's packages (Debian, Ubuntu: apt-get install gcc libc6-dev)."
+        say "A C compiler is missing. Get it from your system's packages" \
+            "(Debian, Ubuntu: apt-get install gcc libc6-dev)."
         exit 2
     fi
 }
@@ -39,7 +40,8 @@ want_programs() {
         have "${pair%%:*}" || missing+=("${pair##*:}")
     done
     [ ${#missing[@]} -eq 0 ] && return
-    install_packages "${missing[@]}" || say "Not installed: ${missing[*]}. What needs them is skipped."
+    install_packages "${missing[@]}" ||
+        say "Not installed: ${missing[*]}. Steps that need them are skipped."
 }
 
 # skip_python_shim: puts the Python that `python3` starts first in the PATH. The `python3` of a
@@ -81,12 +83,14 @@ want_gloo() {
     elif [ "$(uname)" = Darwin ]; then
         gloo_missing="macOS has no package of Gloo"
     elif ! install_packages libgloo-dev cmake g++ || ! has_gloo; then
-        gloo_missing="there is none on this machine (Debian, Ubuntu: apt-get install libgloo-dev cmake g++)"
+        gloo_missing="there is none on this machine"
+        gloo_missing+=" (Debian, Ubuntu: apt-get install libgloo-dev cmake g++)"
     else
         gloo_features=(--features gloo)
         return
     fi
-    say "Without the Gloo engine, because $gloo_missing: everything else runs, and docs/gloo.md tells how to get it."
+    say "Without the Gloo engine, because $gloo_missing: everything else runs," \
+        "and docs/gloo.md tells how to get it."
 }
 
 # Makes the same check as the build, so that both always agree: CMake, only in GLOO_ROOT if that is
@@ -108,7 +112,8 @@ need_rust() {
     wanted=$(sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml | head -n 1)
     found=$(rustc --version 2>/dev/null | sed -n 's/^rustc \([0-9]*\.[0-9]*\).*/\1/p') || true
     if ! have cargo || [ -z "$found" ] || ! at_least "$found" "$wanted"; then
-        say "potluck needs Rust $wanted or newer (found: ${found:-none}): get it from https://rustup.rs, or run 'rustup update stable'."
+        say "potluck needs Rust $wanted or newer (found: ${found:-none}):" \
+            "get it from https://rustup.rs, or run 'rustup update stable'."
         exit 2
     fi
 }
@@ -117,7 +122,8 @@ need_rust() {
 at_least() {
     local major=${1%%.*} minor=${1#*.} wanted_major=${2%%.*} wanted_minor=${2#*.}
     minor=${minor%%.*} wanted_minor=${wanted_minor%%.*}
-    [ "$major" -gt "$wanted_major" ] || { [ "$major" -eq "$wanted_major" ] && [ "$minor" -ge "$wanted_minor" ]; }
+    [ "$major" -gt "$wanted_major" ] ||
+        { [ "$major" -eq "$wanted_major" ] && [ "$minor" -ge "$wanted_minor" ]; }
 }
 
 # need_cargo_tool CRATE VERSION: the program has the crate's name.
@@ -157,8 +163,10 @@ build_bare_gloo() {
     fi
     rm -f "$1"
     if [ -z "$gloo_missing" ] &&
-        ! c++ -std=c++17 -O3 -Wall -Wextra ${where[@]+"${where[@]}"} -o "$1" benches/gloo/bare.cc -lgloo -pthread >&2; then
-        say "benches/gloo/bare.cc does not build with this Gloo (it needs Gloo's own TCP transport): no comparison."
+        ! c++ -std=c++17 -O3 -Wall -Wextra ${where[@]+"${where[@]}"} -o "$1" benches/gloo/bare.cc \
+            -lgloo -pthread >&2; then
+        say "benches/gloo/bare.cc does not build with this Gloo" \
+            "(it needs Gloo's own TCP transport): no comparison."
     fi
 }
 
@@ -167,7 +175,8 @@ build_bare_gloo() {
 need_lab_of_faults() {
     need_rust
     need_c_compiler
-    want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool iptables:iptables mkfs.ext4:e2fsprogs
+    want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool iptables:iptables \
+        mkfs.ext4:e2fsprogs
     want_gloo
     if [ "$(id -u)" -ne 0 ]; then
         say "The lab needs root: run this with sudo, or as lab/lab sandbox -- make $1."

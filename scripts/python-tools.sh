@@ -6,7 +6,9 @@
 pythons() {
     local python version seen=" "
     for python in ${PYTHONS:-} python3.11 python3.12 python3.13 python3.14 python3; do
-        version=$("$python" -c 'import sys, venv, ensurepip; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue
+        version=$("$python" -c \
+            'import sys, venv, ensurepip; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) ||
+            continue
         at_least "$version" 3.11 || continue
         [[ $seen == *" $version "* ]] && continue
         seen+="$version "
@@ -14,8 +16,8 @@ pythons() {
     done
 }
 
-# want_pythons: installs what the Python of Debian lacks, and fails if there is none for the
-# package.
+# want_pythons: installs the module venv, which Debian's Python lacks, and fails if there is no
+# Python for the package.
 want_pythons() {
     [ -n "$(pythons)" ] || install_packages python3-venv
     [ -n "$(pythons)" ]
@@ -25,7 +27,8 @@ want_pythons() {
 want_tools() {
     if [ ! -x "$venv/bin/python" ]; then
         if ! want_pythons; then
-            say "There is no Python from 3.11 on with venv (Debian, Ubuntu: apt-get install python3-venv); PYTHONS= names one."
+            say "There is no Python from 3.11 on with venv" \
+                "(Debian, Ubuntu: apt-get install python3-venv); PYTHONS= names one."
             exit 2
         fi
         python=$(pythons | tail -n 1)
@@ -37,7 +40,9 @@ want_tools() {
 # want_torch: PyTorch, if there is room for it.
 want_torch() {
     local free
-    if ! "$venv/bin/python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' 2>/dev/null; then
+    if ! "$venv/bin/python" -c \
+        'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' \
+        2>/dev/null; then
         free=$(df --output=avail -k "$made" | tail -n 1)
         if [ "$free" -lt 12000000 ]; then
             say "PyTorch needs 12 GB for its installation, and $((free / 1000000)) GB are free."
@@ -52,8 +57,8 @@ want_torch() {
 wheel_of() {
     local folder=$1
     rm -rf "$folder"
-    PATH="$venv/bin:$PATH" VIRTUAL_ENV="$venv" "$venv/bin/maturin" build --locked --manifest-path python/Cargo.toml \
-        --out "$folder" "${@:2}" >&2 && ls "$folder"/*.whl
+    PATH="$venv/bin:$PATH" VIRTUAL_ENV="$venv" "$venv/bin/maturin" build --locked \
+        --manifest-path python/Cargo.toml --out "$folder" "${@:2}" >&2 && ls "$folder"/*.whl
 }
 
 # count_pytest STATUS LOG

@@ -37,14 +37,15 @@ installs() {
     own="$made/empty-$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
     rm -rf "$own"
     "$1" -m venv "$own" || return
-    PATH="$own/bin" "$own/bin/python" -m pip install --quiet --no-index --disable-pip-version-check "$2" || return
+    PATH="$own/bin" "$own/bin/python" -m pip install --quiet --no-index \
+        --disable-pip-version-check "$2" || return
     [ -n "$(PATH="$own/bin" "$own/bin/potluck" --version)" ] || return
     sums_in_two env "PATH=$own/bin" "$own/bin/python" -I -W error
 }
 
 is_small() { [ "$(stat -c %s "$1")" -lt 8000000 ]; }
 
-# is_for_old_systems WHEEL: runs with glibc 2.28, by what its library asks of the system.
+# is_for_old_systems WHEEL: runs with glibc 2.28, by the symbol versions that its library needs.
 is_for_old_systems() {
     local minor
     minor=$("$venv/bin/auditwheel" show "$1" | tee /dev/stderr | tr '\n' ' ' |
@@ -59,7 +60,8 @@ if [ "${1:-}" = wheel ]; then
     check "the wheel is smaller than 8 MB" is_small "$wheel"
     check "the wheel runs on systems with glibc 2.28" is_for_old_systems "$wheel"
     while read -r python; do
-        check "$("$python" --version) installs it, and two processes sum" installs "$python" "$wheel"
+        check "$("$python" --version) installs it, and two processes sum" \
+            installs "$python" "$wheel"
     done < <(pythons)
     report wheel
 fi
@@ -67,13 +69,16 @@ fi
 want_tools 'maturin>=1.16,<2' numpy pytest mypy
 heading build "the package, without optimization"
 wheel=$(wheel_of "$made/dev" --profile dev) || exit
-"$venv/bin/python" -m pip install --quiet --no-index --no-deps --force-reinstall --disable-pip-version-check "$wheel" || exit
+"$venv/bin/python" -m pip install --quiet --no-index --no-deps --force-reinstall \
+    --disable-pip-version-check "$wheel" || exit
 heading pytest "$@"
 # From another folder: the package is the installed one.
 (cd python/tests && "$venv/bin/python" -m pytest -p no:cacheprovider "$@") 2>&1 | tee "$made/log"
 count_pytest "${PIPESTATUS[0]}" "$made/log"
 if [ $# -eq 0 ]; then
-    check "types of the package and of the examples" "$venv/bin/python" -m mypy --config-file python/pyproject.toml --exclude potluck/torch python/potluck python/examples
+    check "types of the package and of the examples" \
+        "$venv/bin/python" -m mypy --config-file python/pyproject.toml --exclude potluck/torch \
+        python/potluck python/examples
     check "the stubs are those of the module" "$venv/bin/python" -m mypy.stubtest potluck._native
     check "the example of the documentation" sums_in_two "$venv/bin/python"
 fi

@@ -3,7 +3,8 @@
 
 function out(kind, text) { printf "%s\t%s\n", kind, text }
 
-# How much of what a failed test said is repeated at the end, in lines and in characters of a line.
+# How much of the output of a failed test is repeated at the end, in lines and in characters of a
+# line.
 BEGIN { most_lines = 30; most_characters = 500 }
 
 # A binary without a result was killed or aborted.
@@ -25,7 +26,8 @@ function close_binary() {
     next
 }
 
-# What a failed test said: `---- name ----`, and lines up to the next such line or the list of names.
+# The output of a failed test: `---- name ----`, and lines up to the next such line or the list of
+# names.
 /^---- .* ----$/ || /^failures:$/ {
     saying = /^----/ ? most_lines : 0
     if (saying) out("said", $0)
@@ -48,7 +50,7 @@ saying && !/^test result: / {
     next
 }
 
-# A line of the harness: `AGAIN name: the machine stood still for 2.0 s: what failed`.
+# A line of the harness: `AGAIN name: the machine stood still for 2.0 s: the failure`.
 /^AGAIN / {
     out("again", binary ": " substr($0, 7, most_characters))
     next

@@ -18,12 +18,15 @@ export POTLUCK_SEED=1 POTLUCK_STORM_JOINS="${JOINS:-100}"
 
 # A row: threat, suite, words that choose its tests.
 rows=$(sed -n 's/^| \(T[0-9]*\) | .* | `\([a-z]*\)` | `\(.*\)` |$/\1\t\2\t\3/p' docs/security.md)
-[ "$(cut -f1 <<<"$rows" | sort -u | wc -l)" -eq 19 ] || { say "docs/security.md does not have T1 to T19."; exit 2; }
+[ "$(cut -f1 <<<"$rows" | sort -u | wc -l)" -eq 19 ] || {
+    say "docs/security.md does not have T1 to T19."
+    exit 2
+}
 
 must "build" build --no-run
 must "programs" build_programs
 [ "$failed" -eq 0 ] || report security
-variant POTLUCK_BIN_WITH_DEFECTS with-defects
+variant POTLUCK_BIN_WITH_MUTANTS with-mutants
 table="" log=$(mktemp)
 while IFS=$'\t' read -r threat name words; do
     case " $* " in "  " | *" $threat "*) ;; *) continue ;; esac
@@ -35,7 +38,9 @@ while IFS=$'\t' read -r threat name words; do
     count_results "$threat" "$status" "$log"
     if [ "$failed" -eq "$before" ] && [ "$passed" -eq "$had" ]; then
         # A row without a test proves nothing.
-        [ "$skipped" -gt 0 ] || { failed=$((failed + 1)) && failures+=("$threat: no test is called $words"); }
+        [ "$skipped" -gt 0 ] || {
+            failed=$((failed + 1)) && failures+=("$threat: no test is called $words")
+        }
         verdict="not run"
     elif [ "$failed" -gt "$before" ]; then
         verdict="FAILED"
@@ -45,6 +50,10 @@ while IFS=$'\t' read -r threat name words; do
     table+="$(printf '%-4s %-12s %-10s %s' "$threat" "$verdict" "$name" "$words")"$'\n'
 done <<<"$rows"
 rm -f "$log"
-case " $* " in "  " | *" liars "*) check "members beside a liar" env SEEDS="${LIARS:-1000}" DEFECT=lies scripts/sim.sh ;; esac
+case " $* " in
+    "  " | *" liars "*)
+        check "members beside a liar" env SEEDS="${LIARS:-1000}" MUTANT=lies scripts/sim.sh
+        ;;
+esac
 printf '\n%s' "$table"
 report security

@@ -1,5 +1,5 @@
 # Builds the suites of `make test` and runs them, two at a time because most of them mostly wait.
-# Sourced by test.sh.
+# Sourced by the other scripts.
 # shellcheck shell=bash
 
 # The slowest suites, the slowest first: the last suites to start should be short. All others
@@ -22,7 +22,8 @@ build() {
 # cargo builds a program together with the tests of its package.
 build_programs() {
     build --no-run --quiet --test cli --test peer &&
-        cargo build --locked --quiet --features "metrics${gloo_features:+,gloo}" --example quickstart &&
+        cargo build --locked --quiet --features "metrics${gloo_features:+,gloo}" \
+            --example quickstart &&
         build_libraries
 }
 
@@ -58,7 +59,9 @@ suite() {
     shift
     case $name in
         units)
-            if [ "$(id -u)" -eq 0 ]; then for test in "${own_namespaces[@]}"; do skips+=(--skip "$test"); done; fi
+            if [ "$(id -u)" -eq 0 ]; then
+                for test in "${own_namespaces[@]}"; do skips+=(--skip "$test"); done
+            fi
             build --no-fail-fast --lib --bins -- ${skips[@]+"${skips[@]}"} "$@"
             ;;
         multicast) build --lib discovery::mdns -- --ignored "$@" ;;
@@ -72,7 +75,8 @@ suite() {
 # taken from cargo's output.
 all_suites() {
     local name built
-    built=$(build --no-run 2>&1 | sed -n 's/^ *Executable tests\/.*(.*\/\([a-z0-9_]*\)-[0-9a-f]*)$/\1/p')
+    built=$(build --no-run 2>&1 |
+        sed -n 's/^ *Executable tests\/.*(.*\/\([a-z0-9_]*\)-[0-9a-f]*)$/\1/p')
     {
         printf '%s\n' "${longest[@]}"
         printf '%s\n' "$built" units documentation
@@ -95,7 +99,9 @@ run_suites() {
         count_results "$name" "$(cat "$folder/$name.status")" "$folder/$name.log"
     done
     heading "seconds of each suite" "two at a time"
-    for name in "$@"; do printf '%6s  %s\n' "$(cat "$folder/$name.seconds")" "$name"; done | sort -rn
+    for name in "$@"; do
+        printf '%6s  %s\n' "$(cat "$folder/$name.seconds")" "$name"
+    done | sort -rn
     rm -rf "$folder"
 }
 

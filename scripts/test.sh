@@ -12,7 +12,8 @@ exec </dev/null
 
 need_rust
 need_c_compiler
-want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool iptables:iptables mkfs.ext4:e2fsprogs faketime:faketime pkg-config:pkg-config mcs:mono-mcs mono:mono-runtime
+want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool iptables:iptables \
+    mkfs.ext4:e2fsprogs faketime:faketime pkg-config:pkg-config mcs:mono-mcs mono:mono-runtime
 skip_python_shim
 want_gloo
 # A fixed seed, so that every run makes the same choices; `POTLUCK_SEED= make test` makes random
@@ -29,7 +30,7 @@ fi
 # bit-identical results, and one in which the environment can break a rule.
 [ -n "$gloo_missing" ] || variant POTLUCK_BIN_WITHOUT_GLOO without-gloo
 ! has_x86_64_v3 || variant POTLUCK_BIN_X86_64_V3 for-x86-64-v3
-variant POTLUCK_BIN_WITH_DEFECTS with-defects
+variant POTLUCK_BIN_WITH_MUTANTS with-mutants
 must "build" build --no-run
 must "libraries" build_libraries
 [ "$failed" -eq 0 ] || report test

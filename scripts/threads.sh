@@ -39,12 +39,16 @@ else
     explore schedules::
     explore result_buffer::memory_model::
 fi
-schedules=$(sed -n 's/^threads: .*: \([0-9]*\) schedules hold.*/\1/p' "$log" | awk '{ n += $1 } END { printf "%d", n }')
-ran=$(awk '/^test result:/ { for (i = 2; i <= NF; i++) if ($i ~ /^passed/) n += $(i - 1) } END { printf "%d", n }' "$log")
+schedules=$(sed -n 's/^threads: .*: \([0-9]*\) schedules hold.*/\1/p' "$log" |
+    awk '{ n += $1 } END { printf "%d", n }')
+ran=$(awk '
+    /^test result:/ { for (i = 2; i <= NF; i++) if ($i ~ /^passed/) n += $(i - 1) }
+    END { printf "%d", n }' "$log")
 seeded=$(grep -c '^    [A-Z][A-Za-z]*,$' src/os/race.rs)
 found=$(sed -n 's/^threads: found \([A-Za-z]*\).*/\1/p' "$log" | sort -u | wc -l)
 [ $# -gt 0 ] || [ "$found" -eq "$seeded" ] || status=1
 [ "$ran" -gt 0 ] || status=1
 grep '^threads: .*, again with: ' "$log"
-echo "threads: $([ "$status" -eq 0 ] && echo "all claims hold" || echo FAILED): $schedules schedules, $found of $seeded seeded races found, $((SECONDS - began)) s"
+echo "threads: $([ "$status" -eq 0 ] && echo "all claims hold" || echo FAILED):" \
+    "$schedules schedules, $found of $seeded seeded races found, $((SECONDS - began)) s"
 [ "$status" -eq 0 ]

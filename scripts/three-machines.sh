@@ -20,15 +20,16 @@ up() {
 import json, sys
 for name, node in json.load(sys.stdin)["nodes"].items():
     print(name, node["ns"], node["addr"])')
-    printf 'root:*:0:0::/root:/bin/sh\nuser:*:%s:%s::%s:/bin/sh\n' "$user" "$user" "$folder/home" >"$folder/passwd"
+    printf 'root:*:0:0::/root:/bin/sh\nuser:*:%s:%s::%s:/bin/sh\n' \
+        "$user" "$user" "$folder/home" >"$folder/passwd"
     [ "$user" -ne 0 ] || printf 'user:*:0:0::%s:/bin/sh\n' "$folder/home" >"$folder/passwd"
     mkdir "$folder/home"
     ssh-keygen -q -t ed25519 -N '' -C lab -f "$folder/key" || return
     for machine in "${machines[@]}"; do set_up "$machine" || return; done
 }
 
-# set_up MACHINE: what its user has, and what confuses programs on many machines: a host name that
-# is no address of the network, and a bridge of Docker, which has the same address on all.
+# set_up MACHINE: makes the home of its user, and two traps for programs on many machines: a host
+# name that is no address of the network, and a bridge of Docker, which has the same address on all.
 set_up() {
     local home="$folder/$1"
     name_is 127.0.1.1 "$1"
@@ -46,13 +47,14 @@ set_up() {
     dropbearkey -t ed25519 -f "$folder/$1.hostkey" >/dev/null 2>&1 || return
     chown -R "$user:$user" "$home"
     # A publicly known key: this network reaches nobody.
-    on "$1" potluck join <<<plk1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaagxdk >"$folder/$1.joined" 2>&1 ||
+    on "$1" potluck join <<<plk1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaagxdk \
+        >"$folder/$1.joined" 2>&1 ||
         { cat "$folder/$1.joined" >&2 && return 1; }
     serve "$1"
 }
 
-# name_is ADDRESS MACHINE: what the machine takes its own name for. Debian's installer writes
-# 127.0.1.1.
+# name_is ADDRESS MACHINE: makes the machine resolve its own name to this address. Debian's
+# installer writes 127.0.1.1.
 name_is() { printf '127.0.0.1 localhost\n%s %s\n' "$1" "$2" >"$folder/$2.hosts"; }
 
 # as_root MACHINE COMMAND...: in the home of the machine, which has the same path on all of them.
@@ -63,7 +65,8 @@ as_root() {
     # shellcheck disable=SC2016 # the inner shell expands it
     lab/lab exec "$machine" sh -c '
         mount --bind "$1/passwd" /etc/passwd && mount --bind "$1/$2.hosts" /etc/hosts &&
-            { [ ! -e /etc/resolv.conf ] || mount --bind /dev/null /etc/resolv.conf; } && mount --bind "$1/$2" "$1/home" &&
+            { [ ! -e /etc/resolv.conf ] || mount --bind /dev/null /etc/resolv.conf; } &&
+            mount --bind "$1/$2" "$1/home" &&
             cd "$1/home" && shift 2 && exec "$@"' sh "$folder" "$machine" "$@"
 }
 
@@ -74,7 +77,8 @@ on() {
     [ -z "${POTLUCK_LOG:-}" ] || more=("POTLUCK_LOG=$POTLUCK_LOG")
     [ "$user" -ne 0 ] || more+=(OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
     as_root "$machine" setpriv --reuid="$user" --regid="$user" --clear-groups \
-        env -i HOME="$folder/home" USER=user LANG=C.UTF-8 PATH="$venv/bin:${POTLUCK%/*}:/usr/bin:/bin" \
+        env -i HOME="$folder/home" USER=user LANG=C.UTF-8 \
+        PATH="$venv/bin:${POTLUCK%/*}:/usr/bin:/bin" \
         ${more[@]+"${more[@]}"} "$@"
 }
 
@@ -115,8 +119,8 @@ returns() {
     within 20 answers "$1"
 }
 
-# within SECONDS COMMAND...: waits until the command succeeds, so long at least. Attempts are
-# counted, so that a machine that stands still for a while uses up none of the time.
+# within SECONDS COMMAND...: repeats the command until it succeeds, for at least this time. Attempts
+# are counted, so that a machine that stands still for a while uses up none of the time.
 within() {
     local tries=$(($1 * 10))
     shift

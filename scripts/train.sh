@@ -19,11 +19,13 @@ fetch_digits() {
     local folder
     folder=$(mktemp -d)
     say "Fetching the digits (scikit-learn's wheel, 10 MB, once)"
-    python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$folder" scikit-learn >&2 &&
+    python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$folder" \
+        scikit-learn >&2 &&
         python3 - "$folder" "$digits.new" <<'PYTHON' && mv "$digits.new" "$digits"
 import pathlib, sys, zipfile
 wheel = next(pathlib.Path(sys.argv[1]).glob("*.whl"))
-pathlib.Path(sys.argv[2]).write_bytes(zipfile.ZipFile(wheel).read("sklearn/datasets/data/digits.csv.gz"))
+digits = zipfile.ZipFile(wheel).read("sklearn/datasets/data/digits.csv.gz")
+pathlib.Path(sys.argv[2]).write_bytes(digits)
 PYTHON
     local status=$?
     rm -rf "$folder"

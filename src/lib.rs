@@ -3,10 +3,10 @@
 //!
 //! # Start here
 //!
-//! Two types to start from: [`Cluster`] is this program's node, [`Context`] is its place in one
-//! View, that is among agreed members with ranks, and has the collectives as methods. Below: a
-//! program, a table of the other names by task, and what a call promises; then state, training,
-//! engines, threads and limits.
+//! Two types to start from: [`Cluster`] is this program's node. [`Context`] is its rank in one
+//! View, a set of agreed members, and has the collectives as methods. Below: a program, a table of
+//! the other names by task, and the promises of a call; then state, training, engines, threads and
+//! limits.
 //!
 //! ```no_run
 //! # async fn example() -> potluck::Result<()> {
@@ -56,12 +56,13 @@
 //! | test a program in one process | [`Config::local`], [`plan::reference_sum`] |
 //!
 //! The modules have the parts and results of these: [`calls`] the futures of a Context, [`keys`]
-//! keys and invitations, [`plan`] how data moves, [`report`] what a node says about its group.
+//! keys and invitations, [`plan`] how data moves, [`report`] the reports of a node about its group.
 //!
-//! [`Builder`] and [`Config`] set what differs from [`Config::home`]. [`Config::loopback`] is for
-//! several processes on one machine, [`Config::local`] for several nodes in one process.
+//! [`Builder`] and [`Config`] set the values that differ from [`Config::home`].
+//! [`Config::loopback`] is for several processes on one machine, [`Config::local`] for several
+//! nodes in one process.
 //!
-//! # What a call promises
+//! # The promises of a call
 //!
 //! - *All or nothing.* A call that returns `Ok` has succeeded, or will succeed, on every member
 //!   that continues. Members that continue together get the same answer.
@@ -78,13 +79,14 @@
 //! - *Several calls can count as one.* The calls of a [`Context::step`] are written together, or
 //!   not at all.
 //! - *Messages are calls of two.* [`Context::send`] and [`Context::recv`] promise to their two ends
-//!   what the other calls promise to all members.
+//!   the same as the other calls to all members.
 //! - *A dead member ends a wait; a living one does not.* A call waits for members that are alive
 //!   and have not called, and [`Status::waiting`] names them. `deadline`, which every call has,
 //!   aborts the call for all members.
 //!
-//! A call with [`best_effort`](calls::AllReduce::best_effort) keeps all of these promises but the
-//! first, because it is not voted on.
+//! A call with [`best_effort`](calls::AllReduce::best_effort) is not voted on, so it does not keep
+//! the first promise. A deadline, a dropped future, and a NaN or an infinity end it only on the
+//! ranks that do not have its result yet. The other promises hold.
 //!
 //! Futures may be dropped at any time. That aborts the operation for all members, unless this
 //! member has voted for its result already. Then the result is kept, also when the View changes,
@@ -93,10 +95,10 @@
 //!
 //! # State
 //!
-//! Members that joined later, or were cut off, do not hold what the others hold. Calls in such a
-//! View return [`Error::NeedsSync`] until [`Context::sync`] has brought all members to one state,
-//! or [`Context::sync_with`], which makes the bytes of a state only where they are sent.
-//! [`Cluster::elastic`] is a loop that does so by itself. Nodes that keep no state join with
+//! Members that joined later, or were cut off, do not hold the state of the others. Calls in such a
+//! View return [`Error::NeedsSync`] until [`Context::sync`] or [`Context::sync_with`] has brought
+//! all members to one state; `sync_with` makes the bytes of a state only on the member that sends
+//! it. [`Cluster::elastic`] is a loop that does so by itself. Nodes that keep no state join with
 //! [`Builder::stateless`]. Histories are compared, not contents: nodes that have done nothing
 //! together yet count as in sync, so programs that start from files must start from equal ones.
 //!
@@ -109,16 +111,16 @@
 //! # A cut network
 //!
 //! By default, each part that has enough members continues, and when parts meet, one history wins.
-//! Where two histories are worse than standing still, [`Partition`] lets only a majority of named
-//! machines continue, or only all of them: set it by [`Builder::partition`], the same everywhere.
-//! [`Cluster::events`] reports which members came and went, and why.
+//! If a program must rather wait than have two histories, [`Partition`] lets only a majority of
+//! named machines continue, or only all of them: set it by [`Builder::partition`], the same
+//! everywhere. [`Cluster::events`] reports which members came and went, and why.
 //!
 //! # Engines
 //!
 //! A View runs on potluck's native engine or, when every member was built with the feature `gloo`
-//! and all of them reach each other directly, on Gloo. [`Builder::engine`] sets what a node offers;
-//! [`Context::engine`] and [`Context::engine_reason`] give the engine of new calls, and why. A
-//! group that runs on Gloo only because all members have it changes to the native engine when its
+//! and all of them reach each other directly, on Gloo. [`Builder::engine`] sets the offer of a
+//! node; [`Context::engine`] and [`Context::engine_reason`] give the engine of new calls, and why.
+//! A group that runs on Gloo only because all members have it changes to the native engine when its
 //! links prove heterogeneous; no call fails because of that. The promises above hold on both
 //! engines.
 //!
@@ -127,11 +129,13 @@
 //! One for the control plane, one for the disk, two for each other member of a View, and on Gloo
 //! one for each operation in flight and up to six that help large ones with a codec; one more for
 //! each other member in a View that keeps both engines ready. One belongs to multicast DNS, and one
-//! writes for each link that one core cannot seal and write fast enough; others live for a moment,
-//! to measure or move a link or to hold calls while the plan changes. Any executor may poll the
-//! futures. They need no tokio runtime, and [`blocking`] needs no executor. The library installs
-//! nothing and reports by `tracing`. If the program has installed no subscriber, it writes one line
-//! to stderr when a Context takes more than 3 s or a call waits 10 s for others: see
+//! writes for each link that one core cannot seal and write fast enough. Others live for a moment:
+//! to measure or move a link, to hold calls while the plan changes, to look up a peer's name, to
+//! try a disk. [`Cluster::context_within`], an invitation, a join by code, [`scan`] and
+//! [`local_nodes`] have one each while they run. Any executor may poll the futures. Only
+//! [`machine_faults`] needs a tokio runtime, and [`blocking`] needs no executor. The library
+//! installs nothing and reports by `tracing`. If the program has installed no subscriber, it writes
+//! one line to stderr when a Context takes more than 3 s or a call waits 10 s for others: see
 //! [`Builder::notices`].
 //!
 //! # Metrics and traces
@@ -198,7 +202,7 @@ pub use report::status::Status;
 #[doc(hidden)]
 pub use sim::fuzzing;
 
-/// The calls of a [`Context`]: their futures, what each rank called, and why a call is refused.
+/// The calls of a [`Context`]: their futures, the call of each rank, and why a call is refused.
 pub mod calls {
     pub use crate::api::{
         AllGather, AllGatherUneven, AllReduce, AllReduceOwned, AllToAll, AllToAllUneven, Barrier,

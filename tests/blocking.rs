@@ -78,7 +78,10 @@ fn every_call_without_a_runtime() -> Result<()> {
         );
         let failed = context.all_reduce_owned(vec![1.0f32; rank]).wait();
         ensure!(
-            matches!(&failed, Err(OwnedError { error: Error::Mismatch(_), buffer }) if buffer.len() == rank),
+            matches!(
+                &failed,
+                Err(OwnedError { error: Error::Mismatch(_), buffer }) if buffer.len() == rank
+            ),
             "{failed:?}"
         );
         ensure!(

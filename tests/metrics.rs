@@ -90,7 +90,10 @@ fn the_recorder_of_the_program_has_the_same_numbers() {
     metrics::set_global_recorder(book.clone()).map_err(drop).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let join = || Builder::new(Config::local()).open_lan("facade").min_members(2).engine(EngineOffer::Native).join();
+        let join = || {
+            let builder = Builder::new(Config::local()).open_lan("facade").min_members(2);
+            builder.engine(EngineOffer::Native).join()
+        };
         let (one, two) = (join().await.unwrap(), join().await.unwrap());
         let (mut a, mut b) = (one.context().await.unwrap(), two.context().await.unwrap());
         for _ in 0..3 {
@@ -98,11 +101,16 @@ fn the_recorder_of_the_program_has_the_same_numbers() {
             let (x, y) = tokio::join!(a.all_reduce(&mut x), b.all_reduce(&mut y));
             assert!(x.is_ok() && y.is_ok(), "{x:?}, {y:?}");
         }
-        assert!(a.barrier().deadline(Duration::from_millis(20)).await.is_err(), "the other one does not call");
+        let late = a.barrier().deadline(Duration::from_millis(20)).await;
+        assert!(late.is_err(), "the other one does not call");
         for (name, number) in [
             ("potluck_operations_begun_total engine=native kind=all_reduce", 6),
             ("potluck_operations_total engine=native kind=all_reduce outcome=committed", 6),
-            ("potluck_operation_duration_seconds engine=native kind=all_reduce outcome=committed", 6),
+            (
+                "potluck_operation_duration_seconds engine=native kind=all_reduce \
+                 outcome=committed",
+                6,
+            ),
             ("potluck_operation_bytes_total engine=native kind=all_reduce", 6 * 400),
             ("potluck_operations_total engine=native kind=barrier outcome=aborted", 1),
             ("potluck_operation_bytes_total engine=native kind=barrier", 0),
@@ -114,8 +122,10 @@ fn the_recorder_of_the_program_has_the_same_numbers() {
         one.leave().await;
         two.leave().await;
         for peer in [a, b] {
-            assert_eq!(book.of(&format!("potluck_edge_sent_bytes_total peer={peer}")), 1200, "{peer}");
-            assert_eq!(book.of(&format!("potluck_edge_received_bytes_total peer={peer}")), 1200, "{peer}");
+            let sent = format!("potluck_edge_sent_bytes_total peer={peer}");
+            assert_eq!(book.of(&sent), 1200, "{peer}");
+            let received = format!("potluck_edge_received_bytes_total peer={peer}");
+            assert_eq!(book.of(&received), 1200, "{peer}");
             assert!(book.of(&format!("potluck_links_total peer={peer}")) >= 1, "{peer}");
         }
     });

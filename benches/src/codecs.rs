@@ -79,8 +79,8 @@ fn alone(extent: Extent, report: &mut Report) -> Result<()> {
     }
     report.line(&format!(
         "\nThe errors are mean squares, relative to that of the elements, of one contribution: \
-         standard normal, and Student's t with {TAILS} degrees of freedom, whose tails are as heavy \
-         as those of gradients."
+         standard normal, and Student's t with {TAILS} degrees of freedom, whose tails are as \
+         heavy as those of gradients."
     ));
     Ok(())
 }

@@ -175,9 +175,9 @@ fn cells(took_s: f64, bound_s: f64) -> String {
     }
 }
 
-/// Waits for a plan from measured rates, and then, not without end, for one that knows what the
-/// paths share. If the group does not find it, the row shows what that costs. What one process has
-/// for itself is no segment but its port, and a half-duplex one is a medium.
+/// Waits for a plan from measured rates, and then, not without end, for one that knows the shared
+/// segments. If the group does not find them, the row shows the cost. The link of a single process
+/// is no segment but its port, and a half-duplex one is a medium.
 fn until_found(group: &mut Group, case: &Case) -> Result<Known> {
     let planned = |known: &Known| known.revision > 0;
     let mut known = until_all_know(group, MEASURED_WITHIN, planned)?;

@@ -337,7 +337,7 @@ fn over_cables(case: &Cables, mbit: u32, rounds: usize, report: &mut Report) -> 
         time(forecasts[1]),
     ));
     let name = format!("{} at {mbit} Mbit/s", case.profile);
-    // A gigabit ring exceeds what two cores can encrypt.
+    // A gigabit ring exceeds the rate at which two cores encrypt.
     if (case.profile, mbit) != ("ring4", 1000) {
         report.must(&format!("{name}, 64 MiB, x bound"), large_s / bound, 1.15);
     }
@@ -422,6 +422,6 @@ impl Known {
     fn rates(&self, mbit: &[f64]) -> String {
         let least = self.of_the_cables(mbit).fold(f64::INFINITY, f64::min);
         let most = self.of_the_cables(mbit).fold(0.0, f64::max);
-        format!("Rates were measured as {least:.2} to {most:.2} of what the cables carry")
+        format!("Rates were measured as {least:.2} to {most:.2} of the cables' rates")
     }
 }

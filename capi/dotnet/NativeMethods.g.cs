@@ -100,7 +100,7 @@ namespace PotluckNet
         internal static extern potluck_status potluck_context_get(potluck_cluster* cluster, long timeout_ms, potluck_context** context, potluck_error** error);
 
         /// <summary>
-        ///  What this node knows of its group, as JSON: the document of `potluck status --json`. Free it by
+        ///  The status of this node as JSON: the document of `potluck status --json`. Free it by
         ///  `potluck_string_free`.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_status_json", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
@@ -205,7 +205,7 @@ namespace PotluckNet
 
         /// <summary>
         ///  Gives the first `lengths[0]` elements of `input` to rank 0, and so on: one length for each rank.
-        ///  What the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
+        ///  The elements that the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_all_to_all_uneven", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern potluck_call* potluck_all_to_all_uneven(potluck_context* context, void* input, nuint count, nuint* lengths, nuint lengths_count, uint dtype, potluck_options* given);
@@ -265,8 +265,8 @@ namespace PotluckNet
         ///  | engine | `auto`, `native` or `gloo` |
         ///  | notices | `false`: never a line on stderr |
         ///
-        ///  Returns POTLUCK_ARGUMENT for another key, and POTLUCK_CONFIG or POTLUCK_ARGUMENT for a value
-        ///  that it cannot have. The configuration is then as before.
+        ///  Returns POTLUCK_ARGUMENT for another key, and for a value that cannot be read. The configuration
+        ///  is then as before. potluck_join checks the values further, and returns POTLUCK_CONFIG.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_config_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern potluck_status potluck_config_set(potluck_config* config, byte* key, byte* value, potluck_error** error);
@@ -494,8 +494,9 @@ namespace PotluckNet
     }
 
     /// <summary>
-    ///  Options of a call. Set all of it to zero, then `size` to `sizeof(potluck_options)`, then what is
-    ///  wanted. A call that does not have an option ends with POTLUCK_ARGUMENT.
+    ///  Options of a call. Set all of it to zero, then `size` to `sizeof(potluck_options)`, then the
+    ///  wanted options. A call that does not have an option, or another `size`, ends with
+    ///  POTLUCK_ARGUMENT.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     internal unsafe partial struct potluck_options

@@ -93,10 +93,16 @@ namespace PotluckNet
         Sum = 0, Mean = 1, Product = 2, Min = 3, Max = 4, BitAnd = 5, BitOr = 6, BitXor = 7,
     }
 
-    /// <summary>A codec, with the rounding errors that it adds to the next call. A buffer has one of its own.</summary>
+    /// <summary>
+    /// A codec, with the rounding errors that it adds to the next call. A buffer has one of its
+    /// own.
+    /// </summary>
     public sealed unsafe class Codec : Handle
     {
-        /// <summary>"bf16", "f16", "int8", "int4", "one_bit", "top_k=0.01", "auto"; with "+feedback" or "-feedback".</summary>
+        /// <summary>
+        /// "bf16", "f16", "int8", "int4", "one_bit", "top_k=0.01", "auto"; with "+feedback" or
+        /// "-feedback".
+        /// </summary>
         public Codec(string name)
         {
             Potluck.ThrowUnlessAvailable();
@@ -114,22 +120,30 @@ namespace PotluckNet
         }
     }
 
-    /// <summary>What a program may ask of a call, beyond its arguments.</summary>
+    /// <summary>The options of a call, beyond its arguments.</summary>
     public sealed class CallOptions
     {
-        /// <summary>The call is aborted for all ranks if it is undecided when this has passed.</summary>
+        /// <summary>
+        /// The call is aborted for all ranks if it is undecided when this has passed.
+        /// </summary>
         public TimeSpan? Deadline { get; set; }
 
-        /// <summary>Skips the vote: the call completes as soon as this rank has its result.</summary>
+        /// <summary>
+        /// Skips the vote: the call completes as soon as this rank has its result.
+        /// </summary>
         public bool BestEffort { get; set; }
 
-        /// <summary>Aborts a reduction for all ranks if a contribution or a result has a NaN or an infinity.</summary>
+        /// <summary>
+        /// Aborts a reduction for all ranks if a contribution or a result has a NaN or an infinity.
+        /// </summary>
         public bool RejectNonFinite { get; set; }
 
         /// <summary>Compresses the data of an all-reduce of float.</summary>
         public Codec Codec { get; set; }
 
-        /// <summary>The call is a mean over all ranks in which this is the weight of this rank.</summary>
+        /// <summary>
+        /// The call is a mean over all ranks in which this is the weight of this rank.
+        /// </summary>
         public double? Weight { get; set; }
 
         internal unsafe potluck_options Native(IntPtr codec)
@@ -146,8 +160,8 @@ namespace PotluckNet
     }
 
     /// <summary>
-    /// This process as a node of a cluster. Disposing it leaves, and disposes its contexts. Under Mono a program that
-    /// does not dispose it may not end: Mono waits for native threads.
+    /// This process as a node of a cluster. Disposing it leaves, and disposes its contexts. Under
+    /// Mono a program that does not dispose it may not end: Mono waits for native threads.
     /// </summary>
     public sealed unsafe class Cluster : Handle
     {
@@ -160,8 +174,9 @@ namespace PotluckNet
         }
 
         /// <summary>
-        /// Makes this process a node. The settings are those of potluck_config_set: "namespace", "key", "members"
-        /// and others. Waits until the node runs, up to some seconds, and not for others.
+        /// Makes this process a node. The settings are those of potluck_config_set: "namespace",
+        /// "key", "members" and others. Waits until the node runs, up to some seconds, and not for
+        /// others.
         /// </summary>
         public static Cluster Join(IEnumerable<KeyValuePair<string, string>> settings = null)
         {
@@ -184,8 +199,9 @@ namespace PotluckNet
         }
 
         /// <summary>
-        /// The context of the newest View. Waits until there are enough members; the exception has the code
-        /// "not-enough-peers" when the time has passed, and "closed" when the cluster is disposed meanwhile.
+        /// The context of the newest View. Waits until there are enough members; the exception has
+        /// the code "not-enough-peers" when the time has passed, and "closed" when the cluster is
+        /// disposed meanwhile.
         /// </summary>
         public Task<Context> ContextAsync(TimeSpan? timeout = null)
         {
@@ -193,7 +209,9 @@ namespace PotluckNet
             return Task.Run(() => Waited(ms));
         }
 
-        /// <summary>What this node knows of its group: the document of "potluck status --json".</summary>
+        /// <summary>
+        /// The status of this node: the document of "potluck status --json".
+        /// </summary>
         public string StatusJson()
         {
             return Used(cluster =>
@@ -258,11 +276,12 @@ namespace PotluckNet
     }
 
     /// <summary>
-    /// This node's rank in one View of its group, and one lane of calls: a sequence that all ranks make in the same
-    /// order. A method has read its input, and the call has its place, when it returns the task. A token that is
-    /// cancelled gives the call up for all ranks. Buffers are to be left alone until the task has ended; on every
-    /// error they are as they were. A call that has ended just before its token was cancelled may have written its
-    /// result, though the task is cancelled.
+    /// This node's rank in one View of its group, and one lane of calls: a sequence that all ranks
+    /// make in the same order. A method has read its input, and the call has its place, when it
+    /// returns the task. A token that is cancelled gives the call up for all ranks. Buffers are to
+    /// be left alone until the task has ended; on every error they are as they were. A call that
+    /// has ended just before its token was cancelled may have written its result, though the task
+    /// is cancelled.
     /// </summary>
     public sealed unsafe class Context : Handle
     {
@@ -281,10 +300,15 @@ namespace PotluckNet
         /// <summary>The number of ranks.</summary>
         public int Size { get { return Used(context => (int)NativeMethods.potluck_size((potluck_context*)context)); } }
 
-        /// <summary>Whether all members hold the same state, so that no call needs a sync first.</summary>
+        /// <summary>
+        /// Whether all members hold the same state, so that no call needs a sync first.
+        /// </summary>
         public bool InSync { get { return Used(context => NativeMethods.potluck_in_sync((potluck_context*)context)); } }
 
-        /// <summary>The elements of a buffer that this rank gets from ReduceScatterAsync: the first, and how many.</summary>
+        /// <summary>
+        /// The elements of a buffer that this rank gets from ReduceScatterAsync: the first, and how
+        /// many.
+        /// </summary>
         public KeyValuePair<int, int> Shard(int count)
         {
             return Used(context =>
@@ -295,7 +319,9 @@ namespace PotluckNet
             });
         }
 
-        /// <summary>Another lane of the same View, for another sequence of calls. Each tag is used once.</summary>
+        /// <summary>
+        /// Another lane of the same View, for another sequence of calls. Each tag is used once.
+        /// </summary>
         public Context Lane(uint tag)
         {
             return Used(context =>
@@ -342,13 +368,18 @@ namespace PotluckNet
             });
         }
 
-        /// <summary>Discards the result of a cancelled call that was decided already, so that the lane goes on.</summary>
+        /// <summary>
+        /// Discards the result of a cancelled call that was decided already, so that the lane goes
+        /// on.
+        /// </summary>
         public bool DiscardResult()
         {
             return Used(context => NativeMethods.potluck_discard_result((potluck_context*)context));
         }
 
-        /// <summary>Combines the buffers of all ranks, in place: afterwards all hold the same.</summary>
+        /// <summary>
+        /// Combines the buffers of all ranks, in place: afterwards all hold the same.
+        /// </summary>
         public Task AllReduceAsync<T>(Memory<T> buffer, ReduceOp op = ReduceOp.Sum, CallOptions options = null,
             CancellationToken token = default(CancellationToken), DType? of = null) where T : struct
         {
@@ -395,7 +426,9 @@ namespace PotluckNet
                 context, data.Start, data.Count, to.Start, to.Count, data.DType, given));
         }
 
-        /// <summary>Gives each rank an equal part of the input; the output gets the parts for this rank.</summary>
+        /// <summary>
+        /// Gives each rank an equal part of the input; the output gets the parts for this rank.
+        /// </summary>
         public Task AllToAllAsync<T>(ReadOnlyMemory<T> input, Memory<T> output, CallOptions options = null,
             CancellationToken token = default(CancellationToken), DType? of = null) where T : struct
         {
@@ -415,7 +448,9 @@ namespace PotluckNet
                 context, data.Start, data.Count, data.DType, (UIntPtr)to, tag, given));
         }
 
-        /// <summary>Receives a message of a rank, or of any rank. The result is the rank that has sent it.</summary>
+        /// <summary>
+        /// Receives a message of a rank, or of any rank. The result is the rank that has sent it.
+        /// </summary>
         public Task<int> ReceiveAsync<T>(Memory<T> buffer, int? from = null, uint tag = 0, CallOptions options = null,
             CancellationToken token = default(CancellationToken), DType? of = null) where T : struct
         {
@@ -495,8 +530,8 @@ namespace PotluckNet
     }
 
     /// <summary>
-    /// The contexts of a cluster, to be disposed with it. Each of them refers to this, and so keeps the cluster: if
-    /// the collector took it, the node would leave.
+    /// The contexts of a cluster, to be disposed with it. Each of them refers to this, and so keeps
+    /// the cluster: if the collector took it, the node would leave.
     /// </summary>
     sealed class Contexts
     {
@@ -542,7 +577,7 @@ namespace PotluckNet
         }
     }
 
-    /// <summary>What a call has returned, apart from what it has written.</summary>
+    /// <summary>The result of a call, apart from the elements that it has written.</summary>
     struct Ended
     {
         public int Source;
@@ -597,7 +632,9 @@ namespace PotluckNet
             { typeof(ulong), DType.U64 }, { typeof(bool), DType.Bool },
         };
 
-        /// <summary>The type of the elements: that of C#, or for 16 bits one that C# does not have.</summary>
+        /// <summary>
+        /// The type of the elements: that of C#, or for 16 bits one that C# does not have.
+        /// </summary>
         public static unsafe DType Of<T>(DType? of) where T : struct
         {
             if (of == null && known.TryGetValue(typeof(T), out var own))
@@ -655,7 +692,7 @@ namespace PotluckNet
                 buffer.Unpin();
         }
 
-        // Who takes the call frees it.
+        // The thread that takes the call frees it.
         potluck_call* Taken()
         {
             return (potluck_call*)Interlocked.Exchange(ref call, IntPtr.Zero);

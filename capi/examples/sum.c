@@ -12,7 +12,7 @@
 
 enum { COUNT = 1000 };
 
-/* Prints what has happened, and ends the program. */
+/* Prints the error, and ends the program. */
 static void fail(potluck_error *error) {
     fprintf(stderr, "%s: %s\n", potluck_error_code(error), potluck_error_message(error));
     potluck_error_free(error);
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
         potluck_status status = potluck_call_wait(call, -1, &error);
         potluck_call_free(call);
         if (status != POTLUCK_OK) {
-            /* The buffer is as it was: say so, and go on with those who are there. */
+            /* The buffer is as it was: say so, and go on with the present members. */
             int kept = data[0] == (float)rank && data[COUNT - 1] == (float)(rank + COUNT - 1);
             printf("rank %zu of %zu: %s, buffer %s\n", rank, size, potluck_error_code(error),
                    kept ? "kept" : "DAMAGED");

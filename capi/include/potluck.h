@@ -12,10 +12,9 @@
  * handle or text belongs is POTLUCK_ARGUMENT.
  *
  * Calls. potluck_all_reduce and the like start a call and return it at once, never NULL. By then
- * the call has its place among the calls of its context, and its data have been read. What goes
- * wrong, also with the arguments, is the end of the call: potluck_call_wait tells. Calls are all
- * or nothing: on every error, and when a call is freed before it has ended, the buffers are as
- * they were.
+ * the call has its place among the calls of its context, and its data have been read. An error,
+ * also in the arguments, is the end of the call: potluck_call_wait tells. Calls are all or nothing:
+ * on every error, and when a call is freed before it has ended, the buffers are as they were.
  *
  * Memory. It stays the program's, which leaves it alone and alive until the call has ended or has
  * been freed. Lengths are in elements unless the name says bytes. It need not be aligned. `out` may
@@ -335,8 +334,9 @@ typedef uint32_t potluck_dtype;
 typedef uint32_t potluck_op;
 
 /**
- * Options of a call. Set all of it to zero, then `size` to `sizeof(potluck_options)`, then what is
- * wanted. A call that does not have an option ends with POTLUCK_ARGUMENT.
+ * Options of a call. Set all of it to zero, then `size` to `sizeof(potluck_options)`, then the
+ * wanted options. A call that does not have an option, or another `size`, ends with
+ * POTLUCK_ARGUMENT.
  */
 typedef struct {
   /**
@@ -442,7 +442,7 @@ potluck_status potluck_context_get(const potluck_cluster *cluster,
                                    potluck_error **error);
 
 /**
- * What this node knows of its group, as JSON: the document of `potluck status --json`. Free it by
+ * The status of this node as JSON: the document of `potluck status --json`. Free it by
  * `potluck_string_free`.
  */
 potluck_status potluck_status_json(const potluck_cluster *cluster,
@@ -586,7 +586,7 @@ potluck_call *potluck_all_gather_uneven(const potluck_context *context,
 
 /**
  * Gives the first `lengths[0]` elements of `input` to rank 0, and so on: one length for each rank.
- * What the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
+ * The elements that the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
  */
 potluck_call *potluck_all_to_all_uneven(const potluck_context *context,
                                         const void *input,
@@ -662,8 +662,8 @@ potluck_config *potluck_config_new(void);
  * | engine | `auto`, `native` or `gloo` |
  * | notices | `false`: never a line on stderr |
  *
- * Returns POTLUCK_ARGUMENT for another key, and POTLUCK_CONFIG or POTLUCK_ARGUMENT for a value
- * that it cannot have. The configuration is then as before.
+ * Returns POTLUCK_ARGUMENT for another key, and for a value that cannot be read. The configuration
+ * is then as before. potluck_join checks the values further, and returns POTLUCK_CONFIG.
  */
 potluck_status potluck_config_set(potluck_config *config,
                                   const char *key,

@@ -1,9 +1,9 @@
 //! Where pointers of the program become references, and results become pointers.
 //!
 //! # Safety
-//! Every function here, and every exported function, trusts the program in what the header says at
-//! its top: a handle is one that potluck has made and that has not been freed; text ends with a
-//! zero byte; memory has the length that is given.
+//! Every function here, and every exported function, trusts the program to obey the rules at the
+//! top of the header: a handle is one that potluck has made and that has not been freed; text ends
+//! with a zero byte; memory has the length that is given.
 
 use crate::error::potluck_error;
 use crate::status::potluck_status;
@@ -79,7 +79,7 @@ pub unsafe fn freed<T>(handle: *mut T) {
 /// Text of the program.
 ///
 /// # Errors
-/// `Argument` for a null pointer, and for what is no UTF-8.
+/// `Argument` for a null pointer, and for text that is not UTF-8.
 pub unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Failure> {
     if text.is_null() {
         return Err(Failure::Argument(format!("{what} is NULL")));

@@ -17,7 +17,7 @@ pub struct potluck_call {
 /// Is called when a call has ended, with the `user` that it was registered with.
 pub type potluck_on_done = Option<unsafe extern "C" fn(user: *mut c_void, status: potluck_status)>;
 
-/// Starts a call. What goes wrong is the end of it, so a program looks for errors at one place.
+/// Starts a call. An error is the end of it, so a program looks for errors at one place.
 pub(crate) fn started(begin: impl FnOnce() -> Result<Call<Reply>, Failure>) -> *mut potluck_call {
     let begun = catch_unwind(AssertUnwindSafe(begin));
     let begun = begun.unwrap_or_else(|_| Err(Failure::Panic("see stderr".to_owned())));

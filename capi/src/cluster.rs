@@ -68,7 +68,7 @@ pub unsafe extern "C" fn potluck_context_get(
     }
 }
 
-/// What this node knows of its group, as JSON: the document of `potluck status --json`. Free it by
+/// The status of this node as JSON: the document of `potluck status --json`. Free it by
 /// `potluck_string_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_status_json(

@@ -201,7 +201,7 @@ pub unsafe extern "C" fn potluck_all_gather_uneven(
 }
 
 /// Gives the first `lengths[0]` elements of `input` to rank 0, and so on: one length for each rank.
-/// What the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
+/// The elements that the others give to this rank: `potluck_call_bytes` and `potluck_call_lengths`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_all_to_all_uneven(
     context: *const potluck_context,

@@ -43,8 +43,8 @@ pub extern "C" fn potluck_config_new() -> *mut potluck_config {
 /// | engine | `auto`, `native` or `gloo` |
 /// | notices | `false`: never a line on stderr |
 ///
-/// Returns POTLUCK_ARGUMENT for another key, and POTLUCK_CONFIG or POTLUCK_ARGUMENT for a value
-/// that it cannot have. The configuration is then as before.
+/// Returns POTLUCK_ARGUMENT for another key, and for a value that cannot be read. The configuration
+/// is then as before. potluck_join checks the values further, and returns POTLUCK_CONFIG.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_config_set(
     config: *mut potluck_config,

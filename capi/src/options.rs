@@ -1,4 +1,4 @@
-//! What a program may ask of a call, beyond its arguments.
+//! The options of a call, beyond its arguments.
 #![allow(non_camel_case_types)]
 
 use crate::border::handle;
@@ -14,8 +14,9 @@ pub const POTLUCK_REJECT_NON_FINITE: u32 = 2;
 /// The call is a mean over all ranks in which `weight` is that of this rank's contribution.
 pub const POTLUCK_WEIGHTED: u32 = 4;
 
-/// Options of a call. Set all of it to zero, then `size` to `sizeof(potluck_options)`, then what is
-/// wanted. A call that does not have an option ends with POTLUCK_ARGUMENT.
+/// Options of a call. Set all of it to zero, then `size` to `sizeof(potluck_options)`, then the
+/// wanted options. A call that does not have an option, or another `size`, ends with
+/// POTLUCK_ARGUMENT.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct potluck_options {

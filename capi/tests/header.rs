@@ -1,4 +1,4 @@
-//! `potluck.h` and .NET's `NativeMethods.g.cs` are what cbindgen and csbindgen make of the source.
+//! `potluck.h` and .NET's `NativeMethods.g.cs` are made from the source by cbindgen and csbindgen.
 //! `POTLUCK_WRITE=1` writes them.
 
 use std::fs;

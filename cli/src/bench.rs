@@ -1,4 +1,4 @@
-//! `potluck bench`: measures the links of a group and its sums, beside what the plan predicts.
+//! `potluck bench`: measures the links of a group and its sums, beside the predictions of the plan.
 
 mod chart;
 mod links;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Measure links and sums of some machines, beside what the plan predicts; type it on each of them
+/// Measure links and sums of some machines, beside the plan's predictions; type it on each of them
 ///
 /// The machines form a group of their own. Each link carries messages in both directions, one at a
 /// time; then all sum buffers of each size. Every sum is verified, and every machine prints the
@@ -186,7 +186,7 @@ async fn lost(mut events: EventStream, ctx: &Context, error: anyhow::Error) -> a
     let mut gone = None;
     while let Ok(Some(event)) = timeout_at(until, events.next()).await {
         match event {
-            // What came before is of earlier Views.
+            // Earlier events are of earlier Views.
             Event::Installed { view, .. } if view.to_string() == ctx.view() => gone = None,
             Event::Lost { peer, .. } if is_member(&peer) => {
                 gone = Some(format!("{peer} was lost"));

@@ -1,4 +1,4 @@
-//! `potluck completions`: what a shell needs to complete the command line.
+//! `potluck completions`: the script by which a shell completes the command line.
 
 use crate::exit::Exit;
 use crate::output::Output;

@@ -1,5 +1,4 @@
-//! The documents of the command as text, and what it prints of nodes that only announce
-//! themselves.
+//! The documents of the command as text, and its text about nodes that only announce themselves.
 
 use potluck::NodeId;
 use potluck::keys::StoredKey;

@@ -8,7 +8,8 @@ use std::fmt;
 /// The text on exit codes in `--help`.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no or too few peers, 4 a \
 peer was lost, 5 another version, 6 the cluster key or the pairing code is missing or wrong, 7 \
-`doctor` has found a fault, 130 interrupted. `run` ends with the code of the program that failed first.";
+`doctor` has found a fault, 130 interrupted. `run` ends with the code of the program that failed \
+first.";
 
 /// An exit code. The numbers are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use potluck::report::{Membership, Scan};
 use potluck::{Config, scan};
 use serde_json::json;
 
-/// What to do where the network has a cluster already.
+/// The action where the network has a cluster already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// Make no key, and say how to enter that cluster.

@@ -51,7 +51,12 @@ impl Invite {
         let mut config = self.place.config(&self.which);
         config.name.clone_from(&self.name);
         tokio::select! {
-            made = first_key::make_if_missing(config.clone(), &self.which, Beside::Refuse, output) => {
+            made = first_key::make_if_missing(
+                config.clone(),
+                &self.which,
+                Beside::Refuse,
+                output,
+            ) => {
                 made?;
             }
             _ = interrupt.recv() => return Ok(Exit::Interrupted),

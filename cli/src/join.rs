@@ -191,7 +191,7 @@ fn what(before: KeyBefore) -> &'static str {
     }
 }
 
-/// Says what to do next, and what hinders it.
+/// Prints the next step, and a hindrance if there is one.
 fn next(keys: &Keys, which: &Which, output: &Output) {
     let stored = keys.stored_cluster_key().ok().flatten();
     let used = keys.cluster_key().ok().flatten();

@@ -1,7 +1,7 @@
 //! The command line of potluck.
 //!
 //! Results go to stdout, everything else to stderr. With `--json` stdout is JSON: one document, or
-//! for `up` one per line.
+//! for `up`, `invite` and `run` one per line.
 
 mod address;
 mod args;

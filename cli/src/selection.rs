@@ -1,5 +1,5 @@
-//! The nodes that a command shows: those of this machine and what they observe; when none runs,
-//! those that answer an observer of its own.
+//! The nodes that a command shows: those of this machine and those that they observe; when none
+//! runs, those that answer an observer of its own.
 
 use crate::args::{Where, Which};
 use crate::document::NeighbourDocument;
@@ -60,8 +60,8 @@ impl Selection {
         self.which.flag()
     }
 
-    /// Asks the nodes of this machine. If none runs, looks around for two seconds and observes what
-    /// it finds for two more.
+    /// Asks the nodes of this machine. If none runs, looks around for two seconds and observes the
+    /// nodes found for two more.
     pub async fn find(&self, output: &Output) -> Result<Found> {
         let described = self.described()?;
         let local = self.local(output).await?;
@@ -72,7 +72,7 @@ impl Selection {
         self.around(output).await
     }
 
-    /// Looks around for two seconds, and observes what it finds for two more.
+    /// Looks around for two seconds, and observes the nodes found for two more.
     pub async fn around(&self, output: &Output) -> Result<Found> {
         let seen = scan(self.config(), LOOK).await?;
         let nodes = self.of_job(observe(self.config(), &seen).await);
@@ -95,7 +95,7 @@ impl Selection {
                 socket.display()
             ));
         }
-        // What another command observes for a moment may be nothing yet.
+        // The observer of another command may have heard of no node yet.
         nodes.retain(|node| !node.observer || node.job != LOOK_JOB);
         let known = self.with_observed(&nodes);
         Ok(Found { here: self.of_job(nodes), nodes: known, seen: None })
@@ -132,14 +132,15 @@ impl Found {
     }
 }
 
-/// What the nodes of this cluster say that a scan has found, within two seconds.
+/// The documents of the nodes of this cluster that a scan has found, if they come within two
+/// seconds.
 async fn observe(mut config: Config, seen: &Scan) -> Vec<StatusDocument> {
     let ours = seen.neighbours.iter().filter(|n| n.membership == Membership::Ours).count();
     if ours == 0 {
         return Vec::new();
     }
     config.job = Some(LOOK_JOB.to_owned());
-    // What hinders it has hindered the scan, or is a wrong key, which the scan tells too.
+    // Its error is also one of the scan, or is a wrong key, which the scan tells too.
     let Ok(mut observer) = Observer::start(config).await else { return Vec::new() };
     let all_answer = async { while observer.nodes().len() < ours && observer.changed().await {} };
     // Those that have not answered in time are not shown.

@@ -14,18 +14,19 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Show the nodes of this machine and what `potluck up` observes; when none runs, ask the others
+/// Show the nodes here and those that `potluck up` observes; when none runs, ask the others
 ///
 /// Every program that has joined a group answers, and every `potluck up`, which knows the whole
-/// cluster. If none runs on this machine, it observes the cluster itself for at most 2 s. JSON with
-/// a node: {ok, running: whether one runs on this machine, node, name, process, namespace, job,
-/// open, port, state, state_text, view, peers, interfaces, reasons, other_jobs, alone, duplicates,
-/// quarantined, topology, counters, gloo, here}. It is of one node, of the largest group; `here`
-/// lists all of this machine and `cluster` all that are known: {job, process, name, node, state}.
-/// Where none runs on this machine, `neighbours` lists what was announced. Without any node: {ok,
-/// running: false, namespace, key: whether this machine has the cluster key, neighbours,
-/// interfaces, gloo} and exit code 3. `topology` is what the pictures show: {view, me, engine,
-/// plan, plan_revision, slowest, members, links, forecasts}, null while there is no group.
+/// cluster. If none runs on this machine, it looks for nodes for 2 s, and observes those that it
+/// finds for at most 2 s. JSON with a node: {ok, running: whether one runs on this machine, node,
+/// name, process, namespace, job, open, port, observer, state, state_text, sizes, view, peers,
+/// interfaces, reasons, other_jobs, alone, duplicates, unlinked, quarantined, topology, observed,
+/// counters, gloo, here, cluster}. It is of one node, of the largest group; `here` lists all of
+/// this machine and `cluster` all that are known: {job, process, name, node, state}. Where none
+/// runs on this machine, `neighbours` lists the announced nodes. Without any node: {ok, running:
+/// false, namespace, key: whether this machine has the cluster key, neighbours, interfaces, gloo}
+/// and exit code 3. `topology` has the data of the pictures: {view, me, engine, plan,
+/// plan_revision, slowest, members, links, forecasts}, null while there is no group.
 #[derive(Args, Debug)]
 pub struct Ask {
     #[command(flatten)]
@@ -148,7 +149,7 @@ fn document_of(here: &[StatusDocument], nodes: &[StatusDocument]) -> Result<Valu
     Ok(document)
 }
 
-/// Lists what was announced, where no node answers.
+/// Lists the announced nodes, where no node answers.
 fn show_neighbours(found: &Found, keys: &Keys, output: &Output) -> Result<Exit> {
     let neighbours = found.neighbours();
     let looked = || found.seen.iter().flat_map(|seen| &seen.interfaces);

@@ -22,8 +22,8 @@ use tokio::time::{Instant, sleep_until};
 /// Make the cluster key on the first machine; on every machine, show the nodes of the cluster
 ///
 /// Observes the cluster in the foreground, and prints every change until Ctrl-C: the jobs, their
-/// members, what they wait for, and other observers. It is a member of no group, and no program
-/// notices it.
+/// members, why they wait, and other observers. It is a member of no group, and no program notices
+/// it.
 ///
 /// Without a cluster key it first looks whether a cluster is on the network. If so, it makes no key
 /// and says how to enter that one. JSON, one document per line: {event: "key-made", file}, {event:
@@ -231,8 +231,8 @@ async fn step(observer: &mut Observer, alone_at: Option<Instant>) -> Option<Step
     }
 }
 
-/// What of the status and the nodes is shown when it changes: not the figures, which change all the
-/// time.
+/// The parts of the status and the nodes that are shown when they change: not the figures, which
+/// change all the time.
 fn key_of(status: &Status, nodes: &[StatusDocument]) -> Vec<String> {
     // Not the errors of the dials, which come and go, and not each port.
     let others = status.others.iter().map(|of| {

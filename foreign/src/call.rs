@@ -372,7 +372,7 @@ mod tests {
         assert!(call.wait(Some(Duration::ZERO)).expect("no callback").is_none());
         call.hold(Held(told));
         wake(&woken);
-        // What it held is dropped at the end.
+        // The held value is dropped at the end.
         tells.recv().expect("dropped");
         assert!(call.wait(None).expect("no callback").is_some());
         assert_eq!(polled_by(&call), Some("potluck-calls"));

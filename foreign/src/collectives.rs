@@ -274,8 +274,8 @@ impl SharedContext {
         }), _ => unknown(dtype))
     }
 
-    /// Sends the first `lengths[0]` elements to rank 0, and so on, and collects what the others
-    /// send to this rank: [`Reply::Parts`].
+    /// Sends the first `lengths[0]` elements to rank 0, and so on, and collects the elements that
+    /// the others send to this rank: [`Reply::Parts`].
     pub fn all_to_all_uneven(&self, buffer: Memory, lengths: Vec<usize>, o: &Options) -> Begun {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_voted("all_to_all_uneven")?;

@@ -1,5 +1,5 @@
 //! The memory of foreign programs. This file has all of the crate's `unsafe` code.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the memory is that of programs in other languages")]
 
 use super::failure::Failure;
 use potluck::calls::EngineFault;

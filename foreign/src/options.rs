@@ -1,11 +1,11 @@
-//! What a foreign program may ask of a call, beyond its arguments.
+//! The options of a call of a foreign program, beyond its arguments.
 
 use super::failure::Failure;
 use potluck::Codec;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A codec, with the rounding errors that it owes. A buffer has one of its own.
+/// A codec, with its residual. A buffer has one of its own.
 pub type SharedCodec = Arc<Mutex<Codec>>;
 
 /// Options of a call; the default is none of them. A call that does not have an option is
@@ -19,7 +19,8 @@ pub struct Options {
     pub best_effort: bool,
     /// Aborts a reduction for all members if a contribution or a result has a NaN or an infinity.
     pub reject_non_finite: bool,
-    /// Compresses the data on the wire. Sums and means of `f32` have it, in `all_reduce`.
+    /// Compresses the data on the wire. `all_reduce` of `f32` has it. One bit, top-k and error
+    /// feedback are for sums and means only.
     pub codec: Option<SharedCodec>,
     /// The weight of this rank's contribution to a mean over all members. `all_reduce` of floats
     /// has it, with the sum as its operator.
@@ -80,7 +81,7 @@ impl Options {
     /// The codec of a call of a step. Its weight may be set, too.
     ///
     /// # Errors
-    /// [`Failure::Argument`] for what is asked of the whole step.
+    /// [`Failure::Argument`] for options of the whole step.
     pub(crate) fn of_part(&self) -> Result<Option<SharedCodec>, Failure> {
         if self.deadline.is_some() || self.best_effort || self.reject_non_finite {
             let problem = "ask that of the commit of the step, not of a call in it".to_owned();
@@ -92,7 +93,7 @@ impl Options {
     /// Of the commit of a step.
     ///
     /// # Errors
-    /// [`Failure::Argument`] for what is asked of one call.
+    /// [`Failure::Argument`] for options of one call.
     pub(crate) fn of_step(&self) -> Result<Terms, Failure> {
         if self.best_effort {
             return Err(Failure::Argument("a step needs its vote".to_owned()));

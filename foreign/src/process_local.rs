@@ -6,8 +6,8 @@ use std::process;
 /// A value of the process that made it.
 ///
 /// A fork of a process has its memory and none of its threads: a lock that one of them held stays
-/// locked, and what they would have done never happens. So a fork gets an error in place of the
-/// value, and never drops it.
+/// locked, and their work is never completed. So a fork gets an error in place of the value, and
+/// never drops it.
 #[derive(Clone, Debug)]
 pub struct ProcessLocal<T> {
     process: u32,

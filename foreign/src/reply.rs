@@ -1,8 +1,8 @@
-//! What a call returns, apart from what it writes.
+//! The result of a call, apart from the elements that it writes.
 
 use potluck::DType;
 
-/// What a call returns, apart from what it writes.
+/// The result of a call, apart from the elements that it writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Nothing.

@@ -42,7 +42,8 @@ impl SharedStep {
     /// See [`SharedContext::all_reduce`]. Of the options, a codec and a weight.
     ///
     /// # Errors
-    /// [`Failure::Argument`] for what the type does not have. The step is as before.
+    /// [`Failure::Argument`] for an option or an operator that the type does not have. The step is
+    /// as before.
     pub fn all_reduce(&mut self, buffer: Memory, op: ReduceOp, options: &Options) -> Added {
         let (dtype, codec, weight) = (buffer.dtype(), options.of_part()?, options.weight);
         if codec.is_some() && dtype != DType::F32 {

@@ -1,5 +1,5 @@
 //! Calls of foreign programs, between nodes of one process.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the test calls as a foreign program does")]
 
 use potluck::blocking::Cluster;
 use potluck::{Builder, Codec, Config, DType, ReduceOp};
@@ -87,7 +87,7 @@ fn begun(call: Begun) -> Call<Reply> {
     call.expect("good arguments")
 }
 
-/// Begins a call on every rank, and returns what they return.
+/// Begins a call on every rank, and returns their replies.
 fn on_all(
     ranks: &[SharedContext],
     mut call: impl FnMut((usize, &SharedContext)) -> Begun,
@@ -283,7 +283,7 @@ fn a_step_writes_all_or_nothing() {
     }
 }
 
-/// Also the memory of `bool`, and what is not aligned, of which there are copies.
+/// Also the memory of `bool`, and unaligned memory, of which there are copies.
 #[test]
 fn a_step_reads_its_memory_when_it_is_committed() {
     let Group { ref ranks, .. } = group("foreign-late", 2);
@@ -332,7 +332,7 @@ fn every_type_is_summed_at_every_address() {
                 rank.all_reduce(bytes(&mut memory[i][shift..], dtype), ReduceOp::Max, &none())
             });
             let expected = match dtype {
-                // Another byte than 0 is true, and 1 is what comes back.
+                // Another byte than 0 is true, and comes back as 1.
                 DType::Bool => input.iter().map(|byte| u8::from(*byte != 0)).collect(),
                 _ => input,
             };

@@ -1,5 +1,5 @@
 //! A fork of a process has none of its threads: nothing there may wait for them.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the test calls as a foreign program does")]
 
 use potluck::blocking::Cluster;
 use potluck::{Builder, Config, Context, DType, ReduceOp};
@@ -18,7 +18,7 @@ fn a_fork_gets_errors_and_drops_nothing() {
     // SAFETY: kept until the end.
     let mut memory = || unsafe { Memory::new(sum.as_mut_ptr().cast(), 4, DType::F32) };
     let ended = context.barrier(&Options::default()).expect("a call");
-    // SAFETY: the child calls nothing but what this test is about, and `_exit`.
+    // SAFETY: the child calls nothing but the functions under test, and `_exit`.
     match unsafe { libc::fork() } {
         0 => {
             let is_forked = |failure: Option<Failure>| matches!(failure, Some(Failure::Forked));

@@ -102,7 +102,7 @@ impl Lab {
     }
 
     /// Lets these paths, each from one machine to another, carry only so much together, in Mbit/s:
-    /// the switch drops what is more.
+    /// the switch drops the rest.
     pub fn squeeze(&self, paths: &[(String, String)], mbit: u32) -> Result<()> {
         let port = |node: &str| self.state["nodes"][node]["links"][0]["far_dev"].to_string();
         let rules: Vec<String> = paths

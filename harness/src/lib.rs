@@ -1,7 +1,7 @@
 //! The common parts of potluck's tests.
 //!
-//! - [`Suite`]: tests that declare what they [`Need`]. A test whose need is not met on this machine
-//!   is *skipped with a reason*, never passed.
+//! - [`Suite`]: tests that declare each [`Need`]. A test whose need is not met on this machine is
+//!   *skipped with a reason*, never passed.
 //! - [`Lab`]: a small simulated network, removed when the guard is dropped.
 //! - [`Child`]: a program under test, killed when the guard is dropped. Tests wait for conditions
 //!   on its output, not for times.

@@ -19,7 +19,7 @@ pub fn command_line() -> Result<PathBuf> {
     built("potluck")
 }
 
-/// Sets the home directory of a node. Of the variables that would change what it does, only
+/// Sets the home directory of a node. Of the variables that would change its behaviour, only
 /// `POTLUCK_ENGINE` is inherited.
 pub fn isolate(command: &mut Command, home: &Path) {
     for variable in [

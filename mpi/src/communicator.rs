@@ -22,7 +22,7 @@ pub struct Communicator {
     groups: Arc<AtomicU32>,
 }
 
-/// Memory of the program, and what it holds.
+/// Memory of the program, and its contents.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements {
     /// The first byte.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How long a wait goes on after an interrupt: if the call ends by then, the program's own handler
-/// decides what follows.
+/// decides the outcome.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// How many interrupts there were.
@@ -64,8 +64,8 @@ pub fn so_far() -> usize {
     INTERRUPTS.load(Ordering::SeqCst)
 }
 
-/// Waits for the end of a call. An interrupt since there were so many ends the process, unless the
-/// call ends soon.
+/// Waits for the end of a call. If there are more interrupts than `before`, the process ends one
+/// second later, unless the call has ended by then.
 ///
 /// # Errors
 /// Those of [`Call::wait`].

@@ -6,12 +6,12 @@
 //! `POTLUCK_MEMBERS` processes are there, by default two. That is the world: nobody enters later,
 //! and the loss of any process ends all others.
 //!
-//! A failure ends the process with one sentence and code 75, as MPI's default error handler does:
-//! MLX does not look at what the functions return, and would go on with a wrong sum. Ctrl-C ends a
-//! wait for other processes, and with it the process.
+//! A failure ends the process with one sentence and exit code 75. MPI's default error handler also
+//! ends the process, and MLX relies on that: it ignores the results of the functions, and would go
+//! on with a wrong sum. Ctrl-C ends a wait for other processes, and with it the process.
 //!
 //! # Safety
-//! Every exported function trusts the program in what MPI's standard says of its arguments.
+//! Every exported function trusts the program to obey MPI's standard in its arguments.
 
 mod communicator;
 mod datatype;

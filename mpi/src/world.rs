@@ -9,7 +9,7 @@ use potluck_foreign::{Call, Executor, ProcessLocal, SharedContext};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What MPI_Init has made.
+/// The objects that MPI_Init has made.
 struct World {
     cluster: ProcessLocal<potluck::Cluster>,
     all: Communicator,

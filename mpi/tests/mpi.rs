@@ -81,7 +81,7 @@ impl World {
     }
 }
 
-/// The exit code of a process, and what it has printed.
+/// The exit code of a process, and its output.
 fn ended(process: Child) -> Result<(Option<i32>, String, String)> {
     let output = process.wait_with_output()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -43,7 +43,7 @@ def environment(profile, addresses, rank):
 
 
 def measured(profile, backend, home):
-    """What rank 0 of this backend prints, in a lab of this profile."""
+    """The figures that rank 0 of this backend prints, in a lab of this profile."""
     nodes = json.loads(lab("json"))["nodes"]
     addresses = [node["addr"] for node in nodes.values()]
     processes = []

@@ -1,7 +1,7 @@
 """A rank of PyTorch that times calls over one backend: `torch_rank.py potluck`, or gloo.
 
-Rank 0 prints a line of JSON: the medians in seconds, by what was timed. The backends do not share a
-process: potluck would measure links that the other one is using.
+Rank 0 prints a line of JSON: the medians in seconds, by call. The backends do not share a process:
+potluck would measure links that the other one is using.
 """
 
 import json
@@ -39,7 +39,7 @@ def model():
 
 
 def step_of_training():
-    """What makes a step of training, with 1.3 million parameters."""
+    """A function that makes a step of training, with 1.3 million parameters."""
     module = nn.parallel.DistributedDataParallel(model())
     optimizer = torch.optim.SGD(module.parameters(), 0.01)
     inputs, labels = torch.randn(32, 256), torch.randint(10, (32,))

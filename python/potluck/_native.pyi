@@ -57,12 +57,12 @@ def join(
     members, min_members, max_members: the group begins with, goes on with, and has at most so many.
     peers: nodes to dial in addition, as "host" or "host:port".
     interfaces: those to use, as "eth0,en*", or with a leading "^" those not to use.
-    name: what this node is called; else the name of the machine.
+    name: the name of this node; else that of the machine.
     home: the folder of key and state files; else POTLUCK_HOME, else the XDG folders.
     engine: the package has the native engine alone; both words mean it.
     partition: "continue", "majority:ID,ID,..." or "all:ID,ID,...".
     stateless: this node keeps no state in step with the others.
-    notices: whether a line on stderr says what a long wait waits for.
+    notices: whether a line on stderr gives the reason of a long wait.
     """
 
 @final
@@ -87,7 +87,7 @@ class Cluster:
 
 @final
 class Events:
-    """Dicts with a "kind", a "text" and what the kind has. Ends when the node has left."""
+    """Dicts with a "kind", a "text" and the fields of the kind. Ends when the node has left."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]: ...
     def __next__(self) -> dict[str, Any]: ...
@@ -134,7 +134,7 @@ class Context:
     @property
     def engine(self) -> str: ...
     def shard(self, length: int) -> tuple[int, int]:
-        """Begin and end of what `reduce_scatter` gives to this rank of so many elements."""
+        """Begin and end of the part of so many elements that `reduce_scatter` gives this rank."""
 
     @overload
     def all_reduce(
@@ -224,7 +224,7 @@ class Context:
         best_effort: bool = False,
         async_op: Literal[False] = False,
     ) -> Any:
-        """Combines the buffers of all ranks; returns this rank's `shard` of the result, in one axis."""
+        """Combines the buffers of all ranks; returns this rank's `shard`, in one axis."""
 
     @overload
     def reduce_scatter(
@@ -357,7 +357,7 @@ class Context:
         deadline: float | None = None,
         async_op: Literal[False] = False,
     ) -> list[Any]:
-        """Sends `lengths[0]` elements to rank 0, and so on; returns what each rank sends here."""
+        """Sends `lengths[0]` elements to rank 0, and so on; returns those from each rank."""
 
     @overload
     def all_to_all_uneven(
@@ -403,7 +403,8 @@ class Context:
         best_effort: bool = False,
         async_op: Literal[False] = False,
     ) -> int:
-        """Receives a message of this rank, or of any rank: the next with this tag. Returns the rank."""
+        """Receives a message of the rank `source`, or the next one with this tag of any rank.
+        Returns the rank of the sender."""
 
     @overload
     def recv(
@@ -486,9 +487,13 @@ class Step:
     def all_gather(self, buffer: Buffer, *, out: Any = None) -> Any: ...
     def all_to_all(self, buffer: Buffer, *, out: Any = None) -> Any: ...
     @overload
-    def commit(self, *, deadline: float | None = None, async_op: Literal[False] = False) -> None: ...
+    def commit(
+        self, *, deadline: float | None = None, async_op: Literal[False] = False
+    ) -> None: ...
     @overload
-    def commit(self, *, deadline: float | None = None, async_op: Literal[True]) -> Pending[None]: ...
+    def commit(
+        self, *, deadline: float | None = None, async_op: Literal[True]
+    ) -> Pending[None]: ...
     def __enter__(self) -> Step: ...
     def __exit__(
         self,
@@ -527,7 +532,7 @@ class Codec:
     def without_feedback(self) -> Codec:
         """The same codec, whose rounding error is lost."""
 
-    def owed(self) -> Any:
+    def residual(self) -> Any:
         """The rounding error of each element that the next call adds."""
 
     def forget(self) -> None:

@@ -14,7 +14,7 @@ class SupportsDLPack(Protocol):
 
 
 class SupportsBuffer(Protocol):
-    """array.array, bytearray, memoryview and what else has the buffer protocol."""
+    """array.array, bytearray, memoryview and other objects with the buffer protocol."""
 
     def __buffer__(self, flags: int, /) -> memoryview: ...
 

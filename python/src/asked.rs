@@ -1,4 +1,4 @@
-//! What a call is asked for, apart from its buffers.
+//! The options of a call, apart from its buffers.
 
 use super::codec::Codec;
 use super::error::wrong;
@@ -7,7 +7,7 @@ use potluck::ReduceOp;
 use potluck_foreign::Options;
 use pyo3::prelude::*;
 
-/// What a call is made with, apart from its buffers.
+/// The arguments of a call, apart from its buffers.
 pub struct Asked {
     /// The options of the call.
     pub options: Options,
@@ -16,29 +16,29 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What all calls have.
+    /// The options of all calls.
     ///
     /// # Errors
-    /// ValueError for what is no time.
+    /// ValueError for a value that is not a time.
     pub fn of(deadline: Option<f64>, best_effort: bool, async_op: bool) -> PyResult<Asked> {
         let deadline = seconds("deadline", deadline)?;
         let options = Options { deadline, best_effort, ..Options::default() };
         Ok(Asked { options, async_op })
     }
 
-    /// What reductions have.
+    /// The option of reductions.
     pub fn non_finite(mut self, rejected: bool) -> Asked {
         self.options.reject_non_finite = rejected;
         self
     }
 
-    /// What `all_reduce` has.
+    /// An option of `all_reduce`.
     pub fn coded(mut self, codec: Option<&Codec>) -> Asked {
         self.options.codec = codec.map(Codec::shared);
         self
     }
 
-    /// What `all_reduce` has.
+    /// An option of `all_reduce`.
     pub fn weighted(mut self, weight: Option<f64>) -> Asked {
         self.options.weight = weight;
         self

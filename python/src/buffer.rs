@@ -1,5 +1,5 @@
 //! The memory of Python objects. This file has all of the crate's `unsafe` code.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the memory is that of programs in other languages")]
 
 use super::error::{OrRaise, wrong};
 use potluck::DType;
@@ -21,7 +21,7 @@ pub struct Buffer {
     _hold: Hold,
 }
 
-/// What keeps the memory alive and in its place.
+/// The owner of the memory, which keeps it alive and in its place.
 enum Hold {
     /// A DLPack capsule that nobody takes the tensor from: it ends the tensor when it is dropped.
     Capsule(#[allow(dead_code)] Py<PyCapsule>),
@@ -29,7 +29,7 @@ enum Hold {
     View(#[allow(dead_code)] PyUntypedBuffer),
 }
 
-// SAFETY: the pointer is to memory that is no thread's own, and what holds it is of `Py`.
+// SAFETY: the pointer is to memory that is no thread's own, and its owner is of `Py`.
 unsafe impl Send for Buffer {}
 // SAFETY: as above; nothing is changed through a shared reference but by `fill` and
 // `elements_mut`, whose callers hold a lease of the memory.
@@ -230,7 +230,7 @@ struct DlVersioned {
     tensor: DlTensor,
 }
 
-/// Main memory: of the processor, and what CUDA and ROCm pin of it.
+/// Main memory: of the processor, and that pinned by CUDA and ROCm.
 const DL_DEVICES: [i32; 3] = [1, 3, 11];
 const DL_MAJOR: u32 = 1;
 const DL_READ_ONLY: u64 = 1;
@@ -278,7 +278,7 @@ fn tensor_of(capsule: &Bound<'_, PyCapsule>) -> PyResult<(*const DlTensor, u64)>
         return Ok((tensor.as_ptr().cast_const().cast(), 0));
     }
     let versioned = capsule.pointer_checked(Some(c"dltensor_versioned"))?.cast::<DlVersioned>();
-    // SAFETY: the name says what it is, and these fields are the same in all versions.
+    // SAFETY: the name states the type, and these fields are the same in all versions.
     let versioned = unsafe { versioned.as_ref() };
     if versioned.major != DL_MAJOR {
         let problem = format!("the array exports version {} of DLPack", versioned.major);

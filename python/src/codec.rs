@@ -20,7 +20,7 @@ impl Codec {
         Arc::clone(&self.codec)
     }
 
-    /// A copy of it, with what it owes.
+    /// A copy of it, with its residual.
     pub fn copy(&self) -> potluck::Codec {
         self.codec.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -97,9 +97,9 @@ impl Codec {
     }
 
     /// The rounding error of each element that the next call adds.
-    fn owed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let owed = self.copy().owed();
-        let bytes: Vec<u8> = owed.iter().flat_map(|x| x.to_ne_bytes()).collect();
+    fn residual<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let residual = self.copy().residual();
+        let bytes: Vec<u8> = residual.iter().flat_map(|x| x.to_ne_bytes()).collect();
         results::filled(py, None, &bytes, DType::F32)
     }
 

@@ -99,7 +99,7 @@ impl Context {
         Ok(self.shared(py)?.context().or_raise(py)?.engine().to_string())
     }
 
-    /// Begin and end of what `reduce_scatter` gives to this rank of so many elements.
+    /// Begin and end of the part of so many elements that `reduce_scatter` gives this rank.
     fn shard(&self, py: Python<'_>, length: usize) -> PyResult<(usize, usize)> {
         let shard = self.shared(py)?.context().or_raise(py)?.shard(length);
         Ok((shard.start, shard.end))
@@ -316,8 +316,7 @@ impl Context {
         })
     }
 
-    /// Sends `lengths[0]` elements to rank 0, and so on; returns a list of what each rank sends
-    /// here.
+    /// Sends `lengths[0]` elements to rank 0, and so on; returns a list of those from each rank.
     #[pyo3(signature = (buffer, lengths, *, deadline = None, async_op = false))]
     fn all_to_all_uneven(
         &self,

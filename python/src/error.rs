@@ -19,7 +19,7 @@ pub fn wrong(py: Python<'_>, problem: impl Into<String>) -> PyErr {
     raised(py, &Failure::Argument(problem.into()))
 }
 
-/// The exception of a wait that was too short. What it waited for goes on.
+/// The exception of a wait that was too short. The operation goes on.
 pub fn late() -> PyErr {
     PyTimeoutError::new_err("it has not ended within the timeout, and goes on")
 }

@@ -36,7 +36,7 @@ impl Events {
     }
 }
 
-/// The event with its `kind`, its `text` and what it has.
+/// The event with its `kind`, its `text` and its fields.
 fn described<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let kind = match event {

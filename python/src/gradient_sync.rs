@@ -34,14 +34,14 @@ pub struct GradientStep {
     place: (usize, usize),
 }
 
-/// The call that makes the step, and what it is told.
+/// The call that makes the step, and its orders.
 struct Work {
     call: Call<Reply>,
     orders: mpsc::UnboundedSender<Order>,
     leases: Vec<Lease>,
 }
 
-/// What a program says to its step.
+/// An order of a program to its step.
 enum Order {
     /// Here is the gradient of a parameter.
     Push(usize, &'static mut [f32]),

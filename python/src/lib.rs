@@ -1,4 +1,4 @@
-//! The module `potluck._native`: what the Python package `potluck` is made of.
+//! The module `potluck._native`: the native part of the Python package `potluck`.
 //!
 //! Calls are those of `potluck-foreign`: begun in the thread of the program, polled by one thread
 //! of their own. Every wait lets other Python threads run and notices signals.

@@ -115,8 +115,8 @@ impl Pending {
         slf.get().when_ended(slf.py(), move |py| f.call1(py, (me,)).map(drop))
     }
 
-    /// Whether it has ended, after so many seconds at most. Raises what a signal raises, and no
-    /// error of the call.
+    /// Whether it has ended, after so many seconds at most. Raises the exception of a signal's
+    /// handler, and no error of the call.
     #[pyo3(signature = (timeout = None))]
     fn _ended(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let running = self.running.get().or_raise(py)?;

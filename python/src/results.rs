@@ -1,4 +1,5 @@
-//! New objects for results, and what calls return. The objects are made by `potluck/_new.py`.
+//! New objects for results, and the return values of calls. The objects are made by
+//! `potluck/_new.py`.
 
 use super::buffer::Buffer;
 use potluck::DType;
@@ -57,7 +58,7 @@ pub fn filled<'py>(
     Ok(object)
 }
 
-/// What a call returns in Python.
+/// The return value of a call in Python.
 pub enum Gives {
     /// This object, or None.
     Object(Option<Py<PyAny>>),
@@ -70,7 +71,7 @@ pub enum Gives {
 }
 
 impl Gives {
-    /// What it returns, when it has ended with this reply.
+    /// The return value of the call, when it has ended with this reply.
     ///
     /// # Errors
     /// Those of [`new`].

@@ -14,7 +14,7 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 /// ended: the call goes on if that is too short.
 ///
 /// # Errors
-/// What the handler of a signal raises, for example KeyboardInterrupt; and a wait inside of a
+/// The exception of a signal's handler, for example KeyboardInterrupt; and a wait inside of a
 /// function that is called when a call has ended.
 pub fn wait<T: Send + Sync + 'static>(
     py: Python<'_>,
@@ -59,7 +59,7 @@ pub fn done<T: Clone + Send + Sync + 'static>(
 /// A number of seconds as Python has it. `None` and infinity are no bound.
 ///
 /// # Errors
-/// ValueError for what is no time.
+/// ValueError for a value that is not a time.
 pub fn seconds(name: &str, value: Option<f64>) -> PyResult<Option<Duration>> {
     let Some(value) = value.filter(|value| *value != f64::INFINITY) else { return Ok(None) };
     let time = Duration::try_from_secs_f64(value);

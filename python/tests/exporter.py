@@ -1,4 +1,4 @@
-"""A tensor that exports its memory by DLPack, for what NumPy does not have."""
+"""A tensor that exports its memory by DLPack, for types that NumPy does not have."""
 
 import ctypes as c
 

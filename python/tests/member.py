@@ -1,6 +1,6 @@
 """A process of a test: joins, waits for its group, runs one function of a test module.
 
-Its results are lines of JSON on stdout. The last one is what the function returns. The process
+Its results are lines of JSON on stdout. The last one is the result of the function. The process
 stays in its group until its stdin is closed, so none leaves while another one calls.
 """
 

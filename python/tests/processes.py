@@ -42,13 +42,13 @@ class Member:
         return json.loads(line)
 
     def result(self) -> Any:
-        """What its function returns. The process is still in its group."""
+        """The result of its function. The process is still in its group."""
         while "returned" not in (heard := self.heard()):
             pass
         return heard["returned"]
 
     def returned(self) -> Any:
-        """What its function returns, when the process has ended well."""
+        """The result of its function, when the process has ended well."""
         result = self.result()
         assert self.ended() == 0, "".join(self.errors)
         return result
@@ -72,7 +72,7 @@ class Group:
     """The processes of one test, in a namespace and with files of their own."""
 
     def __init__(self, home: Path, *script: str):
-        """script: what each process runs, with a module, a function and settings in JSON."""
+        """script: the program of each process, with a module, a function and settings in JSON."""
         self.members: list[Member] = []
         self._script = list(script)
         group = f"py-{uuid.uuid4().hex[:16]}"
@@ -88,12 +88,12 @@ class Group:
         return started
 
     def run(self, function: Callable[..., Any], count: int = 2, **settings: Any) -> list[Any]:
-        """What the function returns in a group of so many, when all have returned."""
+        """The results of the function in a group of so many, when all have returned."""
         settings = {"members": count, "min_members": min(count, 2)} | settings
         return self.results(self.start(function, count, **settings))
 
     def results(self, members: list[Member]) -> list[Any]:
-        """What their functions return. None of them leaves the group before all have returned."""
+        """The results of their functions. None leaves the group before all have returned."""
         results = [member.result() for member in members]
         assert all(member.ended() == 0 for member in members), [m.errors for m in members]
         return results

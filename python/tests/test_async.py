@@ -26,7 +26,7 @@ def awaits(cluster, ctx):
         lane = ctx.lane(2)
         if ctx.rank == 0:
             with pytest.raises(TimeoutError):
-                # The task is cancelled, and with it the call, whoever holds it.
+                # The task is cancelled, and with it the call, although `kept` holds it.
                 kept = lane.barrier(async_op=True)
                 async with asyncio.timeout(0.2):
                     await kept

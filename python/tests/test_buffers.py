@@ -1,4 +1,4 @@
-"""What is a buffer, and what is refused."""
+"""The objects that are buffers, and those that are refused."""
 
 import os
 import struct
@@ -108,7 +108,7 @@ def twice(cluster, ctx):
             ctx.all_reduce(array[50:], async_op=True)
         with pytest.raises(potluck.Argument, match="uses this buffer"):
             ctx.all_gather(array)
-        # Others may read what a call only reads.
+        # Others may read memory that a call only reads.
         reads = [ctx.send(array[:0], 1, tag, async_op=True) for tag in (1, 2)]
     else:
         ctx.recv(array[:0], 0, 1)
@@ -133,7 +133,8 @@ def test_memory_is_of_one_call_at_a_time(group):
 
 @joins_itself
 def one_after_another():
-    # On one processor the thread that waits for an end may run before the one that tells it goes on.
+    # On one processor the thread that waits for an end may run before the one that tells it goes
+    # on.
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     array = np.ones(1)

@@ -1,4 +1,4 @@
-"""What the calls return and write."""
+"""The values that the calls return and write."""
 
 from array import array
 
@@ -189,13 +189,13 @@ def coded(cluster, ctx):
     numbers = np.full(100, ctx.rank + 1.0, "float32")
     codec = potluck.Codec.int8().with_feedback()
     ctx.all_reduce(numbers, codec=codec)
-    assert abs(numbers - 3).max() < 0.1 and codec.owed().shape == (100,)
+    assert abs(numbers - 3).max() < 0.1 and codec.residual().shape == (100,)
     mean = np.array([float(ctx.rank)])
     ctx.all_reduce(mean, weight=1 + 2.0 * ctx.rank)
     assert mean[0] == 0.75
     one_bit = potluck.Codec.one_bit()
     ctx.all_reduce(np.ones(512, "float32"), "mean", codec=one_bit)
-    assert one_bit.owed().shape == (512,)
+    assert one_bit.residual().shape == (512,)
     kinds = [potluck.Codec.top_k(0.1), potluck.Codec.auto("int4"), potluck.Codec.bf16()]
     for codec in kinds:
         ctx.all_reduce(np.ones(512, "float32"), "mean", codec=codec)

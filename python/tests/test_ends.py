@@ -229,7 +229,7 @@ def test_a_program_that_forgets_to_leave_ends_cleanly(group):
 
 @joins_itself
 def ends_at_once():
-    """No `with`, no leave: only what runs at the end of Python."""
+    """No `with`, no leave: only the code that runs at the end of Python."""
     global cluster
     cluster = joined(members=1)
     ctx = cluster.context()

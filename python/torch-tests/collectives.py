@@ -1,4 +1,4 @@
-"""What every call of a process group must do, each checked against what the ranks put in."""
+"""The results of every call of a process group, each checked against the inputs of the ranks."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def messages(rank: int, size: int) -> None:
     if rank == 0:
         dist.send(mine(rank), there)
     got = torch.empty(3, 4)
-    # From whoever sends.
+    # From any rank.
     assert dist.recv(got) == back
     assert torch.equal(got, mine(back))
     if rank != 0:

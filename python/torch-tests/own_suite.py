@@ -1,8 +1,8 @@
 """PyTorch's own tests of a backend, with the backend that BACKEND names.
 
-They come with PyTorch (`torch.testing._internal`), know the names of PyTorch's backends only, and skip
-most calls for others. So they are told that it is gloo, and every group that they make of gloo is
-made of this backend. Prints a line of JSON for each test: its name, "passed", "failed" or
+They come with PyTorch (`torch.testing._internal`), know the names of PyTorch's backends only, and
+skip most calls for others. So they are told that it is gloo, and every group that they make of gloo
+is made of this backend. Prints a line of JSON for each test: its name, "passed", "failed" or
 "skipped", and why.
 """
 

@@ -1,6 +1,6 @@
 """A process of a test: becomes a rank of a process group, and runs one function of a test module.
 
-Its results are lines of JSON on stdout. The last one is what the function returns.
+Its results are lines of JSON on stdout. The last one is the result of the function.
 """
 
 import faulthandler

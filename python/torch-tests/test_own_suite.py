@@ -1,4 +1,4 @@
-"""PyTorch's own tests of a backend: nothing fails, but what the backend does not offer."""
+"""PyTorch's own tests of a backend: only features that the backend does not offer fail."""
 
 import json
 import subprocess

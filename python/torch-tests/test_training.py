@@ -1,4 +1,4 @@
-"""Training by what PyTorch has for it, compared with its backend gloo."""
+"""Training by the classes of PyTorch, compared with its backend gloo."""
 
 import hashlib
 

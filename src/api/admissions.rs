@@ -95,7 +95,7 @@ impl Admissions for MachineAdmissions {
         let (admission, fault) = self.read();
         if fault != self.reported {
             if let Some(problem) = &fault {
-                trace::warn!(%problem, "what this file said before still holds");
+                trace::warn!(%problem, "the previous content of this file still holds");
             }
             self.reported = fault;
         }

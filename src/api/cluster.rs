@@ -55,19 +55,21 @@ impl Cluster {
         Ok(Cluster { handles: Arc::new(handles), sizes, trusted, steps: Arc::default() })
     }
 
-    /// The state of this node and of its group: a snapshot, at most about 50 ms old.
+    /// The state of this node and of its group: a snapshot, at most about 50 ms old. The paths of
+    /// the View and the reports on the interfaces are at most about 300 ms old.
     pub fn status(&self) -> Status {
         self.handles.status.borrow().clone()
     }
 
     /// The group as a graph: the measured links, and the share of data that the plan sends over
-    /// each. A snapshot, as old as [`Cluster::status`]. `None` while this node is in no View.
+    /// each. A snapshot: the links are at most about 300 ms old, the rest as old as
+    /// [`Cluster::status`]. `None` while this node is in no View.
     pub fn topology(&self) -> Option<Topology> {
         self.handles.status.borrow().topology()
     }
 
-    /// Counters of this node's operations since it joined, over all Views and lanes. A snapshot,
-    /// exact for every operation whose call has returned.
+    /// Counters of this node's operations since it joined, over all Views and lanes. A snapshot: an
+    /// operation whose call has just returned may still be missing.
     /// [`Context::traffic`](crate::Context::traffic) has the bytes of one View.
     pub fn metrics(&self) -> Metrics {
         self.handles.meter.metrics()

@@ -36,7 +36,7 @@ pub struct Config {
     /// `min_members`.
     pub members: Option<usize>,
     /// The members with which the group goes on, 1 to `members`. Default: `POTLUCK_MEMBERS`, else 2
-    /// (1 if `members` is 1), or as many as the roster of `partition` demands.
+    /// (1 if `members` or `max_members` is 1), or as many as the roster of `partition` demands.
     pub min_members: Option<usize>,
     /// The most members that the group may have, `members` to 32. Default: `POTLUCK_MEMBERS`, else
     /// 32.
@@ -59,8 +59,8 @@ pub struct Config {
     /// Interfaces on which bulk data travels unencrypted between two nodes that both list theirs.
     /// Default: none.
     pub trusted_links: Vec<String>,
-    /// Whether a program without a subscriber for `tracing` is told on stderr what it waits for:
-    /// one line when a Context takes more than 3 s, one when a call waits 10 s for other members.
+    /// Whether a program without a subscriber for `tracing` is told on stderr why it waits: one
+    /// line when a Context takes more than 3 s, one when a call waits 10 s for other members.
     /// Default: yes, unless `POTLUCK_NOTICES` is `0`.
     pub notices: Option<bool>,
 }
@@ -97,6 +97,10 @@ pub enum EngineOffer {
 impl std::str::FromStr for EngineOffer {
     type Err = ConfigProblem;
 
+    /// Parses `auto`, `native` or `gloo`.
+    ///
+    /// # Errors
+    /// [`ConfigProblem::BadEngine`] for any other text.
     fn from_str(text: &str) -> std::result::Result<EngineOffer, ConfigProblem> {
         match text {
             "auto" => Ok(EngineOffer::Auto),
@@ -267,8 +271,8 @@ impl Builder {
     }
 
     /// The group begins with this many members, 1 to 32: no Context is handed out before. Of
-    /// different numbers the largest one counts. A group that has begun admits latecomers whatever
-    /// they ask for here. Default: [`min_members`](Builder::min_members).
+    /// different numbers the largest one counts. A group that has begun admits latecomers,
+    /// whatever they ask for here. Default: [`min_members`](Builder::min_members).
     pub fn members(mut self, members: usize) -> Builder {
         self.config.members = Some(members);
         self
@@ -321,7 +325,7 @@ impl Builder {
         self
     }
 
-    /// Whether this program is told on stderr what it waits for; see [`Config::notices`].
+    /// Whether this program is told on stderr why it waits; see [`Config::notices`].
     pub fn notices(mut self, wanted: bool) -> Builder {
         self.config.notices = Some(wanted);
         self

@@ -52,7 +52,8 @@ use std::sync::Arc;
 /// | [`Error::Engine`] | The ranks got different bits. |
 /// | [`Error::Closed`] | The node has left the group. |
 ///
-/// A lack of memory on a member is such a cause. After any of them the buffers are unchanged.
+/// If a member has no memory for the call, all members get [`Error::Aborted`] with
+/// [`Cause::Engine`](crate::Cause::Engine). After any of these errors the buffers are unchanged.
 /// [`Error::can_renew`] tells which of them a program answers with `renewed`, `sync` and the next
 /// step.
 ///
@@ -98,7 +99,8 @@ impl Context {
         self.lane.group(self.session.view().size())
     }
 
-    /// The View's identifier. It grows with every View.
+    /// The View's identifier, as `12#0a1b2c3d`: the round of its ballot, and the beginning of its
+    /// digest. The round grows with every View; compare it as a number.
     pub fn view(&self) -> String {
         self.session.view().id().to_string()
     }
@@ -162,18 +164,21 @@ impl Context {
         ring_segment(self.rank().index(), self.size(), len)
     }
 
-    /// Whether the members hold the same state. If not, every call but [`Context::sync`] returns
-    /// [`Error::NeedsSync`].
+    /// Whether the members hold the same state. If not, every call but [`sync`](Context::sync) and
+    /// [`sync_with`](Context::sync_with) returns [`Error::NeedsSync`].
     pub fn is_in_sync(&self) -> bool {
         self.session.is_synced()
     }
 
-    /// The bytes that this member has sent and received in this View so far.
+    /// The bytes of bulk data that this member has sent and received in this View so far, without
+    /// headers and encryption. A contribution enclosed in a descriptor counts, other control
+    /// messages do not.
     pub fn traffic(&self) -> Traffic {
         self.session.backend().traffic()
     }
 
-    /// Exceptions to encryption, one sentence each. If empty, everything is encrypted.
+    /// Exceptions to the encryption of links, one sentence each. If empty, all links are encrypted.
+    /// Announcements by multicast DNS never are.
     pub fn security(&self) -> Vec<String> {
         self.cluster
             .trusted()
@@ -196,9 +201,9 @@ impl Context {
     /// `ranks` are those of this Context, in any order, with the own one. In the new Context the
     /// ranks are `0..ranks.len()`, in the order of the sorted `ranks`: [`rank`](Context::rank),
     /// [`size`](Context::size), [`members`](Context::members), roots, shards, fold orders and the
-    /// ranks in errors are those. It has all calls but [`sync`](Context::sync), with the same
-    /// promises to its ranks, and lanes and groups of its own. Groups run beside each other and
-    /// beside the View, also if they share ranks.
+    /// ranks in errors are those. It has all calls but [`sync`](Context::sync) and
+    /// [`sync_with`](Context::sync_with), with the same promises to its ranks, and lanes and groups
+    /// of its own. Groups run beside each other and beside the View, also if they share ranks.
     ///
     /// Equal ranks and tags name the same group. `tag` is the tag of a [`lane`](Context::lane) of
     /// that group: two groups of the same ranks, and lanes beside them, need different tags. A
@@ -254,9 +259,9 @@ impl Context {
         }
         let here =
             |rank| group.in_view(rank).and_then(|r| self.ranks().in_group(r)).unwrap_or(rank);
-        let apart = lacks_a_path(group, &self.session.view().no_direct_link);
+        let unlinked = lacks_a_path(group, &self.session.view().no_direct_link);
         let problem = |(a, b)| GroupProblem::NoDirectLink { from: here(a), to: here(b) };
-        apart.map(problem).map_or(Ok(group), Err)
+        unlinked.map(problem).map_or(Ok(group), Err)
     }
 
     fn of_lane(&self, lane: Lane) -> Context {
@@ -287,8 +292,9 @@ impl Context {
     ///
     /// # Errors
     /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if
-    /// lengths, types or options differ. [`Error::Rejected`] for a mean of integers, or a codec
-    /// that does not fit.
+    /// lengths, types or options differ. [`Error::Rejected`] for an operator that the type does not
+    /// have, such as a mean of integers or the default sum of `bool`, or for a codec that does not
+    /// fit.
     pub fn all_reduce<'buf, T: Element>(&mut self, buffer: &'buf mut [T]) -> AllReduce<'buf, T> {
         let pending = self.numbered::<T>(CallKind::AllReduce(ReduceOp::Sum), buffer.len());
         AllReduce { pending, buffer }
@@ -347,8 +353,8 @@ impl Context {
     ///
     /// # Errors
     /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if
-    /// lengths, roots or options differ. [`Error::Rejected`] on every rank if the root is no rank,
-    /// and for a mean of integers.
+    /// lengths, types, roots or options differ. [`Error::Rejected`] on every rank if the root is no
+    /// rank, and for an operator that the type does not have.
     pub fn reduce<'buf, T: Element>(
         &mut self,
         root: impl Into<Rank>,
@@ -366,8 +372,9 @@ impl Context {
     /// Set [`mean`](ReduceScatter::mean) and other options before awaiting it.
     ///
     /// # Errors
-    /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if lengths
-    /// or options differ. [`Error::Rejected`] for a mean of integers.
+    /// [Those of every call](Context#errors-of-calls). [`Error::Mismatch`] on every rank if
+    /// lengths, types or options differ. [`Error::Rejected`] for an operator that the type does not
+    /// have.
     pub fn reduce_scatter<'buf, T: Element>(
         &mut self,
         buffer: &'buf [T],
@@ -420,7 +427,8 @@ impl Context {
     ///
     /// # Errors
     /// [Those of every call](Context#errors-of-calls). [`Error::Rejected`] on a rank whose length
-    /// is no multiple of `size`. [`Error::Mismatch`] on every rank if lengths differ.
+    /// is no multiple of `size`; ranks with a valid length get [`Error::Aborted`].
+    /// [`Error::Mismatch`] on every rank if all lengths are valid and differ.
     pub fn all_to_all<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllToAll<'buf, T> {
         let pending = self.numbered::<T>(CallKind::AllToAll, buffer.len());
         AllToAll { pending, buffer, out: Vec::new() }
@@ -522,15 +530,16 @@ impl Context {
     /// [sends](Context::send) it; resolves to that rank. The other rules are those of
     /// [`recv`](Context::recv).
     ///
-    /// It chooses among the *next* message of each rank: the first that no receive of this rank has
-    /// a number for yet. It takes the number of a message when it has chosen it, in a poll, and not
-    /// when it is called. So a message with another tag stays, with all that its sender sends after
-    /// it in this lane, until a `recv` takes it; and a `recv` from the same rank that is called
-    /// while this waits takes the next message, and this one chooses among the later ones. Messages
-    /// that are to be received in another order than they are sent use another
-    /// [`lane`](Context::lane) for each tag. If several ranks have sent, each has its turn; there
-    /// is no order between messages of different ranks. Only the tag is compared before the choice.
-    /// A message that its sender gave up before its tag was known counts as one with this tag.
+    /// It looks at the *next* message of each rank: the first one for which no receive of this rank
+    /// has a number. It takes the number of the message that it chooses, in a poll, not when it is
+    /// called. Three rules follow. A message with another tag stays, and with it all later messages
+    /// of its sender in this lane, until a `recv` takes it. A `recv` from the same rank that is
+    /// called meanwhile takes the next message. To receive messages in another order than they are
+    /// sent, use a [`lane`](Context::lane) for each tag.
+    ///
+    /// If several ranks have sent, each has its turn; there is no order between messages of
+    /// different ranks. Only the tag is compared before the choice. A message that its sender gave
+    /// up before its tag was known counts as one with this tag.
     ///
     /// Before the choice, dropping it has no effect, and a deadline or a new View ends it without
     /// an effect on any other rank.
@@ -646,10 +655,10 @@ impl Context {
     /// ```
     ///
     /// In a View whose members shared one history from the start, and after another collective of
-    /// the lane, it returns at once, as `sync` does, and calls neither function. If it is called
-    /// again before that in a View that needed a sync, it calls `save` to compare the state with
-    /// the one that the last sync delivered. Ranks may mix `sync` and `sync_with` in one call if
-    /// both have the same bytes.
+    /// the lane, it returns at once, as `sync` does, and calls neither function. A second call in a
+    /// View that needed a sync, with no other collective between, calls `save` once to compare the
+    /// state with the one that the last sync delivered. Ranks may mix `sync` and `sync_with` in one
+    /// call if both have the same bytes.
     ///
     /// *Cancellation.* As for `sync`. A dropped one that this member had voted for is continued by
     /// the next; that one then calls `load` also on members that have the state.
@@ -671,13 +680,13 @@ impl Context {
         StateSyncWith::new(&self.session, self.lane, version, state, save, load)
     }
 
-    /// Takes the result of a call of this lane whose future was dropped and that committed anyway,
-    /// in this View or an earlier one; the lane is then usable again. For a step: the results of
-    /// its calls, concatenated. `None` if there is no such call, if it is still undecided, or if it
-    /// was aborted, or if the result was thrown away: of results that are not fetched, a node keeps
-    /// the newest 256, and of large ones 256 MiB. Also `None` if the result's length in bytes is no
-    /// multiple of the size of `T`, or if there is no memory for it; the result then stays, and the
-    /// lane remains blocked.
+    /// Takes the result of the first call of this lane whose future was dropped and that committed
+    /// anyway, in this View or an earlier one. The lane is usable again when no such call is left.
+    /// For a step: the results of its calls, concatenated. `None` if there is no such call or it is
+    /// still undecided. `None` too, and the call is forgotten, if it was aborted, or if its result
+    /// is not kept any more: a node keeps the newest 256 results, and of large ones 256 MiB. `None`
+    /// and still blocked if the result's length in bytes is no multiple of the size of `T`, or if
+    /// there is no memory for it.
     pub fn take_result<T: Element>(&mut self) -> Option<Vec<T>> {
         let (mut taken, pool) = (Vec::<T>::new(), self.session.pool());
         let fits = |bytes: Option<usize>| {
@@ -692,8 +701,8 @@ impl Context {
         Some(taken)
     }
 
-    /// Discards that result; the lane is then usable again. False if there is none or it is still
-    /// undecided.
+    /// Discards that result, as [`take_result`](Context::take_result) takes it. False if there is
+    /// none or it is still undecided.
     pub fn discard_result(&mut self) -> bool {
         self.session.take_lost(self.lane, |_| true).is_some()
     }
@@ -702,9 +711,9 @@ impl Context {
         let call = Call::new(CallKind::Message { from, to, tag }, T::DTYPE, count as u64);
         let in_view = |rank| self.ranks().in_view(rank).unwrap_or(rank);
         let ends = (in_view(from), in_view(to));
-        let is_apart = self.session.view().lack_direct_link(ends.0, ends.1);
-        let apart = is_apart.then_some(Rejection::NoDirectLink { from, to });
-        match call.rejection(self.size()).or(apart) {
+        let lacks_link = self.session.view().lack_direct_link(ends.0, ends.1);
+        let unlinked = lacks_link.then_some(Rejection::NoDirectLink { from, to });
+        match call.rejection(self.size()).or(unlinked) {
             None => PendingOp::numbered(&self.session, self.lane.messages(ends.0, ends.1), call),
             Some(rejection) => {
                 let refused = Refused::Senseless(rejection);

@@ -81,8 +81,8 @@ impl Cluster {
     /// A member that is cut off in the last step of all waits for others, without bound, as
     /// [`Cluster::context`] does.
     ///
-    /// *In a spawned task* `step` must own what it uses: an `async move` closure with clones. The
-    /// compiler does not find a future [`Send`] in which an async closure borrows.
+    /// *In a spawned task* `step` must own the values that it uses: an `async move` closure with
+    /// clones. The compiler does not find a future [`Send`] in which an async closure borrows.
     ///
     /// ```no_run
     /// # use std::ops::ControlFlow::{Break, Continue};

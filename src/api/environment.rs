@@ -32,7 +32,7 @@ pub(crate) fn job_of(config: &Config) -> Result<JobName> {
     }
 }
 
-/// Whether the program is told on stderr what it waits for.
+/// Whether the program is told on stderr why it waits.
 pub(crate) fn notices(config: &Config) -> bool {
     config.notices.unwrap_or_else(|| lookup("POTLUCK_NOTICES").is_none_or(|text| text != "0"))
 }

@@ -68,8 +68,9 @@ pub use step::GradientStep;
 /// [`finish`](GradientStep::finish) writes all gradients, and only on `Ok`. The residual of a codec
 /// [with feedback](Codec::with_feedback) changes only with committed steps.
 ///
-/// As for every call, dropping a `finish` after this member's vote leaves an unclaimed result. The
-/// next step then returns [`Error::LostResult`](crate::Error::LostResult) until
+/// As for every call, dropping a `finish` after this member's vote leaves an unclaimed result. Each
+/// later [`finish`](GradientStep::finish), and each [`step`](GradientSync::step) that begins in a
+/// new View, then returns [`Error::LostResult`](crate::Error::LostResult) until
 /// `context().await?.discard_result()`, and the model must be brought up to date by other means.
 ///
 /// The calls use their own lane, which must not be used otherwise: the [`Context::lane`] with the
@@ -174,11 +175,11 @@ impl GradientSync {
         self.layout.buckets()
     }
 
-    /// The residual of each bucket's gradients, see [`Codec::owed`].
-    pub fn owed(&self) -> Vec<Vec<f32>> {
+    /// The residual of each bucket's gradients, see [`Codec::residual`].
+    pub fn residuals(&self) -> Vec<Vec<f32>> {
         self.buckets
             .iter()
-            .map(|bucket| bucket.codec.as_ref().map(Codec::owed).unwrap_or_default())
+            .map(|bucket| bucket.codec.as_ref().map(Codec::residual).unwrap_or_default())
             .collect()
     }
 
@@ -193,7 +194,7 @@ impl GradientSync {
     }
 
     fn laid_out(mut self) -> GradientSync {
-        let codec = || self.codec.as_ref().map(Codec::owing_nothing);
+        let codec = || self.codec.as_ref().map(Codec::with_empty_residual);
         let bucket = |_| Bucket { elements: Arc::default(), codec: codec() };
         self.buckets = (0..self.layout.buckets().len()).map(bucket).collect();
         self

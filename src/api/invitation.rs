@@ -25,8 +25,8 @@ use tokio::time::Instant;
 /// key by [`join_by_code`](super::joining::join_by_code).
 ///
 /// It ends when as many machines as were invited have the key, when its time is over, when the code
-/// was wrong three times, and when this value is dropped. It runs on a thread of its own, so it
-/// needs no tokio runtime.
+/// was wrong three times, when its port takes no connections any more, and when this value is
+/// dropped. It runs on a thread of its own, so it needs no tokio runtime.
 #[derive(Debug)]
 pub struct Invitation {
     code: PairingCode,
@@ -85,8 +85,9 @@ impl Invitation {
     ///
     /// # Errors
     /// [`Error::Config`] if the configuration is invalid, names no cluster key
-    /// ([`ConfigProblem::NoClusterKey`]), or there is no port. [`Error::Identity`] if the cluster
-    /// key cannot be used.
+    /// ([`ConfigProblem::NoClusterKey`]), or there is no port or no thread. [`Error::Identity`] if
+    /// the cluster key cannot be used, there is no directory for files, or the system has no
+    /// randomness.
     pub async fn open(config: Config, machines: usize, lasts: Duration) -> Result<Invitation> {
         let open = own_thread("potluck-invite", no_port, async move |opened| {
             run(&config, machines, lasts, opened).await;

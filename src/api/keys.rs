@@ -131,8 +131,8 @@ impl Keys {
     }
 
     /// Ends a change of the stored cluster key: from now on the next key is the only one. Nodes of
-    /// this machine, running ones too, renew their links with it, and within ten seconds part from
-    /// nodes that do not hold it. Returns whether there was a next key.
+    /// this machine, running ones too, renew their links with it, and about ten seconds later part
+    /// from nodes that do not hold it. Returns whether there was a next key.
     ///
     /// # Errors
     /// As [`rotate_cluster_key`](Keys::rotate_cluster_key).
@@ -209,8 +209,8 @@ impl Keys {
     /// its owner.
     ///
     /// # Errors
-    /// [`Error::Identity`] if a key is stored already, the operating system
-    /// has no randomness, or the file cannot be written.
+    /// [`Error::Identity`] if a key is stored already, the operating system has no randomness, or
+    /// the file cannot be written.
     pub fn create_cluster_key(&self) -> Result<ClusterKey> {
         Ok(create_cluster_key(&self.namespace, &self.home)?)
     }

@@ -85,6 +85,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// More programs than this on one machine are a mistake.
 const NODES_MAX: usize = 256;
 
-/// An observer passes on what nodes tell it: 4 MB for a group of 32, each of whose members names
-/// all of its links.
+/// An observer passes on the documents of nodes: 4 MB for a group of 32, each of whose members
+/// names all of its links.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;

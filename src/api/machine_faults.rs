@@ -16,12 +16,13 @@ use tokio::time::timeout;
 const DISK: Duration = Duration::from_secs(3);
 
 /// Looks whether this machine's nodes can store their files, and whether packets to the machines of
-/// its own subnets take the interface of that subnet. It writes a small file in the folders of
-/// potluck's files and removes it; it sends nothing. Takes up to 3 s if a disk does not answer.
-/// Needs a tokio runtime with time.
+/// its own subnets take the interface of that subnet. It writes a small file in each of the two
+/// folders of potluck's files and removes it; it sends nothing. Takes up to 3 s for each folder
+/// whose disk does not answer, 6 s in all. Needs a tokio runtime with time.
 ///
 /// # Errors
-/// The configuration is invalid.
+/// [`Error::Config`](crate::Error::Config) if the interface filter is invalid.
+/// [`Error::Identity`](crate::Error::Identity) if there is no directory for files.
 pub async fn machine_faults(config: &Config) -> Result<MachineFaults> {
     if config.network == Network::Process {
         return Ok(MachineFaults::default());

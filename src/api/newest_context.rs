@@ -34,11 +34,12 @@ impl Cluster {
         }
     }
 
-    /// Like [`Cluster::context`], for at most `patience`.
+    /// Like [`Cluster::context`], for at most `patience`. Cancel-safe; if dropped, its timer thread
+    /// lives on until `patience` has passed.
     ///
     /// # Errors
-    /// [`Error::NotEnoughPeers`] when the time has passed, [`Error::Closed`] when the node has
-    /// left.
+    /// [`Error::NotEnoughPeers`] when the time has passed, [`Error::Closed`] when the node has left
+    /// or the system starts no thread.
     pub async fn context_within(&self, patience: Duration) -> Result<Context> {
         let started = Instant::now();
         let (give_up, given_up) = oneshot::channel::<()>();

@@ -10,12 +10,13 @@ use crate::report::{LookedBack, NodeInfo, Result, Status};
 use std::fmt;
 use tokio::sync::{oneshot, watch};
 
-/// A node that observes its cluster: every job, its members, its links and plan, and what each
-/// node waits for. It holds the cluster key and is a member of no group: no member counts it, asks
-/// it, or waits for it.
+/// A node that observes its cluster: every job, its members, its links and plan, and why each node
+/// waits. It holds the cluster key and is a member of no group: no member counts it, asks it, or
+/// waits for it.
 ///
 /// Each node tells it one [`StatusDocument`] per second at most, and has up to 48 observers; the
-/// oldest gives way. Observers observe each other too.
+/// oldest gives way. An observer has links with up to 128 nodes, and takes no further ones.
+/// Observers observe each other too.
 ///
 /// ```no_run
 /// # async fn example() -> potluck::Result<()> {
@@ -35,7 +36,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Starts an observer. Of the configuration it uses what concerns the network, the keys, the
+    /// Starts an observer. Of the configuration it uses the parts for the network, the keys, the
     /// files and the name. Like [`Cluster::join_with`] it needs no async runtime.
     ///
     /// # Errors
@@ -50,8 +51,9 @@ impl Observer {
         Ok(Observer { node, status, observed })
     }
 
-    /// What the other nodes of the cluster have said last, ordered by job, name and key. A node is
-    /// listed while its connection stands. Without the documents that other observers have heard.
+    /// The newest documents of the other nodes of the cluster, ordered by job, name and key. A node
+    /// is listed while its connection stands. Without the documents that other observers have
+    /// heard.
     pub fn nodes(&self) -> Vec<StatusDocument> {
         self.observed.borrow().clone()
     }
@@ -63,8 +65,8 @@ impl Observer {
         self.status.borrow().clone()
     }
 
-    /// Waits until the status or a node's document differs from what it was at the last call; the
-    /// first call returns at once. False when the observer has ended. Cancel-safe.
+    /// Waits until the status has changed, or a node has told its document again, since the last
+    /// call; the first call returns at once. False when the observer has ended. Cancel-safe.
     pub async fn changed(&mut self) -> bool {
         tokio::select! {
             changed = self.status.changed() => changed.is_ok(),
@@ -72,11 +74,12 @@ impl Observer {
         }
     }
 
-    /// Asks all nodes that are observed now to look back: whether they hear this observer's
-    /// announcements and reach its addresses, and their clocks. Question and answer travel in
-    /// packets of full size, so a path that drops those shows as a missing answer. Takes up to 12 s
-    /// if an answer is missing. Without nodes that leave meanwhile. Of two calls at a time only the
-    /// later one gets answers.
+    /// Asks all nodes that are observed now to look back: to report whether they hear this
+    /// observer's announcements and reach its addresses, and the time on their clocks. Question and
+    /// answer travel in packets of full size, so a path that drops those shows as a missing answer.
+    /// Takes up to 12 s if an answer is missing, and up to 24 s beside another call. A node that
+    /// leaves meanwhile is not in the result. Two calls at a time both return the answers to the
+    /// later question. If dropped, the answers are discarded.
     pub async fn look_back(&self) -> Vec<LookedBack> {
         let handles = &self.node.handles;
         let (begun, begins) = oneshot::channel();

@@ -22,8 +22,9 @@ use std::time::Duration;
 /// future is dropped, the scan still runs until `patience` is over and its result is discarded.
 ///
 /// # Errors
-/// [`Error::Config`] if the configuration is invalid, or if discovery cannot start and the
-/// configuration names no peers. [`Error::Identity`] if the cluster key cannot be used.
+/// [`Error::Config`] if the configuration is invalid, if there is no thread, or if discovery cannot
+/// start and neither the configuration nor `POTLUCK_PEERS` names a peer. [`Error::Identity`] if the
+/// cluster key cannot be used or there is no directory for files.
 pub async fn scan(config: Config, patience: Duration) -> Result<Scan> {
     let seen = own_thread(
         "potluck-look",

@@ -7,8 +7,9 @@ use std::io::{Error, ErrorKind, Read, Result};
 /// A state that all members of a group hold, and that a member can send to another one: as bytes.
 /// [`Cluster::elastic`](crate::Cluster::elastic) needs it.
 ///
-/// It is implemented for all [`Element`]s, for `usize`, for tuples of up to four states, and
-/// for arrays and vectors of states. A struct names its fields twice:
+/// It is implemented for all [`Element`]s, for `usize`, for tuples of two to four states, for
+/// arrays of states, and for vectors of states that have a [`Default`] and save at least one byte
+/// each. A struct names its fields twice:
 ///
 /// ```
 /// use potluck::SharedState;
@@ -37,7 +38,8 @@ pub trait SharedState {
     /// Appends the bytes of this state to `out`.
     fn save(&self, out: &mut Vec<u8>);
 
-    /// Replaces this state by the one at the start of `saved`, and leaves in `saved` what follows.
+    /// Replaces this state by the one at the start of `saved`, and leaves in `saved` the bytes
+    /// behind it.
     ///
     /// # Errors
     /// The bytes are no such state, for example because another member runs another program. This

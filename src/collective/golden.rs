@@ -27,7 +27,7 @@ pub(crate) fn random_bits(seed: u64) -> impl Iterator<Item = u64> {
 }
 
 /// Compares lines with a file of the repository. Where they differ on purpose, the file is to be
-/// replaced by what this prints.
+/// replaced by this output.
 pub(crate) fn compare(file: &str, kept: &str, lines: &[String]) {
     let computed = lines.join("\n") + "\n";
     assert!(

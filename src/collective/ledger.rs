@@ -44,9 +44,9 @@ mod tests;
 
 use super::lanes::Lanes;
 use crate::protocol::{
-    AbortCause, AbortReason, Call, CallKind, Closing, CommittedOp, Defect, FailedOp, Lane,
-    LaneStates, OF_SOME_IN_FLIGHT_MAX, OpBody, OpId, OpSet, Outcome, Rank, Seeded, View,
-    ViewDigest, Vote,
+    AbortCause, AbortReason, Call, CallKind, Closing, CommittedOp, FailedOp, Lane, LaneStates,
+    Mutant, Mutation, OF_SOME_IN_FLIGHT_MAX, OpBody, OpId, OpSet, Outcome, Rank, View, ViewDigest,
+    Vote,
 };
 pub(crate) use bounds::LedgerBounds;
 use entry::Entry;
@@ -79,7 +79,7 @@ pub struct Ledger {
     /// An operation is disputed.
     disputed: bool,
     bounds: LedgerBounds,
-    seeded: Seeded,
+    mutation: Mutation,
 }
 
 /// A request of the ledger; requests are executed in order.
@@ -113,7 +113,7 @@ pub enum CallRefusal {
     TooManyInFlight,
 }
 
-/// Most runs of lanes, see [`Lanes`]. In a View with more the next one is made. About 4 MiB.
+/// Most runs of lanes, about 4 MiB, see [`Lanes`]. With more the View must be replaced.
 const LANE_RUNS_MAX: usize = 64 * 1024;
 
 /// No honest member sends this message: its sender broke the protocol.
@@ -140,18 +140,18 @@ impl Ledger {
             effects: Vec::new(),
             disputed: false,
             bounds: LedgerBounds::default(),
-            seeded: Seeded::NONE,
+            mutation: Mutation::NONE,
         }
     }
 
     /// Breaks one of its rules, as a test wants it.
-    pub(crate) fn break_rule(&mut self, seeded: Seeded) {
-        self.seeded = seeded;
+    pub(crate) fn break_rule(&mut self, mutation: Mutation) {
+        self.mutation = mutation;
     }
 
     /// The rule that a test has broken.
-    pub(crate) fn seeded(&self) -> Seeded {
-        self.seeded
+    pub(crate) fn mutation(&self) -> Mutation {
+        self.mutation
     }
 
     /// Takes the effects since the last call of this method.
@@ -221,7 +221,7 @@ impl Ledger {
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
         entry.call = Some(call);
         let told = self.revisions.told(entry);
-        let in_a_hold = || self.seeded.has(Defect::CallsInAHold);
+        let in_a_hold = || self.mutation.has(Mutant::CallsInAHold);
         entry.revision = told
             .or_else(|| self.revisions.of_a_new_call(op))
             .or_else(|| in_a_hold().then(|| self.revisions.agreed_for(op)));
@@ -292,7 +292,7 @@ impl Ledger {
     /// may still give up while a member is missing.
     pub fn done(&mut self, op: OpId, digest: u128) {
         if let Some(entry) = self.entries.get_mut(&op).filter(|_| !self.frozen) {
-            entry.held = Some(digest ^ u128::from(self.seeded.has(Defect::HoldsOtherBits)));
+            entry.held = Some(digest ^ u128::from(self.mutation.has(Mutant::HoldsOtherBits)));
             self.count_result(op);
         }
     }
@@ -376,7 +376,7 @@ impl Ledger {
             ops: self
                 .entries
                 .iter()
-                .filter_map(|(op, e)| e.listed(*op, self.me, self.seeded))
+                .filter_map(|(op, e)| e.listed(*op, self.me, self.mutation))
                 .collect(),
             committed: self.committed,
             lanes: self.states.clone(),
@@ -387,10 +387,10 @@ impl Ledger {
     /// open one is aborted. A committed operation for which this member has not voted `Done` ends
     /// as `Indeterminate`.
     pub fn decide(&mut self, committed: &[CommittedOp], failed: &[FailedOp]) {
-        let (me, seeded) = (self.me, self.seeded);
+        let (me, mutation) = (self.me, self.mutation);
         self.close_with(|op, entry| match failed.iter().find(|failed| failed.op == *op) {
             Some(failed) => failed.failure.into(),
-            None => entry.outcome_by(*op, committed, me, seeded),
+            None => entry.outcome_by(*op, committed, me, mutation),
         });
     }
 
@@ -424,12 +424,12 @@ impl Ledger {
             (None, _) | (Some(Vote::Done { .. }), Vote::Abort(_)) => true,
             (Some(_), _) => false,
         };
-        if !allowed || entry.outcome.is_some() || self.seeded.has(Defect::WithholdsVotes) {
+        if !allowed || entry.outcome.is_some() || self.mutation.has(Mutant::WithholdsVotes) {
             return;
         }
         entry.votes[me] = Some(vote);
         self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, vote)));
-        if let (Vote::Done { digest }, true) = (vote, self.seeded.has(Defect::VotesTwice)) {
+        if let (Vote::Done { digest }, true) = (vote, self.mutation.has(Mutant::VotesTwice)) {
             let other = Vote::Done { digest: !digest };
             self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, other)));
         }
@@ -445,7 +445,7 @@ impl Ledger {
         if entry.outcome.is_some() {
             return;
         }
-        match entry.outcome_by_votes(self.seeded) {
+        match entry.outcome_by_votes(self.mutation) {
             Some(outcome) => self.resolve(op, outcome),
             None => self.disputed |= entry.is_disputed(),
         }

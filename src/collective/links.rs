@@ -3,8 +3,8 @@
 //!
 //! [`attach`] gives a link to an engine, which is a [`LinkUser`]. A [`CurrentLink`] names the link
 //! in use by its generation, so that a thread of an earlier link cannot end a later one.
-//! [`EarlyData`] counts what peers send for operations that have not begun here, and [`Carried`]
-//! the bytes.
+//! [`EarlyData`] counts the data that peers send for operations that have not begun here, and
+//! [`Carried`] the bytes.
 
 mod carried;
 mod current_link;

@@ -10,8 +10,9 @@
 //!
 //! # Credit
 //! A receiver thread never waits for the program. The data of an operation goes to a peer after
-//! [`Backend::credit`]. Before that a peer gets at most 64 KiB per operation and 1 MiB in total; it
-//! keeps room for this much.
+//! [`Backend::credit`]. Before that a peer gets at most 64 KiB per operation and 1 MiB in total. It
+//! keeps at most 33 MiB of each peer, because operations that are decided at the sender may not be
+//! decided at the receiver yet.
 //!
 //! # Failure
 //! A broken link fails the running jobs that still need it, and no others. A peer that sends a
@@ -52,7 +53,7 @@ use super::backend::{Backend, Engine};
 use super::board::Board;
 use super::threads::Threads;
 use crate::memory::Pool;
-use crate::protocol::{EngineKind, Rank, Seeded, View};
+use crate::protocol::{EngineKind, Mutation, Rank, View};
 use std::sync::Arc;
 
 /// potluck's own engine.
@@ -60,24 +61,24 @@ use std::sync::Arc;
 pub struct NativeEngine {
     pool: Pool,
     threads: Arc<Threads>,
-    seeded: Seeded,
+    mutation: Mutation,
 }
 
 impl NativeEngine {
     /// An engine that allocates its working memory from `pool`.
     pub fn new(pool: Pool) -> NativeEngine {
-        NativeEngine { pool, threads: Arc::default(), seeded: Seeded::NONE }
+        NativeEngine { pool, threads: Arc::default(), mutation: Mutation::NONE }
     }
 
     /// The same with one of its rules broken, as a test wants it.
-    pub(crate) fn with(self, seeded: Seeded) -> NativeEngine {
-        NativeEngine { seeded, ..self }
+    pub(crate) fn with(self, mutation: Mutation) -> NativeEngine {
+        NativeEngine { mutation, ..self }
     }
 
     /// The backend of one View.
     pub(crate) fn backend(&self, view: &View, me: Rank) -> NativeBackend {
         let (pool, threads) = (self.pool.clone(), Arc::clone(&self.threads));
-        NativeBackend::new(me, view.size(), pool, threads, self.seeded)
+        NativeBackend::new(me, view.size(), pool, threads, self.mutation)
     }
 
     /// The threads of all its backends.

@@ -1,6 +1,7 @@
 //! The agreement on a new plan within a View, led by rank 0; two phases.
 //!
-//! 1. *Hold.* Every member holds its new calls and reports the next number of each of its lanes.
+//! 1. *Hold.* Every member holds its new calls, and reports the next number of each lane in
+//!    which it lists a call.
 //! 2. *Switch.* When all members have reported, rank 0 announces the new plan. It begins in each
 //!    lane at the highest reported number. Calls below that number run under the earlier plan,
 //!    because they may have begun on some member; calls from it on have begun nowhere.

@@ -1,9 +1,9 @@
 //! The schedule of a call as data: the route of each piece of the result between the ranks.
 //!
-//! An [`Schedule`] is the schedule that follows from a call, a plan and a View's size. It is a
-//! list of [`Flow`]s, each an element range of the result with its [`Route`]. The ranges index the
-//! combined result of all ranks: a common part stands in it once; a flow that one rank keeps has no
-//! elements on the others. A rank's own result is the sequence of the flows that it keeps.
+//! A [`Schedule`] follows from a call, a plan and the number of ranks. It is a list of [`Flow`]s,
+//! each an element range of the result with its [`Route`]. The ranges index the combined result of
+//! all ranks: a common part stands in it once; a flow that one rank keeps has no elements on the
+//! others. A rank's own result is the sequence of the flows that it keeps.
 //!
 //! A route has a tree towards the owner, along which contributions are reduced, and *another* tree
 //! away from it, along which the result is distributed. In a ring both trees are chains; the same
@@ -130,7 +130,7 @@ impl Schedule {
         Schedule::with(call, plan, size, count, |builder| builder.uneven(call.kind, lengths))
     }
 
-    /// The schedule with these flows. `count` are the elements of the largest buffer.
+    /// The schedule with these flows. `count` is that of [`Call::output_count`] in elements.
     fn with(
         call: &Call,
         plan: &Plan,

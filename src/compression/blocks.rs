@@ -1,11 +1,11 @@
 //! Symmetric quantisation in blocks, shared by the 1-bit, 4-bit and 8-bit codecs. Each block of 256
-//! numbers has its own step: the largest magnitude in the block, divided by the largest integer of
-//! the codec. An element is encoded as the nearest multiple of the step, ties to even, so its error
-//! is at most half a step.
+//! numbers has its own step. With 4 and 8 bits it is the largest magnitude in the block, divided by
+//! the largest integer of the codec. A number is encoded as the nearest multiple of the step, ties
+//! to even, so its error is at most half a step. With 1 bit the step is the mean magnitude.
 //!
 //! A block with an infinity or a NaN cannot be expressed in multiples. It becomes a block of
-//! canonical NaNs, so that the fault stays visible. A block whose magnitudes are all below 2^-100
-//! becomes zeros.
+//! canonical NaNs, so that the fault stays visible. A block with a largest, or mean, magnitude
+//! below 2^-100 becomes zeros.
 
 use crate::wire::Malformed;
 use std::ops::Range;

@@ -123,7 +123,7 @@ mod tests {
         /// Integers, whose sums and differences are exact; bf16 and f16 represent the small ones
         /// exactly.
         #[test]
-        fn what_was_sent_and_what_is_owed_is_what_was_fed_in(
+        fn what_was_sent_and_the_residual_are_what_was_fed_in(
             rounds in prop::collection::vec(prop::collection::vec(-2000i32..2000, 1500), 1..6),
         ) {
             for codec in CODECS {
@@ -136,10 +136,10 @@ mod tests {
                     for i in 0..1500 {
                         fed[i] += f64::from(elements[i]);
                         sent[i] += f64::from(arrives[i]);
-                        let owed = f64::from(due.next.residual()[i]);
+                        let residual = f64::from(due.next.residual()[i]);
                         let rounded_away = 0.01;
-                        prop_assert!((sent[i] + owed - fed[i]).abs() <= rounded_away, "{}: {} \
-                            sent, {owed} owed of {}", i, sent[i], fed[i]);
+                        prop_assert!((sent[i] + residual - fed[i]).abs() <= rounded_away, "{}: {} \
+                            sent, {residual} residual of {}", i, sent[i], fed[i]);
                     }
                     feedback = due.next;
                 }
@@ -161,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn a_debt_that_is_no_number_is_let_go() {
+    fn a_residual_that_is_no_number_becomes_zero() {
         for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
             for codec in CODECS {
                 let due = due(&Feedback::default(), codec, &[bad, 1.0, 0.3]);
                 assert!(
-                    due.next.residual().iter().all(|owed| owed.is_finite()),
+                    due.next.residual().iter().all(|residual| residual.is_finite()),
                     "{bad}: {:?}",
                     due.next
                 );

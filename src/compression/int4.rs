@@ -5,7 +5,8 @@
 //!
 //! The sum of the squared errors of a block is about 0.016 of the sum of its squares, whatever the
 //! distribution of its elements, and at most 0.57 of it: a number errs by half a step or by itself,
-//! and 255 of them share what the largest one leaves. So error feedback stays bounded.
+//! and 255 of them share the part of the sum that the largest one leaves. So error feedback stays
+//! bounded.
 //!
 //! An element of magnitude above 2^124 may come back infinite. A block becomes zeros if its rotated
 //! numbers, divided by 16, are all below 2^-100; then its elements are below 2^-92.

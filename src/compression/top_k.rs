@@ -145,23 +145,41 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_largest_are_kept_as_they_are(bits in prop::collection::vec(any::<u32>(), 0..600), few in 1usize..6, many in 1usize..=256) {
+        fn the_largest_are_kept_as_they_are(
+            bits in prop::collection::vec(any::<u32>(), 0..600),
+            few in 1usize..6,
+            many in 1usize..=256,
+        ) {
             let drawn: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
             let alike: Vec<f32> = bits.iter().map(|bits| (bits % 4) as f32 - 2.0).collect();
-            for (kept, elements) in [few, many].into_iter().flat_map(|kept| [(kept, &drawn), (kept, &alike)]) {
+            for (kept, elements) in
+                [few, many].into_iter().flat_map(|kept| [(kept, &drawn), (kept, &alike)])
+            {
                 let codec = TopK::keeping(kept);
                 let whole = |block: &&[f32]| kept.min(block.len()) * 5 >= block.len() * 4;
-                let block = |block: &[f32]| if whole(&block) { block.to_vec() } else { plainly(kept, block) };
-                let expected: Vec<u32> = elements.chunks(256).flat_map(block).map(f32::to_bits).collect();
-                prop_assert_eq!(coded(codec, elements).into_iter().map(f32::to_bits).collect::<Vec<_>>(), expected);
+                let block = |block: &[f32]| {
+                    if whole(&block) { block.to_vec() } else { plainly(kept, block) }
+                };
+                let expected: Vec<u32> =
+                    elements.chunks(256).flat_map(block).map(f32::to_bits).collect();
+                prop_assert_eq!(
+                    coded(codec, elements).into_iter().map(f32::to_bits).collect::<Vec<_>>(),
+                    expected
+                );
             }
         }
 
         #[test]
         fn sums_of_what_is_kept_lose_nothing(
-            buffers in prop::collection::vec(prop::collection::vec(-1000i32..1000, 700), 1..6), kept in 1usize..80,
+            buffers in prop::collection::vec(prop::collection::vec(-1000i32..1000, 700), 1..6),
+            kept in 1usize..80,
         ) {
-            let parts: Vec<Vec<f32>> = buffers.iter().map(|b| coded(TopK::keeping(kept), &b.iter().map(|x| *x as f32).collect::<Vec<_>>())).collect();
+            let parts: Vec<Vec<f32>> = buffers
+                .iter()
+                .map(|b| {
+                    coded(TopK::keeping(kept), &b.iter().map(|x| *x as f32).collect::<Vec<_>>())
+                })
+                .collect();
             let sum: Vec<f32> = (0..700).map(|i| parts.iter().map(|part| part[i]).sum()).collect();
             prop_assert_eq!(coded(TopK::keeping(kept * parts.len()), &sum), sum);
         }

@@ -18,8 +18,8 @@ use super::applicant::Applicant;
 use super::recovery;
 use crate::identity::MemberId;
 use crate::protocol::{
-    Accepted, Ballot, Closing, Defect, EngineKind, History, LaneSet, Message, Partition, Promise,
-    Seeded, View, ViewDigest, ViewId,
+    Accepted, Ballot, Closing, EngineKind, History, LaneSet, Message, Mutant, Mutation, Partition,
+    Promise, View, ViewDigest, ViewId,
 };
 pub use durable::Durable;
 pub(crate) use environment::Environment;
@@ -83,8 +83,8 @@ pub(crate) struct Agreement {
     closing: Option<Closing>,
     /// Lanes in which programs sync, as this member has seen in all its Views.
     stateful: LaneSet,
-    /// Since this member came into a View without the common history, and until it has synced all
-    /// of these lanes: those that it has.
+    /// The lanes that this member has synced since it came into a View without the common history;
+    /// `None` once it lacks no state.
     catching_up: Option<LaneSet>,
     /// Set when open operations of the installed View ended here as indeterminate: the ballot
     /// promised at that time. Views of ballots up to it may rely on results that this member has
@@ -98,7 +98,7 @@ pub(crate) struct Agreement {
     /// wanted any more.
     held: VecDeque<(u64, Option<(MemberId, Message)>)>,
     tickets: u64,
-    seeded: Seeded,
+    mutation: Mutation,
 }
 
 impl Agreement {
@@ -120,14 +120,14 @@ impl Agreement {
             proposal: None,
             held: VecDeque::new(),
             tickets: 0,
-            seeded: Seeded::NONE,
+            mutation: Mutation::NONE,
         }
     }
 
-    /// The same rules with one seeded defect.
+    /// The same rules with one mutant.
     #[cfg(test)]
-    pub(crate) fn with(mut self, seeded: Seeded) -> Agreement {
-        self.seeded = seeded;
+    pub(crate) fn with(mut self, mutation: Mutation) -> Agreement {
+        self.mutation = mutation;
         self
     }
 
@@ -178,8 +178,8 @@ impl Agreement {
     }
 
     /// Whether a test has broken this rule.
-    pub(super) fn breaks(&self, defect: Defect) -> bool {
-        self.seeded.has(defect)
+    pub(super) fn breaks(&self, mutant: Mutant) -> bool {
+        self.mutation.has(mutant)
     }
 
     /// Whether this node may be in a View of so many members.
@@ -217,13 +217,13 @@ impl Agreement {
     }
 
     /// Ends the open operations of the installed View as indeterminate here. Later promises still
-    /// report what this member holds, but no other member shares its history any more.
+    /// report the results of this member, but no other member shares its history any more.
     pub(crate) fn cut_off(&mut self, environment: &mut dyn Environment, effects: &mut Vec<Effect>) {
         self.freeze(environment);
         self.cut_off = Some(self.durable.promised);
         // A waiting acceptance must not leave: with it the others, and this node, could install a
-        // View that relies on the results given up here.
-        // Its write still keeps the disk from the next one.
+        // View that relies on the results given up here. Its write still keeps the disk from the
+        // next one.
         let is_acceptance = |(_, message): &mut (_, _)| matches!(message, Message::Accepted(_));
         self.held.iter_mut().for_each(|(_, reply)| _ = reply.take_if(is_acceptance));
         self.proposal = None;
@@ -337,7 +337,7 @@ impl Agreement {
         // Nor one that this member does not allow, or that stops a group that has begun.
         if !self.partition.admits(view.members.iter().map(|m| m.id))
             || !self.allows(view.size())
-            || self.has_begun() && !view.begun && !self.seeded.has(Defect::ForgetsBeginning)
+            || self.has_begun() && !view.begun && !self.mutation.has(Mutant::ForgetsBeginning)
         {
             return;
         }
@@ -452,24 +452,27 @@ impl Agreement {
 
     /// Makes the state durable; the reply is held back until then.
     fn persist(&mut self, reply: Option<(MemberId, Message)>, effects: &mut Vec<Effect>) {
-        if self.seeded.has(Defect::PromiseNotDurable) {
+        if self.mutation.has(Mutant::PromiseNotDurable) {
             effects.extend(reply.map(|(to, message)| Effect::Send(to, message)));
             return;
         }
         self.tickets += 1;
         self.held.extend(reply.map(|reply| (self.tickets, Some(reply))));
-        let accepted =
-            self.durable.accepted.clone().filter(|_| !self.seeded.has(Defect::AcceptedNotDurable));
+        let accepted = self
+            .durable
+            .accepted
+            .clone()
+            .filter(|_| !self.mutation.has(Mutant::AcceptedNotDurable));
         effects.push(Effect::Persist(self.tickets, Durable { accepted, ..self.durable.clone() }));
     }
 
     /// Whether the View of this ballot may rely on results that this member has given up since.
     fn was_cut_off_since(&self, ballot: Ballot) -> bool {
-        self.cut_off.is_some_and(|last| ballot <= last) && !self.seeded.has(Defect::CutOffGoesOn)
+        self.cut_off.is_some_and(|last| ballot <= last) && !self.mutation.has(Mutant::CutOffGoesOn)
     }
 
     fn outranks(&self, a: Ballot, b: Ballot) -> bool {
-        if self.seeded.has(Defect::NoTieBreak) { a.round > b.round } else { a > b }
+        if self.mutation.has(Mutant::NoTieBreak) { a.round > b.round } else { a > b }
     }
 
     /// Whether a ballot is too late once `after` has been reached.

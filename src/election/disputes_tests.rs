@@ -8,7 +8,7 @@ use crate::identity::MemberId;
 use crate::memory::DType;
 use crate::protocol::{
     AbortCause, AbortReason, Accepted, Ballot, Call, CallKind, Closing, CommittedOp, FailedOp,
-    Failure, Lane, Listed, OpBody, OpId, Outcome, Promise, Rank, ReduceOp, Seeded, Status, View,
+    Failure, Lane, Listed, Mutation, OpBody, OpId, Outcome, Promise, Rank, ReduceOp, Status, View,
     ViewId, Vote, member_id, view_of,
 };
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ fn ends(ledgers: &mut [Ledger; 2], third: Option<Promise>) -> [Outcome; 2] {
         .map(|(rank, ledger)| (member_id(rank + 1), promise(&view, Rank(rank), ledger.freeze())))
         .collect();
     promises.extend(third.map(|promise| (member_id(3), promise)));
-    let recovery = recovery::read(&promises, Seeded::NONE);
+    let recovery = recovery::read(&promises, Mutation::NONE);
     ends_by(ledgers, &recovery.committed, &recovery.failed).expect("an honest View is accepted")
 }
 
@@ -135,7 +135,7 @@ fn agree(own: [u128; 2], ends: [Outcome; 2]) -> bool {
 }
 
 /// Whether the operation failed on both. If the third member lies that the results differ, one may
-/// name that as the cause, and the other one what it knew before.
+/// name that as the cause, and the other one the cause that it knew before.
 fn fail(ends: [Outcome; 2]) -> bool {
     ends.iter().all(|end| matches!(end, Outcome::Aborted(_) | Outcome::DigestMismatch { .. }))
 }
@@ -230,7 +230,7 @@ fn a_member_with_a_wrong_result_is_named_to_all() {
         let ends = ends(&mut ledgers, Some(third(listed(Status::Done(WRONG)))));
         assert_eq!(ends, [Outcome::DigestMismatch { odd: Some(THIRD) }; 2], "{heard:?}");
     }
-    // Without it the others go on with what they have.
+    // Without it the others go on with their results.
     let mut ledgers = honest([RIGHT, RIGHT], [Some(done(WRONG)); 2], [true, true]);
     assert_eq!(ends(&mut ledgers, None), [Outcome::Committed; 2]);
     // Of two different results, no member can tell which is wrong.

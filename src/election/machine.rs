@@ -78,7 +78,7 @@ pub enum Input {
     EngineUnfit(ViewDigest),
     /// This member is linked and withholds a vote that a correct member gives at once.
     Withheld(MemberId),
-    /// This peer sent what no correct node sends, and its link is being closed.
+    /// This peer sent a message that no correct node sends, and its link is being closed.
     Breach(MemberId),
     /// The state with this ticket, and every earlier one, is durable.
     Persisted(u64),
@@ -173,8 +173,8 @@ impl Election {
 
     /// The same election with one rule broken.
     #[cfg(test)]
-    pub(crate) fn with(self, seeded: crate::protocol::Seeded) -> Election {
-        Election { agreement: self.agreement.with(seeded), ..self }
+    pub(crate) fn with(self, mutation: crate::protocol::Mutation) -> Election {
+        Election { agreement: self.agreement.with(mutation), ..self }
     }
 
     /// One step. `now` is monotonic, in milliseconds. The effects must be carried out in order.
@@ -202,7 +202,7 @@ impl Election {
         // The state of the old View says nothing about a new one; the next step looks at that.
         let installs = effects.iter().any(|effect| matches!(effect, Effect::Install(..)));
         if !routine && !installs {
-            self.pursue(now);
+            self.propose_when_due(now);
             self.give_up_when_stranded(now, ops);
             effects.extend(self.loop_back(now, ops));
         }
@@ -245,7 +245,8 @@ impl Election {
         &mut self.links
     }
 
-    /// Members to which this node has a live control link; at most [`REACH_MAX`].
+    /// Members to which this node has a control link, or had one that may still be dialled again;
+    /// at most [`REACH_MAX`].
     pub fn reach(&self, now: u64) -> BTreeSet<MemberId> {
         self.peers
             .iter()

@@ -15,10 +15,10 @@ const BREACHES_MAX: usize = 3;
 /// Older losses and breaches do not count.
 const WINDOW_MS: u64 = 60_000;
 
-/// Earlier quarantines are forgotten after this time without a loss.
+/// Earlier quarantines are forgotten after this time without a loss or a breach.
 const FORGET_MS: u64 = 600_000;
 
-/// Most remembered nodes; the one with the oldest loss is evicted.
+/// Most remembered nodes; the one whose last loss or breach is the oldest is evicted.
 const NODES_MAX: usize = 64;
 
 /// Loss records by node, over all its boots.

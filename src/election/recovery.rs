@@ -3,8 +3,9 @@
 
 use crate::identity::MemberId;
 use crate::protocol::{
-    Accepted, Ballot, Closing, CommittedOp, Defect, FailedOp, Failure, History, LaneSet, Listed,
-    MEMBERS_MAX, OPS_DECIDED_MAX, OpId, OpSet, Promise, Rank, RankSet, Seeded, Status, ViewId,
+    Accepted, Ballot, Closing, CommittedOp, FailedOp, Failure, History, LaneSet, Listed,
+    MEMBERS_MAX, Mutant, Mutation, OPS_DECIDED_MAX, OpId, OpSet, Promise, Rank, RankSet, Status,
+    ViewId,
 };
 use crate::wire::Encode;
 use sha2::{Digest, Sha256};
@@ -34,17 +35,17 @@ pub(super) struct Recovery {
 ///
 /// The parent of an accepted View counts as installed. Without that rule, two parts of a split
 /// group could decide one operation differently once an acceptor's older record was overwritten.
-pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Recovery {
+pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, mutation: Mutation) -> Recovery {
     let installed = promises.values().filter_map(|p| p.prev);
     let implied = promises.values().filter_map(|p| p.accepted.as_ref()?.parent);
-    let tip = installed.chain(implied.filter(|_| !seeded.has(Defect::TipOfInstalled))).max();
+    let tip = installed.chain(implied.filter(|_| !mutation.has(Mutant::TipOfInstalled))).max();
     let Decision { committed, failed, decided_by } =
-        tip.map_or_else(Decision::default, |tip| decide(tip, promises, seeded));
+        tip.map_or_else(Decision::default, |tip| decide(tip, promises, mutation));
     let effective: BTreeMap<MemberId, Option<History>> = promises
         .iter()
-        .map(|(id, p)| (*id, history_after(*id, p, (tip, &committed, &failed), seeded)))
+        .map(|(id, p)| (*id, history_after(*id, p, (tip, &committed, &failed), mutation)))
         .collect();
-    let history = winner(&effective, seeded);
+    let history = winner(&effective, mutation);
     let mut in_sync: BTreeSet<MemberId> =
         effective.into_iter().filter(|(_, h)| *h == history).map(|(id, _)| id).collect();
     let mut stateful = LaneSet::default();
@@ -79,7 +80,8 @@ pub(super) fn lacks_a_state(
     promise.is_behind && !promise.stateless && !stateful.is_within(&caught_up)
 }
 
-/// The decision about the tip's open operations. One that is in neither list is aborted.
+/// The decision about the tip's open operations. One that has a participant in `decided_by` and is
+/// in neither list is aborted.
 #[derive(Default)]
 struct Decision {
     committed: Vec<CommittedOp>,
@@ -96,10 +98,10 @@ struct Decision {
 /// those here, and does not name an operation of some members, has aborted it or left it out
 /// because all of those know it as committed, see [`verdict`]. If all participants here hold its
 /// result it is indeterminate.
-fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Decision {
-    let witnesses = witnesses(tip, promises, seeded);
+fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, mutation: Mutation) -> Decision {
+    let witnesses = witnesses(tip, promises, mutation);
     let accepted = promises.values().filter_map(|p| p.accepted.as_ref());
-    let successors = accepted.filter(|a| succeeds(a, tip) && !seeded.has(Defect::NoAdoption));
+    let successors = accepted.filter(|a| succeeds(a, tip) && !mutation.has(Mutant::NoAdoption));
     let mut adopted: Vec<Adopted> = successors.map(Adopted::of).collect();
     adopted.sort_unstable_by_key(|adopted| Reverse(adopted.ballot));
     let heard = witnesses.iter().map(Witness::ranks);
@@ -111,16 +113,16 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
         reported.chain(adopted.iter().flat_map(|a| a.ends.keys().copied())).collect();
     let mut known = BTreeSet::new();
     for op in ops {
-        let verdict = verdict(op, &witnesses, seeded);
-        let participants = participants(op, seeded);
+        let verdict = verdict(op, &witnesses, mutation);
+        let participants = participants(op, mutation);
         let decides =
-            |a: &&Adopted| a.decided_by.overlaps(participants) || seeded.has(Defect::AdoptsAll);
+            |a: &&Adopted| a.decided_by.overlaps(participants) || mutation.has(Mutant::AdoptsAll);
         let end = match (verdict, adopted.iter().find(decides)) {
             (Some(Verdict::Known(digest)), _) => {
                 known.insert(CommittedOp { op, digest });
                 continue;
             }
-            (verdict, Some(adopted)) => adopted.end_of(op, verdict, &witnesses, seeded),
+            (verdict, Some(adopted)) => adopted.end_of(op, verdict, &witnesses, mutation),
             (verdict, None) => verdict,
         };
         match end {
@@ -159,16 +161,16 @@ impl Adopted {
         op: OpId,
         anew: Option<Verdict>,
         witnesses: &[Witness<'_>],
-        seeded: Seeded,
+        mutation: Mutation,
     ) -> Option<Verdict> {
         let named = self.ends.get(&op).copied();
-        let participants = participants(op, seeded);
+        let participants = participants(op, mutation);
         let has_reported = |w: &Witness<'_>| w.ranks().both(participants).overlaps(self.decided_by);
         let is_unsaid = named.is_none()
             && !op.lane.is_of_all()
             && matches!(anew, Some(Verdict::Committed(_)))
             && !witnesses.iter().any(has_reported);
-        let aborts = seeded.has(Defect::SilenceAborts) || seeded.has(Defect::AdoptsAll);
+        let aborts = mutation.has(Mutant::SilenceAborts) || mutation.has(Mutant::AdoptsAll);
         if is_unsaid && !aborts {
             return Some(Verdict::Failed(Failure::Indeterminate));
         }
@@ -222,7 +224,7 @@ impl Witness<'_> {
 fn witnesses(
     tip: ViewId,
     promises: &BTreeMap<MemberId, Promise>,
-    seeded: Seeded,
+    mutation: Mutation,
 ) -> Vec<Witness<'_>> {
     let installed = promises
         .values()
@@ -235,7 +237,7 @@ fn witnesses(
     let behind = promises
         .values()
         .filter(not_installed)
-        .filter(|p| p.accepted_here.is_some() || seeded.has(Defect::RestartedCounts));
+        .filter(|p| p.accepted_here.is_some() || mutation.has(Mutant::RestartedCounts));
     let behind = behind.map(|p| Witness { rank: p.accepted_here, closing: None });
     installed.chain(behind).collect()
 }
@@ -274,8 +276,8 @@ enum Verdict {
 ///
 /// Messages and calls of sub-groups that all participating witnesses know as committed are left
 /// out: a View has no room for all of them.
-fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdict> {
-    let participants = participants(op, seeded);
+fn verdict(op: OpId, witnesses: &[Witness<'_>], mutation: Mutation) -> Option<Verdict> {
+    let participants = participants(op, mutation);
     let takes_part = |w: &&Witness<'_>| w.ranks().overlaps(participants);
     let status = |w: &Witness<'_>| Some(w.closing?.ops.iter().find(|l| l.op == op)?.status);
     let said: Vec<(Option<Rank>, Option<Status>)> =
@@ -286,7 +288,7 @@ fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdic
         let is_omitted = !op.lane.is_of_all() && listed.iter().all(is_committed);
         return Some(Verdict::Known(digest)).filter(|_| !is_omitted);
     }
-    if listed.len() < said.len() || seeded.has(Defect::AnyoneCommitted) {
+    if listed.len() < said.len() || mutation.has(Mutant::AnyoneCommitted) {
         return None;
     }
     let digests: Vec<u128> = listed.iter().map(digest_of).collect::<Option<_>>()?;
@@ -301,8 +303,8 @@ fn verdict(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<Verdic
 }
 
 /// The ranks that take part in an operation.
-fn participants(op: OpId, seeded: Seeded) -> RankSet {
-    if seeded.has(Defect::AllDecideGroups) {
+fn participants(op: OpId, mutation: Mutation) -> RankSet {
+    if mutation.has(Mutant::AllDecideGroups) {
         return RankSet::ALL;
     }
     op.lane.participants(MEMBERS_MAX)
@@ -331,19 +333,19 @@ fn listed(promise: &Promise, op: OpId) -> Option<&Listed> {
 /// | has installed no View | its base |
 /// | was cut off | its own, which no other member shares |
 /// | is left behind by the tip with open operations | its own, which no other member shares |
-/// | lacks what some members have committed in the tip | its own, which no other member shares |
+/// | lacks a committed message or call of a sub-group | its own, which no other member shares |
 /// | holds an operation of the tip that is indeterminate | its own, which no other member shares |
 /// | has seen no operation commit in its View | its base |
-/// | else | the View's common history, advanced by what it has seen commit |
+/// | else | the View's common history, advanced by the operations that it has seen commit |
 pub(super) fn history_after(
     id: MemberId,
     promise: &Promise,
     (tip, committed, failed): (Option<ViewId>, &[CommittedOp], &[FailedOp]),
-    seeded: Seeded,
+    mutation: Mutation,
 ) -> Option<History> {
     let comes_late =
         promise.is_late && promise.accepted.as_ref().is_some_and(|a| Some(a.id) == tip);
-    if comes_late && !seeded.has(Defect::LateIsBehind) {
+    if comes_late && !mutation.has(Mutant::LateIsBehind) {
         return promise.if_installed;
     }
     let Some(prev) = promise.prev else { return promise.base };
@@ -361,9 +363,9 @@ pub(super) fn history_after(
         if lacks_one || failed.iter().any(|f| is_in_doubt(promise, f)) {
             return Some(cut_off(id, prev, promise));
         }
-        total.extend(newly_committed(promise, committed, seeded));
+        total.extend(newly_committed(promise, committed, mutation));
     }
-    let base = if seeded.has(Defect::OwnBase) { promise.base } else { promise.common };
+    let base = if mutation.has(Mutant::OwnBase) { promise.base } else { promise.common };
     if total.is_empty() { promise.base } else { Some(advance(base, prev, total)) }
 }
 
@@ -373,14 +375,15 @@ pub(super) fn history_after(
 fn newly_committed(
     promise: &Promise,
     committed: &[CommittedOp],
-    seeded: Seeded,
+    mutation: Mutation,
 ) -> impl Iterator<Item = CommittedOp> {
-    // What only some members see is not part of a history: messages, and calls of sub-groups.
+    // Operations that only some members see are not part of a history: messages, and calls of
+    // sub-groups.
     let common = committed.iter().filter(|c| c.op.lane.is_of_all());
     let has_now =
         |c: &CommittedOp| listed(promise, c.op).is_some_and(|l| l.status == Status::Done(c.digest));
     common
-        .filter(move |c| has_now(c) || lacks(promise, c) && seeded.has(Defect::AdoptedCounts))
+        .filter(move |c| has_now(c) || lacks(promise, c) && mutation.has(Mutant::AdoptedCounts))
         .copied()
 }
 
@@ -434,13 +437,13 @@ fn cut_off(id: MemberId, view: ViewId, promise: &Promise) -> History {
 }
 
 /// The longest history wins, then the one with more members, then the smaller lineage.
-fn winner(effective: &BTreeMap<MemberId, Option<History>>, seeded: Seeded) -> Option<History> {
+fn winner(effective: &BTreeMap<MemberId, Option<History>>, mutation: Mutation) -> Option<History> {
     let mut followers: BTreeMap<Option<History>, usize> = BTreeMap::new();
     for history in effective.values() {
         *followers.entry(*history).or_default() += 1;
     }
     let length = |h: &Option<History>| {
-        h.map_or(0, |h| if seeded.has(Defect::MostMembersWin) { 0 } else { h.ops })
+        h.map_or(0, |h| if mutation.has(Mutant::MostMembersWin) { 0 } else { h.ops })
     };
     let best =
         followers.into_iter().max_by_key(|(h, n)| (length(h), *n, Reverse(h.map(|h| h.lineage))));

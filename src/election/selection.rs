@@ -17,8 +17,9 @@ pub(super) struct Candidate {
     pub(super) since: u64,
 }
 
-/// Whether one View may have all of these, and would not be too small for ever: each allows so
-/// many, and so many are enough to begin, or for a group that has begun to go on.
+/// Whether one View may have all of these, and would not be too small for ever: each allows so many
+/// members, and all allow as many as each needs to begin, or, if one of them is in a group that has
+/// begun, to go on.
 pub(super) fn fit<'a>(candidates: impl Iterator<Item = &'a Candidate> + Clone) -> bool {
     let begun = candidates.clone().any(|c| c.begun);
     let needs = |c: &Candidate| if begun { c.sizes.min_members() } else { c.sizes.members() };

@@ -59,7 +59,7 @@ struct CoreState {
     /// Operations that failed because of a message of this peer, before it was known whether the
     /// peer makes the same call.
     doubtful: BTreeMap<OpId, (Rank, Done)>,
-    crew: HelperPool,
+    helpers: HelperPool,
     stage: Stage,
 }
 
@@ -137,7 +137,7 @@ impl GlooBackend {
             unfed: BTreeMap::new(),
             ready: VecDeque::new(),
             doubtful: BTreeMap::new(),
-            crew: HelperPool { all: 1, idle: 0 },
+            helpers: HelperPool { all: 1, idle: 0 },
             stage: Stage::Connecting,
         };
         let (rails, threads) = (Rails::new(threads), Arc::clone(threads));
@@ -276,8 +276,8 @@ impl Core {
     /// reached. Before the context is connected no thread can work.
     fn staff(self: &Arc<Core>, state: &mut CoreState) {
         while let Stage::Connected(context) = &state.stage
-            && state.crew.idle < state.ready.len()
-            && state.crew.all < THREADS_MAX
+            && state.helpers.idle < state.ready.len()
+            && state.helpers.all < THREADS_MAX
         {
             let (core, context) = (Arc::clone(self), Arc::clone(context));
             if !self.threads.spawn("potluck-gloo".to_string(), move || core.work(&context)) {
@@ -285,7 +285,8 @@ impl Core {
                 // next operation tries again.
                 return;
             }
-            (state.crew.all, state.crew.idle) = (state.crew.all + 1, state.crew.idle + 1);
+            (state.helpers.all, state.helpers.idle) =
+                (state.helpers.all + 1, state.helpers.idle + 1);
         }
     }
 
@@ -352,7 +353,7 @@ impl Core {
                 return;
             }
             state.stage = Stage::Connected(Arc::clone(&context));
-            state.crew.idle += 1;
+            state.helpers.idle += 1;
             self.staff(&mut state);
         }
         self.work(&context);
@@ -366,7 +367,7 @@ impl Core {
                 Participant { context, rails, op, me: self.me, size: self.size, pool };
             let result = carried_out(&participant, &task, input);
             self.conclude(op, result, done);
-            self.lock().crew.idle += 1;
+            self.lock().helpers.idle += 1;
         }
     }
 
@@ -404,7 +405,7 @@ impl Core {
                 return None;
             }
             if let Some(next) = state.ready.pop_front() {
-                state.crew.idle -= 1;
+                state.helpers.idle -= 1;
                 return Some(next);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

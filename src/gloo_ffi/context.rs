@@ -107,7 +107,7 @@ impl Context {
             return Ok(());
         }
         Err(Failure::Gloo(Exception::of_gloo(
-            "its all-reduce does not go the way it is known for: this Gloo cannot be used",
+            "its all-reduce does not follow the known algorithm: this Gloo cannot be used",
         )))
     }
 

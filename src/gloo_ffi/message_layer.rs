@@ -107,7 +107,7 @@ impl MessageLayer {
             });
             // The memory of a barrier is null and empty.
             let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
-            // SAFETY: the caller promises what `region` requires, and dangling memory is empty.
+            // SAFETY: the caller keeps the conditions of `region`, and dangling memory is empty.
             let region = unsafe { self.0.region(op, ptr.as_ptr(), len, landed) };
             Ok(Box::new(Memory { region, beneath }))
         })

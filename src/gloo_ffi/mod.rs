@@ -22,8 +22,8 @@
 //! # Threads
 //! Each running operation has one thread, `potluck-gloo`, which the next operation reuses until the
 //! View ends. Up to six more of a View, `potluck-rail`, help operations that send a large buffer
-//! encoded. The first thread makes the context. Each data link has two further threads, which C++
-//! does not see.
+//! encoded. The first thread makes the context. Each data link has three further threads, which C++
+//! does not see: a sender of each engine, and one receiver.
 
 #[cfg(feature = "gloo")]
 mod backend;

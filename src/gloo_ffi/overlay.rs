@@ -107,7 +107,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_are_those_of_a_plain_list(steps in prop::collection::vec((0usize..60, 0usize..20, any::<bool>()), 0..60)) {
+        fn ranges_are_those_of_a_plain_list(
+            steps in prop::collection::vec((0usize..60, 0usize..20, any::<bool>()), 0..60),
+        ) {
             let (overlay, mut plain) = (Overlay::new(Pool::new().block(80).expect("there is \
                 memory")), [false; 80]);
             for (start, len, write) in steps {

@@ -66,9 +66,9 @@ pub enum Task {
 /// The data of an uneven call, by its lengths in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnevenParts {
-    /// What this member sends to each rank; of an all-gather, its whole contribution.
+    /// The bytes that this member sends to each rank; of an all-gather, its whole contribution.
     pub sent: Vec<usize>,
-    /// What this member receives from each rank.
+    /// The bytes that this member receives from each rank.
     pub received: Vec<usize>,
 }
 
@@ -104,9 +104,9 @@ impl Task {
     /// state and the state's length in bytes.
     ///
     /// # Errors
-    /// [`Unfit`] if the plan is for another size or another engine, a root is not a rank, the call
-    /// is invalid, a codec is used for anything but an all-reduce of `f32`, a sync has no root yet,
-    /// or a length exceeds the address space.
+    /// [`Unfit`] if the plan of a reduction is for another size or another engine, a root is not a
+    /// rank, the call is invalid, a codec is used for anything but an all-reduce of `f32`, a sync
+    /// has no root yet, or a length exceeds the address space.
     pub fn of(
         call: &Call,
         plan: &Plan,

@@ -279,7 +279,13 @@ mod tests {
         }
 
         #[test]
-        fn two_wrong_characters_are_caught(bytes: [u8; 32], a in 4usize..60, b in 4usize..60, x in 0usize..32, y in 0usize..32) {
+        fn two_wrong_characters_are_caught(
+            bytes: [u8; 32],
+            a in 4usize..60,
+            b in 4usize..60,
+            x in 0usize..32,
+            y in 0usize..32,
+        ) {
             let text = ClusterKey::from_bytes(&bytes).to_text();
             let wrong = replaced(&replaced(&text, a, ALPHABET[x]), b, ALPHABET[y]);
             prop_assert_eq!(ClusterKey::parse(&wrong).is_ok(), wrong == *text);

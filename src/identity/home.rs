@@ -55,8 +55,9 @@ impl Home {
         &self.config
     }
 
-    /// The state directory: `identity.key`, `state-<name>.<job>.bin`,
-    /// `peers-<name>.<job>.toml`, `known-<name>.toml`, `paths-<name>.bin`.
+    /// The state directory: `identity.key`, `identity.lock`, `state-<name>.<job>.bin`,
+    /// `status-<name>.<job>.sock`, `peers-<name>.<job>.toml`, `known-<name>.toml`,
+    /// `paths-<name>.bin`. The files of other slots have the slot's number before the suffix.
     pub fn state_dir(&self) -> &Path {
         &self.state
     }
@@ -103,7 +104,7 @@ impl Home {
         JobName::parse(rest.split_once('.').map_or(rest, |(job, _)| job)).ok()
     }
 
-    /// What a slot knows of the paths between the nodes of a namespace.
+    /// The file of the paths that a slot knows between the nodes of a namespace.
     pub fn paths_path(&self, name: &NamespaceName, slot: Slot) -> PathBuf {
         self.state.join(format!("paths-{name}{}.bin", slot.infix()))
     }

@@ -154,7 +154,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_the_decoder_panic(body in proptest::collection::vec(any::<u8>(), 0..200), text in "[ -~]{0,120}") {
+        fn no_bytes_make_the_decoder_panic(
+            body in proptest::collection::vec(any::<u8>(), 0..200),
+            text in "[ -~]{0,120}",
+        ) {
             let _ = decode_identity(&body);
             let _ = decode_identity(&with_sum(&text));
         }

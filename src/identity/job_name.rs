@@ -90,7 +90,7 @@ fn is_allowed(c: char) -> bool {
     matches!(c, 'a'..='z' | '0'..='9' | '-' | '_')
 }
 
-/// Without what Cargo appends to the name of a test binary.
+/// Without the hash that Cargo appends to the name of a test binary.
 fn without_hash(stem: &str) -> &str {
     let is_hash = |hash: &str| hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit());
     match stem.rsplit_once('-') {

@@ -45,7 +45,7 @@ impl HeldIdentity {
         StateFile::at(home.state_path(name, job, self.slot))
     }
 
-    /// The file for what this identity knows of the paths between the nodes of a namespace.
+    /// The file of the paths that this identity knows between the nodes of a namespace.
     pub fn paths_file(&self, home: &Home, name: &NamespaceName) -> StateFile {
         StateFile::at(home.paths_path(name, self.slot))
     }

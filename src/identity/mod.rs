@@ -7,7 +7,7 @@
 //! A cluster is a [`Namespace`], which admits nodes by its [`ClusterKey`]. In it, the nodes with
 //! the same [`JobName`] form a group. The shells in this module handle a node's files: [`home`]
 //! locates them, [`keystore`] holds the key pair, [`cluster_key_file`] finds the cluster key, and
-//! [`state_file`] and [`peers_file`] store what the next run needs.
+//! [`state_file`] and [`peers_file`] store the data that the next run needs.
 
 mod cluster_key;
 pub mod cluster_key_file;

@@ -2,11 +2,11 @@
 //! on the same network.
 //!
 //! A *keyed* namespace admits nodes by its [`ClusterKey`], or by either of two while the key is
-//! being changed; its name is only a local label. An
-//! *open* one is identified by its name alone, which gives separation but no admission control. The
-//! pre-shared key and the tag key of a keyed namespace are derived from the cluster key by
-//! HKDF-SHA256 (RFC 5869), so neither reveals the cluster key or the other one. The pre-shared key
-//! of an open namespace is a hash of its name, and its tag key is derived from that.
+//! being changed; its name is only a local label. An *open* one is identified by its name alone,
+//! which gives separation but no admission control. The pre-shared key and the tag keys of a keyed
+//! namespace are derived from the cluster key by HKDF-SHA256 (RFC 5869), so none reveals the
+//! cluster key or another one. The pre-shared key of an open namespace is a hash of its name, and
+//! its tag keys are derived from that.
 
 use super::cluster_key::ClusterKey;
 use super::cluster_keys::ClusterKeys;

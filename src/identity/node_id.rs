@@ -41,7 +41,10 @@ pub struct NodeIdTextError;
 
 impl fmt::Display for NodeIdTextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a node is named by the 64 hexadecimal digits of its public key, as `potluck identity` prints it")
+        f.write_str(
+            "a node is named by the 64 hexadecimal digits of its public key, as `potluck identity` \
+             prints it",
+        )
     }
 }
 

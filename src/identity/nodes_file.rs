@@ -47,7 +47,7 @@ impl NodesFile {
         decode_nodes(&bytes).ok_or_else(bad)
     }
 
-    /// Changes the list, while no other process does. Returns what `change` returns. Blocks on the
+    /// Changes the list, while no other process does. Returns the result of `change`. Blocks on the
     /// disk.
     pub fn change<T>(&self, change: impl FnOnce(&mut Nodes) -> T) -> Result<T, IdentityProblem> {
         if let Some(directory) = self.path.parent() {

@@ -214,34 +214,70 @@ impl IdentityProblem {
     fn write_sentence(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use IdentityProblem as P;
         match self {
-            P::Symlink { .. } => f.write_str("this is a symbolic link, which potluck does not follow. Put the file itself here"),
+            P::Symlink { .. } => f.write_str(
+                "this is a symbolic link, which potluck does not follow. Put the file itself here",
+            ),
             P::NotAFile { .. } => f.write_str("this is not a regular file. Move it away"),
             P::WrongOwner { owner, .. } => {
-                write!(f, "this belongs to user {owner}. Give it to the user that runs potluck, or run as its owner")
+                write!(
+                    f,
+                    "this belongs to user {owner}. Give it to the user that runs potluck, or run \
+                     as its owner"
+                )
             }
             P::LoosePermissions { mode, path } => {
-                write!(f, "others may use this file (mode {mode:04o}). Run: chmod 600 {}", path.display())
+                write!(
+                    f,
+                    "others may use this file (mode {mode:04o}). Run: chmod 600 {}",
+                    path.display()
+                )
             }
             P::LooseDirectory { mode, path } => {
-                write!(f, "others may write to this directory (mode {mode:04o}). Run: chmod go-w {}", path.display())
+                write!(
+                    f,
+                    "others may write to this directory (mode {mode:04o}). Run: chmod go-w {}",
+                    path.display()
+                )
             }
             P::Empty { content, .. } => write!(f, "this file is empty. {}", content.remedy()),
-            P::TooLong { content, .. } => write!(f, "this file is or would be too long. {}", content.remedy()),
-            P::Truncated { content, .. } => write!(f, "this file ends too early. {}", content.remedy()),
-            P::Damaged { content, .. } => write!(f, "this file is damaged, its checksum does not match. {}", content.remedy()),
-            P::UnknownVersion { .. } => {
-                f.write_str("this file was written by another version of potluck. Run that version, or move it away")
+            P::TooLong { content, .. } => {
+                write!(f, "this file is or would be too long. {}", content.remedy())
             }
+            P::Truncated { content, .. } => {
+                write!(f, "this file ends too early. {}", content.remedy())
+            }
+            P::Damaged { content, .. } => {
+                write!(f, "this file is damaged, its checksum does not match. {}", content.remedy())
+            }
+            P::UnknownVersion { .. } => f.write_str(
+                "this file was written by another version of potluck. Run that version, or move it \
+                 away",
+            ),
             P::NotAKey { reason, .. } => write!(f, "{reason}"),
-            P::NotAList { content, .. } => write!(f, "this is not a list of nodes, a line like <node id> = \"name\" for each. Correct it. Or: {}", content.remedy()),
+            P::NotAList { content, .. } => write!(
+                f,
+                "this is not a list of nodes, a line like <node id> = \"name\" for each. Correct \
+                 it. Or: {}",
+                content.remedy()
+            ),
             P::NotAKeyVariable { variable, reason } => write!(f, "{variable}: {reason}"),
-            P::OtherKeyStored { .. } => {
-                f.write_str("a different cluster key is stored here. Use another namespace name, or ask for it to be replaced")
+            P::OtherKeyStored { .. } => f.write_str(
+                "a different cluster key is stored here. Use another namespace name, or ask for it \
+                 to be replaced",
+            ),
+            P::AllSlotsTaken { .. } => f.write_str(
+                "all identities here are in use by running processes. Stop some of them",
+            ),
+            P::NoHome => f.write_str(
+                "there is no place for potluck's files. Set POTLUCK_HOME to a directory of your \
+                 own",
+            ),
+            P::NoRandomness => {
+                f.write_str("the operating system gave no random numbers. Try again later")
             }
-            P::AllSlotsTaken { .. } => f.write_str("all identities here are in use by running processes. Stop some of them"),
-            P::NoHome => f.write_str("there is no place for potluck's files. Set POTLUCK_HOME to a directory of your own"),
-            P::NoRandomness => f.write_str("the operating system gave no random numbers. Try again later"),
-            P::Refused { action, reason, .. } => write!(f, "could not {action}: {reason}. {}", action.remedy()),
+            P::Refused { action, reason, .. } => {
+                write!(f, "could not {action}: {reason}. {}", action.remedy())
+            }
         }
     }
 }

@@ -196,7 +196,10 @@ mod tests {
     proptest! {
         #[test]
         fn state_survives_its_bytes(state in proptest::collection::vec(any::<u8>(), 0..500)) {
-            prop_assert_eq!(encode_state(&state).map(|bytes| decode_state(&bytes)), Some(Ok(state)));
+            prop_assert_eq!(
+                encode_state(&state).map(|bytes| decode_state(&bytes)),
+                Some(Ok(state))
+            );
         }
 
         #[test]

@@ -1,7 +1,8 @@
 //! Elements, and the memory that calls work on.
 //!
-//! All memory whose size depends on a call comes from a [`Pool`], so that its lack is an error of
-//! that call. A [`ResultBuffer`] is a result buffer whose parts several threads write.
+//! All memory whose size depends on a call comes from a [`Pool`], or from [`zeroed`] and
+//! [`listed`], so that its lack is an error of that call. A [`ResultBuffer`] is a result buffer
+//! whose parts several threads write.
 
 mod block;
 mod dtype;

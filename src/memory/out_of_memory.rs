@@ -2,7 +2,7 @@
 //! an error, and the process goes on.
 //!
 //! Such memory comes from here or from a [`Pool`](super::pool::Pool), which allocates here too.
-//! Whatever has a constant bound below 1 MiB is allocated as usual.
+//! Memory with a constant bound below 1 MiB is allocated as usual.
 
 use super::element::Element;
 

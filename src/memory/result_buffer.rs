@@ -143,10 +143,10 @@ impl ResultBuffer {
     /// The memory, if there is no other reference to the result buffer.
     ///
     /// # Errors
-    /// The result buffer, while a claim or a piece refers to it.
+    /// The result buffer, while a [`PartWriter`] or a [`WrittenPart`] refers to it.
     pub fn take(self: Arc<ResultBuffer>) -> Result<Memory, Arc<ResultBuffer>> {
-        // Claims and pieces hold a reference to the result buffer. If this is the only one, `start`
-        // is not dereferenced any more.
+        // Both hold a reference to the result buffer. If this is the only one, `start` is not
+        // dereferenced any more.
         Arc::try_unwrap(self).map(|result_buffer| result_buffer.memory)
     }
 }
@@ -208,7 +208,7 @@ impl PartWriter {
 impl WrittenPart {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // A piece only exists for a landed part.
+        // A `WrittenPart` only exists for a part that has landed.
         self.result_buffer.landed(self.range()).unwrap_or_default()
     }
 
@@ -250,11 +250,11 @@ mod tests {
     #[test]
     fn a_part_is_claimed_once_and_read_when_it_has_landed() {
         let result_buffer = result_buffer(&[3, 0, 5]);
-        let mut claim = result_buffer.claim(2).expect("the first");
+        let mut writer = result_buffer.claim(2).expect("the first");
         assert!(result_buffer.claim(2).is_none() && result_buffer.claim(3).is_none());
-        claim.bytes_mut().copy_from_slice(b"hello");
-        assert_eq!((claim.bytes(), result_buffer.landed(3..8)), (&b"hello"[..], None));
-        let piece = claim.land();
+        writer.bytes_mut().copy_from_slice(b"hello");
+        assert_eq!((writer.bytes(), result_buffer.landed(3..8)), (&b"hello"[..], None));
+        let piece = writer.land();
         assert_eq!(
             (piece.bytes(), result_buffer.landed(4..7), piece.range()),
             (&b"hello"[..], Some(&b"ell"[..]), 3..8)
@@ -277,14 +277,14 @@ mod tests {
     #[test]
     fn what_is_given_back_is_claimed_anew() {
         let result_buffer = result_buffer(&[4]);
-        let mut claim = result_buffer.claim(0).expect("the first");
-        claim.bytes_mut().fill(1);
-        claim.give_back();
+        let mut writer = result_buffer.claim(0).expect("the first");
+        writer.bytes_mut().fill(1);
+        writer.give_back();
         assert!(result_buffer.landed(0..4).is_none());
-        let mut claim = result_buffer.claim(0).expect("the next");
+        let mut writer = result_buffer.claim(0).expect("the next");
         assert!(result_buffer.claim(0).is_none());
-        claim.bytes_mut().fill(2);
-        assert_eq!(claim.land().bytes(), [2; 4]);
+        writer.bytes_mut().fill(2);
+        assert_eq!(writer.land().bytes(), [2; 4]);
     }
 
     #[test]
@@ -295,11 +295,11 @@ mod tests {
         let result_buffer = {
             result_buffer
                 .claim(0)
-                .map(|claim| (claim, result_buffer.take().expect_err("it is being written")))
+                .map(|writer| (writer, result_buffer.take().expect_err("it is being written")))
         };
-        let (mut claim, result_buffer) = result_buffer.expect("the first claim");
-        claim.bytes_mut().copy_from_slice(b"done");
-        let piece = claim.land();
+        let (mut writer, result_buffer) = result_buffer.expect("the first writer");
+        writer.bytes_mut().copy_from_slice(b"done");
+        let piece = writer.land();
         let result_buffer = result_buffer.take().expect_err("it is being read");
         assert_eq!(piece.bytes(), b"done");
         drop(piece);
@@ -323,7 +323,9 @@ mod tests {
 
         /// Threads race for all parts; one thread writes each part, and the others read it whole.
         #[test]
-        fn threads_that_race_write_every_part_once(lengths in proptest::collection::vec(0usize..300, 1..40)) {
+        fn threads_that_race_write_every_part_once(
+            lengths in proptest::collection::vec(0usize..300, 1..40),
+        ) {
             let result_buffer = result_buffer(&lengths);
             let claimed: usize = std::thread::scope(|scope| {
                 let threads: Vec<_> = (1..=4u8).map(|mark| {
@@ -331,11 +333,13 @@ mod tests {
                     scope.spawn(move || {
                         let mut claimed = 0;
                         for part in 0..lengths.len() {
-                            if let Some(mut claim) = result_buffer.claim(part) {
+                            if let Some(mut writer) = result_buffer.claim(part) {
                                 claimed += 1;
-                                claim.bytes_mut().fill(mark);
-                                drop(claim.land());
-                            } else if let Some(bytes) = result_buffer.landed(result_buffer.range(part)) {
+                                writer.bytes_mut().fill(mark);
+                                drop(writer.land());
+                            } else if let Some(bytes) =
+                                result_buffer.landed(result_buffer.range(part))
+                            {
                                 assert!(bytes.windows(2).all(|two| two[0] == two[1]), "written by \
                                     two");
                             }
@@ -346,7 +350,8 @@ mod tests {
                 threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
             });
             prop_assert_eq!(claimed, lengths.len());
-            let all = result_buffer.landed(0..result_buffer.len()).expect("all has landed").to_vec();
+            let all =
+                result_buffer.landed(0..result_buffer.len()).expect("all has landed").to_vec();
             prop_assert!(!all.contains(&0) || lengths.iter().all(|length| *length == 0));
             let memory = result_buffer.take().expect("alone");
             prop_assert_eq!(memory.bytes(), &all[..]);

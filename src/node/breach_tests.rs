@@ -1,16 +1,16 @@
 //! A member that breaks the protocol, and is back as soon as its link is closed.
 
-use super::testing::{PATIENCE, decided, seeded, try_begin, view_of};
-use crate::protocol::{Defect, Outcome, Seeded};
+use super::testing::{PATIENCE, decided, try_begin, view_of, with_mutation};
+use crate::protocol::{Mutant, Mutation, Outcome};
 use crate::report::{QuarantineReason, Status};
 use tokio::time::timeout;
 
 #[tokio::test]
 async fn a_member_that_breaks_the_protocol_again_and_again_loses_its_place() {
     const GROUP: &str = "breaks-the-protocol";
-    let mut a = seeded(GROUP, "a", Seeded::NONE).await;
-    let mut b = seeded(GROUP, "b", Seeded::NONE).await;
-    let mut twice = seeded(GROUP, "c", Some(Defect::VotesTwice).into()).await;
+    let mut a = with_mutation(GROUP, "a", Mutation::NONE).await;
+    let mut b = with_mutation(GROUP, "b", Mutation::NONE).await;
+    let mut twice = with_mutation(GROUP, "c", Some(Mutant::VotesTwice).into()).await;
     let of_all = [view_of(3, &mut a).await, view_of(3, &mut b).await, view_of(3, &mut twice).await];
     // Its link is closed after each call and made anew, until the View is replaced.
     let mut calls = 0;

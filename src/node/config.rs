@@ -6,7 +6,7 @@ use crate::election::{Durable, ElectionConfig};
 use crate::identity::Trust;
 use crate::link::Local;
 use crate::os::InterfaceSet;
-use crate::protocol::{Seeded, Sizes};
+use crate::protocol::{Mutation, Sizes};
 use crate::report::{Counters, State, Status};
 use crate::topology::KnownPaths;
 use std::net::SocketAddr;
@@ -35,21 +35,21 @@ pub struct NodeConfig {
     pub known: Vec<(SocketAddr, Origin)>,
     /// Peers that the user has given by name.
     pub names: Vec<FixedPeer>,
-    /// What the node's previous run knew of paths.
+    /// The paths that the node's previous run knew.
     pub known_paths: KnownPaths,
     /// The sizes of the group that it asks for. A View that has not begun, or is too small to go
     /// on, is not shown to callers.
     pub sizes: Sizes,
     /// The version of Gloo in this build, for the status.
     pub gloo: Option<String>,
-    /// Whether the program is told on stderr what it waits for.
+    /// Whether the program is told on stderr why it waits.
     pub notices: bool,
     /// When a link gets fresh keys.
     pub(crate) renew_after: Duration,
     /// How long links by a key that is not accepted any more stand while they are renewed.
     pub(crate) grace: Duration,
     /// The rules that a test breaks in this node.
-    pub(crate) seeded: Seeded,
+    pub(crate) mutation: Mutation,
 }
 
 impl NodeConfig {

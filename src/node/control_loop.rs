@@ -37,9 +37,10 @@ pub struct Handles {
     pub views: watch::Receiver<Option<Arc<ViewSession>>>,
     /// The newest status.
     pub status: watch::Receiver<Status>,
-    /// What the nodes have said that this node observes, if it is an observer: by job, name, key.
+    /// The newest documents of the nodes that this node observes, if it is an observer: by job,
+    /// name, key.
     pub observed: watch::Receiver<Vec<StatusDocument>>,
-    /// What these nodes have seen when they looked back.
+    /// The answers of these nodes to the last question for a look back.
     pub looked_back: watch::Receiver<LookBackRound>,
     /// Counters of the operations.
     pub meter: Arc<Meter>,
@@ -94,8 +95,11 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
 /// [`Command::Leave`], or when all command senders are dropped. `open` is called on that thread,
 /// inside its runtime, because sockets belong to a runtime.
 ///
-/// Returns the error of `open`, or [`ConfigProblem::NoPort`] if the thread or its runtime cannot be
-/// created. If this future is dropped, the control loop does not run, or leaves at once.
+/// If this future is dropped, the control loop does not run, or leaves at once.
+///
+/// # Errors
+/// That of `open`. [`ConfigProblem::NoPort`] if the thread or its runtime cannot be created.
+/// [`Error::Closed`] if the thread has ended before it answered.
 pub async fn spawn<F, O>(open: O) -> Result<Handles>
 where
     O: FnOnce() -> F + Send + 'static,

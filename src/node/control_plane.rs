@@ -1,8 +1,8 @@
 //! The control plane of one node: its parts, and the dispatch of inputs to them.
 //!
-//! Each part is a struct with private fields in a file of its own, and gets what it needs of other
-//! parts as arguments. [`ControlPlane`] owns them all. The files in `control_plane/` hold what it
-//! does on each kind of input that concerns several parts.
+//! Each part is a struct with private fields in a file of its own, and gets the needed values of
+//! other parts as arguments. [`ControlPlane`] owns them all. The files in `control_plane/` hold its
+//! actions on each kind of input that concerns several parts.
 
 mod addresses;
 mod control_path;
@@ -91,7 +91,7 @@ pub(super) struct ControlPlane {
     planner: Planner,
     /// When the rates of paths are stored for the next start.
     kept_paths: KeptPaths,
-    /// The session of the installed View, and what its operations wait for.
+    /// The session of the installed View, and the deadlines and missing votes of its operations.
     installed: Installed,
     /// Status, events and counters for the program.
     reporter: Reporter,
@@ -150,8 +150,8 @@ impl ControlPlane {
         let policy = config.interface_set.policy.clone();
         let mut roster = Roster::new(Limits::default(), policy, me.boot, access.relation());
         config.known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
-        let peers = Peers::new(me.node, queues.events.clone(), config.seeded);
-        let installed = Installed::new(me, tools.engines, peers.session().clone(), config.seeded);
+        let peers = Peers::new(me.node, queues.events.clone(), config.mutation);
+        let installed = Installed::new(me, tools.engines, peers.session().clone(), config.mutation);
         let looks_back = LooksBack {
             net: Arc::clone(&tools.net),
             local: Arc::clone(&config.local),
@@ -425,7 +425,7 @@ impl ControlPlane {
     }
 
     /// Closes the link with a member. If no duplicate identity keeps this node away from it, the
-    /// member's addresses may be dialled again; only this call frees them.
+    /// member's addresses become due for a dial at once.
     fn hang_up(&mut self, member: MemberId) {
         self.drop_link(member);
         let now = self.now();

@@ -1,8 +1,8 @@
 //! A member whose memory is at fault: its results differ from those of the others.
 
 use super::control_loop::Handles;
-use super::testing::{PATIENCE, begin, decided, seeded, view_of};
-use crate::protocol::{Defect, Outcome, Seeded};
+use super::testing::{PATIENCE, begin, decided, view_of, with_mutation};
+use crate::protocol::{Mutant, Mutation, Outcome};
 use crate::session::ViewSession;
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -19,9 +19,9 @@ async fn view_after(before: &Arc<ViewSession>, handles: &mut Handles) -> Arc<Vie
 
 #[tokio::test]
 async fn a_wrong_result_fails_the_call_alike_on_all_and_its_holder_is_named() {
-    let mut a = seeded("disputed", "a", Seeded::NONE).await;
-    let mut b = seeded("disputed", "b", Seeded::NONE).await;
-    let mut wrong = seeded("disputed", "c", Some(Defect::HoldsOtherBits).into()).await;
+    let mut a = with_mutation("disputed", "a", Mutation::NONE).await;
+    let mut b = with_mutation("disputed", "b", Mutation::NONE).await;
+    let mut wrong = with_mutation("disputed", "c", Some(Mutant::HoldsOtherBits).into()).await;
     let (of_a, of_b) = (view_of(3, &mut a).await, view_of(3, &mut b).await);
     let of_wrong = view_of(3, &mut wrong).await;
     let all = [of_a, of_b, of_wrong];

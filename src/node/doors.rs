@@ -20,7 +20,7 @@ pub struct Doors {
     pub discovery: Box<dyn Discovery>,
     /// Tells the status to other programs of this user; `None` if nobody is told.
     pub status_socket: Option<StatusSocket>,
-    /// What the control plane uses itself.
+    /// The interfaces that the control plane uses itself.
     pub tools: Tools,
 }
 

@@ -46,7 +46,8 @@ pub(super) enum Event {
     Op { from: MemberId, message: OpMessage, handled: oneshot::Sender<()> },
     /// The session has heard this member over a control link.
     Heard(MemberId),
-    /// This member has sent the session what no honest member sends. Its link is not read any more.
+    /// This member has broken the protocol in a message to the session. Its link is not read any
+    /// more.
     Breach(MemberId),
     /// A control link has ended. `misbehaved` holds the decoding error if the peer sent an invalid
     /// message.

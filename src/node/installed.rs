@@ -1,4 +1,5 @@
-//! The installed View on this member: its session, and what its operations wait for.
+//! The installed View on this member: its session, and the deadlines and missing votes of its
+//! operations.
 
 use super::deadlines::Deadlines;
 use super::open_session::OpenSession;
@@ -6,7 +7,7 @@ use super::unanswered::Unanswered;
 use super::view_sender::{SendQueues, ViewSender};
 use crate::collective::{Engine, Outgoing};
 use crate::identity::MemberId;
-use crate::protocol::{EngineKind, OpId, Rank, Seeded, View, ViewDigest};
+use crate::protocol::{EngineKind, Mutation, OpId, Rank, View, ViewDigest};
 use crate::session::{LostResults, Meter, ViewSession};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ const ENGINE_FAILURES_MAX: u32 = 2;
 pub(super) struct Installed {
     me: MemberId,
     engines: Vec<Arc<dyn Engine>>,
-    seeded: Seeded,
+    mutation: Mutation,
     lost: LostResults,
     session: Option<Arc<ViewSession>>,
     /// The session to which the readers of the control links deliver messages themselves.
@@ -45,12 +46,12 @@ impl Installed {
         me: MemberId,
         engines: Vec<Arc<dyn Engine>>,
         open_session: OpenSession,
-        seeded: Seeded,
+        mutation: Mutation,
     ) -> Installed {
         Installed {
             me,
             engines,
-            seeded,
+            mutation,
             lost: LostResults::default(),
             session: None,
             open_session,
@@ -90,7 +91,7 @@ impl Installed {
         let session = ViewSession::open(Arc::clone(view), me, engine.as_ref(), tx, op_sender)
             .measured_by(meter)
             .after(&self.lost)
-            .with(self.seeded);
+            .with(self.mutation);
         let session = Arc::new(session);
         self.engine_failures = 0;
         self.outgoing = Some(rx);

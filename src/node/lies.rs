@@ -1,6 +1,6 @@
-//! A member that lies, for tests: by chance it drops, repeats, holds back, mixes and bends what it
-//! says. Its own state stays correct, so the others see any deviation that a hostile member could
-//! show them, in a random order.
+//! A member that lies, for tests: by chance it drops, repeats, holds back, mixes and bends its
+//! messages. Its own state stays correct, so the others see any deviation that a hostile member
+//! could show them, in a random order.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

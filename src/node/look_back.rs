@@ -81,7 +81,7 @@ pub struct LookBackRound {
 /// The answer of a node; `None` if none has come.
 pub type LookedBackOf = (NodeId, Option<Sight>);
 
-/// What the control plane knows of a node that asks for a look back.
+/// The knowledge of the control plane about a node that asks for a look back.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Whether announcements of it are heard.

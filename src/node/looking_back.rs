@@ -16,7 +16,7 @@ use tokio::time::timeout;
 /// How long one dial may take, handshake included.
 const DIAL: Duration = Duration::from_secs(3);
 
-/// What answering takes.
+/// The means to answer a look back.
 #[derive(Clone)]
 pub(super) struct LooksBack {
     pub(super) net: Arc<dyn Net>,
@@ -30,7 +30,7 @@ pub type FaultsOf =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Vec<String>> + Send>> + Send + Sync>;
 
 impl LooksBack {
-    /// Answers a node. Takes as long as the slowest dial.
+    /// Answers a node. Takes as long as its slowest dial or its search for faults, 6 s at most.
     pub(super) async fn answer(self, node: MemberId, question: LookBack) -> LookBackAnswer {
         let (reply, known) = oneshot::channel();
         let dial = question.dial.iter().take(DIALS_MAX).filter_map(|to| to.parse().ok()).collect();

@@ -38,7 +38,7 @@ mod handshakes;
 mod installed;
 mod ipv4_path;
 mod kept_paths;
-#[cfg(any(test, potluck_defects))]
+#[cfg(any(test, potluck_mutants))]
 mod lies;
 mod look_back;
 mod looking_back;
@@ -90,7 +90,7 @@ pub use control_loop::{channels, run};
 pub use doors::{Doors, Tools};
 #[cfg(test)]
 pub(crate) use lies::Liar;
-#[cfg(any(test, potluck_defects))]
+#[cfg(any(test, potluck_mutants))]
 pub(crate) use lies::lie_by_seed;
 pub use looking_back::FaultsOf;
 pub use own_thread::own_thread;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Interval between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The interfaces at the last look, and what this node announces on them.
+/// The interfaces at the last look, and the announcement of this node on them.
 pub(super) struct Network {
     interface_source: Box<dyn InterfaceSource>,
     interface_set: InterfaceSet,

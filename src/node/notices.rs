@@ -120,7 +120,7 @@ fn waits_for_context(status: &Status) -> String {
     format!("job `{job}` waits for its group: {state}{here}{why}. `potluck status` tells more")
 }
 
-/// Another job or cluster that is seen, else what discovery says of the first interface in use.
+/// Another job or cluster that is seen, else the report of discovery on the first interface in use.
 fn reason(status: &Status) -> Option<String> {
     let other_job = status.other_jobs.first().map(ToString::to_string);
     let heard = || {

@@ -67,7 +67,7 @@ async fn an_observer_sees_every_job_and_no_job_sees_it() {
         assert!(status.peers.iter().all(|peer| peer.name.as_str().starts_with('n')), "{status:?}");
         assert!(status.other_jobs.iter().all(|job| job.job != seconds_job), "{status:?}");
     }
-    // What it is told follows what happens there.
+    // Its documents follow the events there.
     drop(alone);
     hears(&mut first, |heard| heard.iter().all(|node| node.job != "eval")).await;
     for (node, view) in train.iter().zip(&views) {

@@ -11,7 +11,7 @@ use crate::identity::{MemberId, NodeId};
 use crate::link::{
     ControlReceiver, Hello, PathProof, PskNumber, Purpose, SecureChannel, Stream, into_control,
 };
-use crate::protocol::{MEMBERS_MAX, Message, Rank, Seeded};
+use crate::protocol::{MEMBERS_MAX, Message, Mutation, Rank};
 use crate::session::ViewSession;
 use crate::topology::RoundTrip;
 use std::cmp::Reverse;
@@ -42,7 +42,7 @@ pub(super) struct Peers {
     /// Writer tasks of relayed links, flushed before those of direct links.
     relayed_writers: tokio::task::JoinSet<()>,
     /// The rules that a test breaks in this node.
-    seeded: Seeded,
+    mutation: Mutation,
 }
 
 /// A new authenticated connection. `over` is empty for a direct one.
@@ -100,7 +100,7 @@ pub(super) enum Taken {
 }
 
 impl Peers {
-    pub(super) fn new(me: NodeId, events: mpsc::Sender<Event>, seeded: Seeded) -> Peers {
+    pub(super) fn new(me: NodeId, events: mpsc::Sender<Event>, mutation: Mutation) -> Peers {
         let (writers, relayed_writers) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
         Peers {
             me,
@@ -111,7 +111,7 @@ impl Peers {
             events,
             writers,
             relayed_writers,
-            seeded,
+            mutation,
         }
     }
 
@@ -162,7 +162,7 @@ impl Peers {
         let generation = self.generations;
         let local = stream.local_addr().ok().filter(|_| over.is_empty());
         let (sender, receiver) = into_control(stream, session);
-        let (line, writer) = SendQueue::over(sender, self.seeded);
+        let (line, writer) = SendQueue::over(sender, self.mutation);
         let writers = if over.is_empty() { &mut self.writers } else { &mut self.relayed_writers };
         let writer = writers.spawn(writer);
         let reader = self.reader(receiver, id, generation);

@@ -219,7 +219,7 @@ impl Planner {
                 bytes,
                 ?took,
                 forecast_us,
-                "operations take longer than foretold; measures the links again"
+                "operations take longer than predicted; measures the links again"
             );
         }
         late.is_some()

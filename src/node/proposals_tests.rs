@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::{Instant, timeout};
 
-/// Counts what it is told to save.
+/// Counts the states that it is told to save.
 struct Counting(Arc<AtomicUsize>);
 
 impl Store for Counting {
@@ -22,7 +22,7 @@ impl Store for Counting {
     fn remember(&mut self, _peers: Vec<SocketAddr>) {}
 }
 
-/// Writes for the formation and for what the members propose themselves meanwhile.
+/// Writes for the formation and for the members' own proposals meanwhile.
 const OTHERS: usize = 40;
 
 #[tokio::test]

@@ -12,9 +12,9 @@ use tokio::sync::{broadcast, watch};
 pub(super) struct Published {
     pub(super) views: watch::Sender<Option<Arc<ViewSession>>>,
     pub(super) status: watch::Sender<Status>,
-    /// What the nodes have said that an observer observes.
+    /// The newest documents of the nodes that an observer observes.
     pub(super) observed: watch::Sender<Vec<StatusDocument>>,
-    /// What these nodes have seen when they looked back, if an observer has asked.
+    /// The answers of these nodes to the last question for a look back, if an observer has asked.
     pub(super) looked_back: watch::Sender<LookBackRound>,
     pub(super) meter: Arc<Meter>,
     pub(super) waits: Waits,

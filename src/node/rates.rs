@@ -1,4 +1,4 @@
-//! The measurement of the rates of the View's paths: which path is due, and what was measured.
+//! The measurement of the rates of the View's paths: which path is due, and the results.
 
 use super::coding_speed;
 use super::data_link::{Bursts, Traffic};
@@ -139,7 +139,7 @@ impl Rates {
             path.is_some_and(|path| path.is_recalled && is_measured(path.port))
         };
         let recalled: Vec<Pair> = rank_pairs(view.size()).filter(is_recalled).collect();
-        // With the rates of an earlier run, what they share is measured again, too.
+        // With the rates of an earlier run, shared segments are measured again, too.
         if recalled.is_empty() && links.are_segments_known(&order) {
             survey = survey.with_known_segments();
         }
@@ -287,7 +287,7 @@ impl Rates {
         Some(News { has_risen, was_awaited })
     }
 
-    /// What paths share, once everything is measured; for all members, and only once.
+    /// The shared segments and media, once everything is measured; for all members, and only once.
     pub(super) fn take_shares(&mut self, view: &View, links: &LinkMap) -> Option<Vec<RateStep>> {
         let survey = self.survey.as_ref().filter(|survey| survey.is_over())?;
         if std::mem::replace(&mut self.shares_told, true) {

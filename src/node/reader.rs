@@ -114,7 +114,7 @@ mod tests {
 
     const BARRIER: Call = Call::new(CallKind::Barrier, DType::U8, 0);
 
-    /// Two members, and the link over which rank 0 reads what rank 1 sends.
+    /// Two members, and the link over which rank 0 reads the messages of rank 1.
     struct Pair {
         group: Group,
         session: OpenSession,

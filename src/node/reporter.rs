@@ -38,7 +38,7 @@ pub(super) enum Complaint {
     Silent,
 }
 
-/// The reports of one node, and what it remembers for them.
+/// The reports of one node, and its memory for them.
 pub(super) struct Reporter {
     told: Published,
     me: (NodeId, Name),
@@ -136,7 +136,7 @@ impl Reporter {
         });
     }
 
-    /// Tells what the observed nodes have said.
+    /// Publishes the documents of the observed nodes.
     pub(super) fn publish_observed(&self, documents: Vec<StatusDocument>) {
         self.told.observed.send_replace(documents);
     }
@@ -273,8 +273,8 @@ impl Reporter {
         }
     }
 
-    /// A node has said something over its link, or has left: what was said of any of its starts
-    /// does not hold any more.
+    /// A node has said something over its link, or has left: complaints about any of its starts do
+    /// not hold any more.
     pub(super) fn forget_complaints(&mut self, node: NodeId) {
         self.complaints.retain(|member, _| member.node != node);
     }

@@ -7,11 +7,11 @@
 #[cfg(all(test, potluck_threads))]
 mod schedules;
 
-#[cfg(any(test, potluck_defects))]
+#[cfg(any(test, potluck_mutants))]
 use super::lies::Liar;
 use crate::link::ControlSender;
 use crate::os::{Mutex, Race, lock};
-use crate::protocol::{Defect, Message, Seeded};
+use crate::protocol::{Message, Mutant, Mutation};
 use crate::wire::Encode;
 use std::collections::VecDeque;
 use std::io;
@@ -36,8 +36,8 @@ pub(super) struct SendQueue {
     state: Mutex<QueueState>,
     /// Wakes the writer task.
     changed: Notify,
-    /// In tests, what says other things than the node.
-    #[cfg(any(test, potluck_defects))]
+    /// In tests, a liar that changes the messages of the node.
+    #[cfg(any(test, potluck_mutants))]
     liar: Option<Mutex<Liar>>,
 }
 
@@ -103,21 +103,21 @@ impl SendQueue {
     /// A send queue for this half, and its writer task.
     pub(super) fn over(
         half: ControlSender,
-        seeded: Seeded,
+        mutation: Mutation,
     ) -> (QueueOwner, impl Future<Output = ()> + Send + use<>) {
         let half = Half::Here(Box::new(half));
         let state =
             QueueState { queue: VecDeque::new(), new: 0, half, ended: false, overrun: false };
-        let lies = seeded.has(Defect::Lies);
-        #[cfg(any(test, potluck_defects))]
+        let lies = mutation.has(Mutant::Lies);
+        #[cfg(any(test, potluck_mutants))]
         let liar = lies.then(|| Mutex::new(Liar::new()));
         let send_queue = Arc::new(SendQueue {
             state: Mutex::new(state),
             changed: Notify::new(),
-            #[cfg(any(test, potluck_defects))]
+            #[cfg(any(test, potluck_mutants))]
             liar,
         });
-        #[cfg(not(any(test, potluck_defects)))]
+        #[cfg(not(any(test, potluck_mutants)))]
         let _ = lies;
         (QueueOwner(Arc::clone(&send_queue)), send_queue.carry())
     }
@@ -215,13 +215,13 @@ impl SendQueue {
         Ok(())
     }
 
-    #[cfg(not(any(test, potluck_defects)))]
+    #[cfg(not(any(test, potluck_mutants)))]
     #[expect(clippy::unused_self, reason = "a test's one lies")]
     fn add(&self, half: &mut ControlSender, message: &[u8]) -> io::Result<()> {
         half.add(message)
     }
 
-    #[cfg(any(test, potluck_defects))]
+    #[cfg(any(test, potluck_mutants))]
     fn add(&self, half: &mut ControlSender, message: &[u8]) -> io::Result<()> {
         let Some(liar) = &self.liar else { return half.add(message) };
         let said = lock(liar).say(message.to_vec());

@@ -29,7 +29,7 @@ const PART_BYTES_MAX: usize = CONTROL_BYTES_MAX - 1;
 /// Longest look back and longest answer to one, padding included.
 const LOOK_BACK_BYTES_MAX: usize = 128 << 10;
 
-/// What one end tells the other.
+/// A message from one end to the other.
 #[derive(Debug, PartialEq)]
 pub enum Said {
     /// A question for the status.
@@ -38,7 +38,7 @@ pub enum Said {
     Status(Box<StatusDocument>),
     /// A question for a look back.
     LookBack(LookBack),
-    /// What the look back has shown.
+    /// The answer to a look back.
     LookedBack(Box<LookBackAnswer>),
     /// Another link between the two nodes stays, and this one ends.
     Spare,
@@ -100,8 +100,8 @@ impl StatusSender {
     }
 }
 
-/// Reads what the other end says into a queue, until the link ends. Control characters in its texts
-/// are replaced, so a lying node does not reach the terminal of the reader.
+/// Reads the messages of the other end into a queue, until the link ends. Control characters in its
+/// texts are replaced, so a lying node does not reach the terminal of the reader.
 ///
 /// # Errors
 /// Those of the link, and `InvalidData` for a message that is none of the above, too long, or more
@@ -207,7 +207,7 @@ mod tests {
         Box::new(serde_json::from_value(document).expect("a document"))
     }
 
-    /// A sender, and what its other end hears until the link ends.
+    /// A sender, and the messages at its other end until the link ends.
     fn ends() -> (StatusSender, mpsc::Receiver<Said>, tokio::task::JoinHandle<io::Error>) {
         let ((near, _), (_, far)) = control_link();
         let (queue, said) = mpsc::channel(8);

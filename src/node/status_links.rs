@@ -2,8 +2,8 @@
 //! is an observer, those with all others.
 //!
 //! An observer holds the cluster key. It costs another node at most one document per second, and is
-//! in no map of links, no heartbeat and no View. Whichever of the two reaches the other one dials:
-//! an observer sees nodes that accept no connections.
+//! in no map of links, no heartbeat and no View. Either of the two may dial, so an observer also
+//! sees nodes that accept no connections.
 
 mod talk;
 
@@ -32,7 +32,7 @@ const NODES_MAX: usize = 128;
 /// Orders that wait for the task of a link, which takes them at once.
 const ORDERS: usize = 4;
 
-/// The links, and what the other nodes have said. Dropping it ends them.
+/// The links, and the documents of the other nodes. Dropping it ends them.
 pub(super) struct StatusLinks {
     observes: bool,
     looks_back: LooksBack,
@@ -54,7 +54,7 @@ struct Link {
     psk: PskNumber,
     task: AbortHandle,
     orders: mpsc::Sender<Order>,
-    /// What the node has said last, if this node observes.
+    /// The newest document of the node, if this node observes.
     document: Option<StatusDocument>,
 }
 
@@ -204,7 +204,7 @@ impl StatusLinks {
         leave
     }
 
-    /// What the nodes have said last, ordered by job, name and key.
+    /// The newest documents of the nodes, ordered by job, name and key.
     pub(super) fn documents(&self) -> Vec<StatusDocument> {
         let mut all: Vec<_> =
             self.links.values().filter_map(|link| link.document.clone()).collect();

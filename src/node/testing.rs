@@ -7,7 +7,7 @@ use crate::api::{Builder, Config, NodeRole};
 use crate::collective::Input;
 use crate::link::{MemoryWorld, Net};
 use crate::memory::{DType, bytes_of};
-use crate::protocol::{Call, CallKind, Lane, OpId, ReduceOp, Seeded};
+use crate::protocol::{Call, CallKind, Lane, Mutation, OpId, ReduceOp};
 use crate::report::{Event, LossReason};
 use crate::session::{Decided, ViewSession};
 use std::future::poll_fn;
@@ -33,8 +33,7 @@ pub(super) fn of_group(group: &str, name: String) -> Config {
     Config::from(Builder::new(Config::local()).open_lan(group).name(name).min_members(2))
 }
 
-/// Starts a node on this host of a world, and returns its address. `adjust` changes what it is made
-/// of.
+/// Starts a node on this host of a world, and returns its address. `adjust` changes its parts.
 pub(super) async fn in_world(
     world: &MemoryWorld,
     ip: IpAddr,
@@ -63,7 +62,7 @@ pub(super) async fn in_world_as(
     (started_as(role, own, on_host).await, at)
 }
 
-/// Starts a node. `adjust` changes what it is made of.
+/// Starts a node. `adjust` changes its parts.
 pub(super) async fn started(
     own: Config,
     adjust: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
@@ -85,8 +84,8 @@ async fn started_as(
 }
 
 /// Starts a node of this group that breaks a rule.
-pub(super) async fn seeded(group: &str, name: &str, seeded: Seeded) -> Handles {
-    started(of_group(group, name.to_owned()), move |node, _| node.seeded = seeded).await
+pub(super) async fn with_mutation(group: &str, name: &str, mutation: Mutation) -> Handles {
+    started(of_group(group, name.to_owned()), move |node, _| node.mutation = mutation).await
 }
 
 /// The next member that is lost, by name, and how.

@@ -1,15 +1,15 @@
-//! What a node tells over a link for the status.
+//! The messages of a node over a link for the status.
 
 use super::look_back::LookBackAnswer;
 use crate::report::document::StatusDocument;
 use std::io;
 
-/// What another node has told, or how its link has ended.
+/// A message of another node, or the end of its link.
 #[derive(Debug)]
 pub(super) enum Told {
     /// Its status.
     Status(Box<StatusDocument>),
-    /// What it has seen when it looked back.
+    /// Its answer to a look back.
     LookedBack(Box<LookBackAnswer>),
     /// The link has ended.
     End(io::ErrorKind),

@@ -1,7 +1,7 @@
 //! A member that is linked, answers pings, and never votes.
 
-use super::testing::{begin, decided, lost, seeded, view_of};
-use crate::protocol::{Defect, Outcome, Seeded};
+use super::testing::{begin, decided, lost, view_of, with_mutation};
+use crate::protocol::{Mutant, Mutation, Outcome};
 use crate::report::{LossReason, QuarantineReason};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -16,9 +16,9 @@ const LATE_MAX: Duration = Duration::from_secs(10);
 /// Two correct members and one that never votes. `calls` says whether that one calls at all: then
 /// the others have voted `Done` when the deadline passes, else they have not.
 async fn group(name: &'static str, calls: bool) {
-    let mut a = seeded(name, "a", Seeded::NONE).await;
-    let mut b = seeded(name, "b", Seeded::NONE).await;
-    let mut silent = seeded(name, "c", Some(Defect::WithholdsVotes).into()).await;
+    let mut a = with_mutation(name, "a", Mutation::NONE).await;
+    let mut b = with_mutation(name, "b", Mutation::NONE).await;
+    let mut silent = with_mutation(name, "c", Some(Mutant::WithholdsVotes).into()).await;
     let mut events = a.happened.resubscribe();
     let (of_a, of_b) = (view_of(3, &mut a).await, view_of(3, &mut b).await);
     let of_silent = view_of(3, &mut silent).await;
@@ -66,8 +66,9 @@ async fn a_member_that_never_calls_nor_votes_is_named_and_loses_its_place() {
 /// No other member is left. The call ends all the same.
 #[tokio::test]
 async fn of_two_members_the_one_that_votes_gets_its_call_back() {
-    let mut a = seeded("withholds-of-two", "a", Seeded::NONE).await;
-    let mut silent = seeded("withholds-of-two", "b", Some(Defect::WithholdsVotes).into()).await;
+    let mut a = with_mutation("withholds-of-two", "a", Mutation::NONE).await;
+    let mut silent =
+        with_mutation("withholds-of-two", "b", Some(Mutant::WithholdsVotes).into()).await;
     let (of_a, of_silent) = (view_of(2, &mut a).await, view_of(2, &mut silent).await);
     assert!(!of_silent.is_frozen());
     let (op, began) = (begin(&of_a), Instant::now());

@@ -38,8 +38,9 @@ impl SendQueues {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&member);
     }
 
-    /// Queues what the member must hear again over its new link. Operations use the link from then
-    /// on: the session's lock is held meanwhile, so no message is left out or said twice.
+    /// Queues the messages that the member must hear again over its new link. Operations use the
+    /// link from then on: the session's lock is held meanwhile, so no message is left out or said
+    /// twice.
     pub(super) fn replay(
         &self,
         member: MemberId,
@@ -102,7 +103,7 @@ mod tests {
     use super::super::send_queue::QueueOwner;
     use super::*;
     use crate::link::{ControlReceiver, control_link};
-    use crate::protocol::{Lane, OpBody, OpId, Seeded, ViewDigest, view_of};
+    use crate::protocol::{Lane, Mutation, OpBody, OpId, ViewDigest, view_of};
     use crate::wire::Decode;
 
     fn resolved(number: u64) -> OpMessage {
@@ -127,7 +128,7 @@ mod tests {
         let linked: Vec<_> = [0, 1, 2]
             .map(|rank| {
                 let ((half, _), (_, heard)) = control_link();
-                let (line, task) = SendQueue::over(half, Seeded::NONE);
+                let (line, task) = SendQueue::over(half, Mutation::NONE);
                 send_queues.add(view.members[rank].id, line.send_queue());
                 (line, task, heard)
             })
@@ -169,7 +170,7 @@ mod tests {
             .members
             .iter()
             .map(|member| {
-                let (line, _) = SendQueue::over(control_link().0.0, Seeded::NONE);
+                let (line, _) = SendQueue::over(control_link().0.0, Mutation::NONE);
                 send_queues.add(member.id, line.send_queue());
                 line
             })

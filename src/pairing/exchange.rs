@@ -17,8 +17,8 @@
 //! later. So the code may be short, if guesses are counted. The joiner shows first that it knows
 //! the digits. The inviter says nothing to one that does not, and gives nothing away before.
 //!
-//! SPAKE2 is the crate `spake2`, in the group of Ed25519. This module wipes what it holds; the
-//! crate does not wipe its scalars.
+//! SPAKE2 is the crate `spake2`, in the group of Ed25519. This module wipes the secrets that it
+//! holds; the crate does not wipe its scalars.
 
 #[cfg(test)]
 mod tests;
@@ -93,7 +93,7 @@ impl Joiner {
         let preamble = Preamble::of_pairing(code.selector());
         let (password, joiner, inviter) = names(code);
         let (spake, element) =
-            Spake2::start_a_with_rng(&password, &joiner, &inviter, Seeded::of(seed));
+            Spake2::start_a_with_rng(&password, &joiner, &inviter, SeededRng::of(seed));
         let element = fixed(&element);
         let mut first = [0; FIRST_BYTES];
         first[..Preamble::BYTES].copy_from_slice(&preamble);
@@ -143,7 +143,8 @@ impl Inviter {
         element: &[u8; ELEMENT_BYTES],
     ) -> Result<(Inviter, [u8; ELEMENT_BYTES]), Fault> {
         let (password, joiner, inviter) = names(code);
-        let (spake, own) = Spake2::start_b_with_rng(&password, &joiner, &inviter, Seeded::of(seed));
+        let (spake, own) =
+            Spake2::start_b_with_rng(&password, &joiner, &inviter, SeededRng::of(seed));
         let own = fixed(&own);
         let shared = finish(spake, element)?;
         let preamble = Preamble::of_pairing(code.selector());
@@ -284,18 +285,18 @@ fn finish(
 }
 
 /// The random numbers of one exchange, from a seed: HMAC-SHA256 of a counter.
-struct Seeded {
+struct SeededRng {
     seed: Secret,
     next: u64,
 }
 
-impl Seeded {
-    fn of(seed: Secret) -> Seeded {
-        Seeded { seed, next: 0 }
+impl SeededRng {
+    fn of(seed: Secret) -> SeededRng {
+        SeededRng { seed, next: 0 }
     }
 }
 
-impl RngCore for Seeded {
+impl RngCore for SeededRng {
     fn next_u32(&mut self) -> u32 {
         rand_core::impls::next_u32_via_fill(self)
     }
@@ -321,6 +322,6 @@ impl RngCore for Seeded {
     }
 }
 
-impl CryptoRng for Seeded {}
+impl CryptoRng for SeededRng {}
 
 const TAG_BYTES: usize = 16;

@@ -35,8 +35,8 @@ struct Inviter {
 }
 
 /// Answers joiners until the invitation has ended or `wanted` does, then withdraws the
-/// announcement. Tells `heard` of each visit that is worth a word. Returns `None` if the invitation
-/// was not wanted any longer.
+/// announcement. Calls `heard` for each visit that has not ended as [`Visit::Left`]. Returns `None`
+/// if the invitation was not wanted any longer.
 pub async fn invite(
     mut doors: Doors,
     advert: Advert,

@@ -190,7 +190,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_accepted_after_a_change_is_canonical(
-            key: [u8; 32], namespace in "[a-z0-9-]{1,32}", name in ".{0,40}", at in 0..Welcome::BYTES, byte: u8,
+            key: [u8; 32],
+            namespace in "[a-z0-9-]{1,32}",
+            name in ".{0,40}",
+            at in 0..Welcome::BYTES,
+            byte: u8,
         ) {
             let key = ClusterKey::from_bytes(&key);
             let mut bytes = Welcome { key, ..welcome(&namespace, &name) }.to_bytes();
@@ -199,7 +203,8 @@ mod tests {
             if let Ok(welcome) = Welcome::from_bytes(&*bytes) {
                 prop_assert_eq!(&welcome.to_bytes()[..], &bytes[..]);
             }
-            let mut bytes = Receipt { kept: Kept::Stored, name: Name::from_lossy(&name) }.to_bytes();
+            let mut bytes =
+                Receipt { kept: Kept::Stored, name: Name::from_lossy(&name) }.to_bytes();
             bytes[at % Receipt::BYTES] = byte;
             if let Ok(receipt) = Receipt::from_bytes(&bytes) {
                 prop_assert_eq!(&receipt.to_bytes()[..], &bytes[..]);
@@ -207,7 +212,9 @@ mod tests {
         }
 
         #[test]
-        fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..=Welcome::BYTES)) {
+        fn garbage_never_panics(
+            bytes in proptest::collection::vec(any::<u8>(), 0..=Welcome::BYTES),
+        ) {
             let _ = (Welcome::from_bytes(&bytes), Receipt::from_bytes(&bytes));
         }
     }

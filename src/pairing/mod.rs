@@ -4,7 +4,8 @@
 //! The inviter opens a [`Window`], listens, and announces an advert of its own that has the code's
 //! [`Selector`](crate::identity::Selector) and no tags, so that it shows no relation to a cluster.
 //! The joiner finds it, or is told its address, and both run the `exchange` on one TCP connection.
-//! The window counts each peer's errors; a peer that asks for anything else gets no byte.
+//! The window counts the wrong codes of all peers together. A peer that asks for anything else gets
+//! no byte.
 
 mod exchange;
 mod inviter;

@@ -30,7 +30,7 @@ pub enum PairingProblem {
              codes end it; `potluck invite` makes a new one"
     )]
     Refused,
-    /// The machine that answered does not know the code, or what it sent was changed on the way.
+    /// The machine that answered does not know the code, or its message was changed on the way.
     #[display(
         "the machine that answered does not know the code, or somebody changed what it sent; \
              no key was taken"

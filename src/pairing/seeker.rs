@@ -213,8 +213,8 @@ impl PairingProblem {
     }
 }
 
-/// How long to wait for an announcement. The first query may be lost, and the next ones come after
-/// a second, two and four.
+/// How long to wait for an announcement. A query may be lost; it is repeated within the first
+/// second and after one, two, four and eight.
 const LISTEN: Duration = Duration::from_secs(10);
 /// After this time all invitations on the network have usually been heard.
 const ALL_HEARD: Duration = Duration::from_secs(2);

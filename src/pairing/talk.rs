@@ -35,7 +35,7 @@ pub struct Terms {
     pub code: PairingCode,
     /// The message for a machine that knows the code.
     pub welcome: Welcome,
-    /// Counts what happens.
+    /// Counts the admitted machines and the wrong codes.
     pub window: Mutex<Window>,
     /// When the window's clock was 0.
     pub began: Instant,

@@ -48,8 +48,8 @@ pub enum Verdict {
 }
 
 impl Window {
-    /// Wrong codes that end an invitation: one for a slip of the finger, one for a second. Three
-    /// guesses at eight digits succeed with a probability of 3 in 100,000,000.
+    /// Wrong codes that end an invitation: two typing errors are allowed. Three guesses at eight
+    /// digits succeed with a probability of 3 in 100,000,000.
     pub const WRONG_MAX: u32 = 3;
 
     /// An invitation for so many machines.

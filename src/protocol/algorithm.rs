@@ -5,7 +5,7 @@ use super::rank::{MEMBERS_MAX, Rank};
 use super::tree::Tree;
 use crate::wire::layout::{List, layout};
 
-/// A collective algorithm with its parameters: which rank sends what to which other rank.
+/// A collective algorithm with its parameters: which rank sends which part to which other rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {

@@ -110,8 +110,8 @@ pub enum CallMode {
 
 layout!(tags CallMode { 0 => PerOp, 1 => PerStep, 2 => BestEffort });
 
-/// A member's announcement to all others that it begins an operation. It also is their credit to
-/// send it bulk data.
+/// A member's announcement to the other participants that it begins an operation. It also is their
+/// credit to send it bulk data, unless the call is a sync, a step or an uneven call as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Descriptor {
     /// The operation's number in the View.
@@ -186,8 +186,8 @@ impl Call {
         }
     }
 
-    /// Elements of the largest buffer that any member of a View of `size` members has for this
-    /// call.
+    /// Elements of the buffer that selects the plan's size class, among `size` members: the largest
+    /// one that any member has, or, for the data of an `all_to_all_uneven`, the average one.
     pub fn output_count(&self, size: usize) -> u64 {
         match self.kind {
             CallKind::AllGather | CallKind::Gather { .. } | CallKind::Scatter { .. } => {
@@ -234,6 +234,9 @@ impl Call {
             && (from == to || from.index() >= size || to.index() >= size)
         {
             return Some(Rejection::NoPeer { size });
+        }
+        if self.codec != CodecId::None && !matches!(self.kind, CallKind::AllReduce(_)) {
+            return Some(Rejection::NotEncoded);
         }
         if let Some(op) =
             self.kind.reduce_op().filter(|op| !matches!(op, ReduceOp::Sum | ReduceOp::Mean))

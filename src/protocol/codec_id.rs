@@ -22,7 +22,8 @@ pub enum CodecId {
     /// Multiples, -7 to 7, of one step per 256 elements, after a rotation of these.
     #[display("int4")]
     Int4,
-    /// The sign of each element, and one magnitude per 256 elements. Sums are [`CodecId::Int4`].
+    /// The signs, and one magnitude, of 256 elements after a rotation of these. Sums are
+    /// [`CodecId::Int4`].
     #[display("one bit")]
     OneBit,
     /// The elements with the largest magnitude in every 256, unencoded; the others count as 0.

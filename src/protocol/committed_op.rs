@@ -11,7 +11,8 @@ use crate::wire::layout::layout;
 pub struct CommittedOp {
     /// The operation.
     pub op: OpId,
-    /// XXH3-128 of the result; zero where every rank has a different result.
+    /// The digest that the members have voted for, see [`Vote::Done`](super::Vote::Done); 0 where
+    /// every rank has a different result.
     pub digest: u128,
 }
 

@@ -54,7 +54,8 @@ pub enum EngineReason {
     Failed(Rank),
     /// These two members have no direct link.
     Indirect(Rank, Rank),
-    /// The links are so heterogeneous that the native engine's plan is faster by more than a tenth.
+    /// The links are so heterogeneous that the native engine's plan is more than a tenth faster
+    /// than a ring in rank order.
     Heterogeneous,
     /// Every member has Gloo, and this one requires it regardless of the links.
     Wanted(Rank),
@@ -153,7 +154,7 @@ impl EngineReason {
                 format!("{} and {} have no direct link", name(a), name(b))
             }
             EngineReason::Heterogeneous => {
-                "the links differ, and trees, which Gloo has none of, suit them better".to_owned()
+                "the links differ, and a plan of the native engine suits them better".to_owned()
             }
             EngineReason::Wanted(rank) => {
                 format!("every member has Gloo, and {} was told to use it", name(rank))

@@ -39,7 +39,7 @@ pub enum EngineFault {
     /// Gloo reported an error; the log has its message.
     #[display("Gloo reported an error, which the log tells")]
     Gloo,
-    /// There is no memory for the operation on this member. The buffer is untouched, and the View
+    /// There is no memory for the operation on this member. The buffer is unchanged, and the View
     /// goes on. The same call would fail again: free memory, raise the limit of the process, or
     /// use smaller buffers on all ranks.
     #[display(

@@ -43,7 +43,7 @@ impl LaneSet {
     }
 }
 
-/// By hand: it holds as a set what the wire has as a list.
+/// By hand: a set here, a list on the wire.
 impl Encode for LaneSet {
     fn encode(&self, out: &mut Vec<u8>) {
         let lanes: Vec<Lane> = self.lanes.iter().copied().collect();

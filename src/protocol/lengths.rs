@@ -7,10 +7,10 @@ use super::rank::{MEMBERS_MAX, Rank};
 ///
 /// ```text
 ///               to rank 0   1   2
-/// row of rank 0:      [ 2   0   5 ]      what rank 0 sends
+/// row of rank 0:      [ 2   0   5 ]      the lengths that rank 0 sends
 /// row of rank 1:      [ 1   1   1 ]
 /// row of rank 2:      [ 0   0   9 ]
-///                       '- column of rank 0: what it receives
+///                       '- column of rank 0: the lengths that it receives
 /// ```
 ///
 /// The row of an `all_gather_uneven` has the length of the rank's buffer in each place.

@@ -40,8 +40,8 @@ pub enum Message {
     Ask(Vec<MemberId>),
     /// Yes to an `Ask`.
     Willing,
-    /// No to an `Ask`: the receiver sees no reason to replace its View, its own attempt goes first,
-    /// or one of the members should be left out.
+    /// No to an `Ask`: the sender of this answer sees no reason to replace its View, its own
+    /// attempt goes first, or it may not agree to a View of these members.
     Unwilling,
     /// Phase 1: freeze your View, promise to ignore lower ballots, report your state. With the
     /// members of the proposed View.
@@ -124,7 +124,7 @@ layout!(Duplicate { boot, settled });
 pub struct Heartbeat {
     /// The sender's installed View.
     pub view: Option<ViewId>,
-    /// Members to which the sender has a live control link.
+    /// Members to which the sender has a control link, or had one that may still be dialled again.
     pub reach: Vec<Reached>,
     /// The sender waits for its disk and will answer late.
     pub persisting: bool,
@@ -204,14 +204,15 @@ pub struct Promise {
     pub accepted: Option<Accepted>,
     /// Its rank in `accepted`, if this boot accepted it.
     pub accepted_here: Option<Rank>,
-    /// It may still install `accepted`, and has not. It will do so first if the next View is made
-    /// of it.
+    /// It may still install `accepted`, and has not. If `accepted` is the parent of the next View,
+    /// it installs `accepted` first.
     pub is_late: bool,
     /// If `is_late`: its history after installing `accepted`.
     pub if_installed: Option<History>,
     /// Its display name.
     pub name: Name,
-    /// It came into `prev` without the history that the View had.
+    /// It came into `prev`, or into an earlier View, without the common history, and still lacks a
+    /// state.
     pub is_behind: bool,
     /// It has no state to keep in sync.
     pub stateless: bool,

@@ -74,8 +74,8 @@ impl Plan {
     }
 
     /// The order in which an all-reduce adds the members' contributions to a buffer of `count`
-    /// elements, for a sequential reference. `size` is the View's size, which only a plan with a
-    /// ring contains.
+    /// elements, for a sequential reference. `size` is the number of ranks of the View, or of the
+    /// group whose plan this is.
     ///
     /// - Ring: one segment per member in ring order, including empty ones. Each is added from its
     ///   owner's successor around to the owner.
@@ -179,10 +179,10 @@ impl Plan {
     /// Whether the plan sends no data directly between these pairs, which have no direct link. Each
     /// pair has the lower rank first.
     pub fn avoids(&self, no_direct_link: &[(Rank, Rank)]) -> bool {
-        let is_apart = |a: Rank, b: Rank| no_direct_link.contains(&(a.min(b), a.max(b)));
+        let lacks_link = |a: Rank, b: Rank| no_direct_link.contains(&(a.min(b), a.max(b)));
         no_direct_link.is_empty()
             || self.classes.iter().all(|class| {
-                class.algorithm.edges().is_some_and(|mut e| !e.any(|(a, b)| is_apart(a, b)))
+                class.algorithm.edges().is_some_and(|mut e| !e.any(|(a, b)| lacks_link(a, b)))
             })
     }
 

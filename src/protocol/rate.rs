@@ -108,9 +108,9 @@ pub enum RateStep {
         near: RankSet,
         /// The members at the other end.
         far: RankSet,
-        /// What it carries from the first side to the second, in kbit/s of payload.
+        /// Its rate from the first side to the second, in kbit/s of payload.
         there_kbps: u32,
-        /// What it carries from the second side to the first.
+        /// Its rate from the second side to the first.
         back_kbps: u32,
         /// It is half duplex.
         is_half: bool,

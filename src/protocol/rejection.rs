@@ -30,7 +30,7 @@ pub enum Rejection {
     Weight,
     /// The state that another member has sent cannot be loaded, see
     /// [`Cluster::elastic`](crate::Cluster::elastic).
-    #[display("the state of another member is none of this program; run the same on every member")]
+    #[display("the state of another member cannot be loaded; run the same program on every member")]
     State,
     /// The root is not a rank of the View.
     #[display("the root is rank {root}, and the {size} members have the ranks 0 to {}",
@@ -68,7 +68,7 @@ pub enum Rejection {
     #[display("a step has at most 64 calls; commit it, and begin another")]
     StepTooLong,
     /// The output of a step's call does not have the length of the result.
-    #[display("the output has {given} elements where {wanted} come")]
+    #[display("the output has {given} elements, and the result has {wanted}")]
     Output {
         /// Elements of the output; 0 if there is none.
         given: usize,
@@ -111,8 +111,8 @@ pub enum Rejection {
     },
     /// A codec that leaves elements out works for sums and means only.
     #[display(
-        "elements that are left out count as 0, which is for sums and means; take another codec \
-         for a {_0}"
+        "this codec leaves elements out, so it is for sums and means; take another codec for a \
+         {_0}"
     )]
     TopK(ReduceOp),
     /// A codec of one bit per element works for sums and means only.
@@ -120,6 +120,9 @@ pub enum Rejection {
         "one bit keeps no magnitudes, so it is for sums and means; take another codec for a {_0}"
     )]
     OneBit(ReduceOp),
+    /// Only an `all_reduce` has a codec, and this is another reduction.
+    #[display("only an all_reduce has a codec; leave it out of the other reductions")]
+    NotEncoded,
     /// A codec with error feedback cannot be used for this call.
     #[display("{_0}")]
     Feedback(FeedbackProblem),
@@ -215,14 +218,14 @@ pub enum FeedbackProblem {
     InUse,
     /// It belongs to a buffer of another length.
     #[display(
-        "the buffer has {given} elements where this codec owes to {owed}; take one for each \
-             buffer"
+        "the buffer has {given} elements, and the residual of this codec has {residual}; take \
+         one codec for each buffer"
     )]
     Length {
         /// Elements of this buffer.
         given: usize,
         /// Elements for which the codec keeps a residual.
-        owed: usize,
+        residual: usize,
     },
     /// The call is neither a sum nor a mean.
     #[display("error feedback is for sums and means, and this is a {_0}")]

@@ -6,7 +6,7 @@ use super::view_id::ViewDigest;
 use crate::wire::layout::{List, layout};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
-/// Most lanes that a message names, 32 KiB; with more lanes the plan stays.
+/// Most lanes that a message names, 40 KiB; with more lanes the plan stays.
 pub const LANES_TOLD_MAX: usize = if cfg!(potluck_tight) { 2 } else { 2048 };
 
 /// A message about a new plan, on the control link.
@@ -33,8 +33,8 @@ pub enum PlanStep {
     Held {
         /// The revision of the plan to come.
         revision: u32,
-        /// The number of the sender's next call in each of its lanes, ascending by lane; `None` if
-        /// there are more than `LANES_TOLD_MAX` lanes.
+        /// The number of the sender's next call in each lane of collectives in which it lists a
+        /// call, ascending by lane; `None` if there are more than `LANES_TOLD_MAX` of these.
         next: Option<Vec<OpId>>,
     },
     /// From rank 0: all members hold, and the plan begins here.

@@ -47,7 +47,7 @@ pub enum SizesProblem {
         given: usize,
     },
     /// The group would begin with fewer members than it needs to go on.
-    #[display("members is {members} and min_members is {min_members}; it must not be larger")]
+    #[display("min_members is {min_members}; it must not be larger than members, {members}")]
     BeginsBelowMin {
         /// The members with which the group begins.
         members: usize,
@@ -55,7 +55,7 @@ pub enum SizesProblem {
         min_members: usize,
     },
     /// The group would begin with more members than it may have.
-    #[display("members is {members} and max_members is {max_members}; it must not be smaller")]
+    #[display("max_members is {max_members}; it must not be smaller than members, {members}")]
     BeginsAboveMax {
         /// The members with which the group begins.
         members: usize,
@@ -109,8 +109,8 @@ impl Sizes {
         Ok(sizes)
     }
 
-    /// The members with which a group begins that has no history. It is the largest number among
-    /// its members that counts.
+    /// The number of members with which a group begins. The largest number that one of its members
+    /// asks for counts.
     pub fn members(self) -> usize {
         usize::from(self.members)
     }
@@ -144,8 +144,8 @@ mod tests {
             ([2, 0, 2], "min_members is 0; it must be between 1 and 32"),
             ([2, 2, 33], "max_members is 33; it must be between 1 and 32"),
             ([256, 2, 2], "members is 256; it must be between 1 and 32"),
-            ([2, 3, 3], "members is 2 and min_members is 3; it must not be larger"),
-            ([4, 2, 3], "members is 4 and max_members is 3; it must not be smaller"),
+            ([2, 3, 3], "min_members is 3; it must not be larger than members, 2"),
+            ([4, 2, 3], "max_members is 3; it must not be smaller than members, 4"),
         ] {
             let refused = Sizes::new(given[0], given[1], given[2]).map_err(|why| why.to_string());
             assert_eq!(refused, Err(problem.to_owned()));

@@ -206,12 +206,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn another_root_leaves_the_cables_as_they_are((tree, from, to) in (1usize..=32).prop_flat_map(|size| {
-            (super::testing::any_tree(size), 0..size as u8, 0..size as u8)
-        })) {
+        fn another_root_leaves_the_cables_as_they_are(
+            (tree, from, to) in (1usize..=32).prop_flat_map(|size| {
+                (super::testing::any_tree(size), 0..size as u8, 0..size as u8)
+            }),
+        ) {
             let size = tree.parents.len();
             let cables = |tree: &Tree| {
-                let pairs = ranks(size).filter_map(|rank| Some((rank, tree.parents[rank.index()]?)));
+                let pairs =
+                    ranks(size).filter_map(|rank| Some((rank, tree.parents[rank.index()]?)));
                 pairs.map(|(a, b)| (a.min(b), a.max(b))).collect::<std::collections::BTreeSet<_>>()
             };
             let other = tree.rerooted(Rank(from));
@@ -219,7 +222,10 @@ mod tests {
             prop_assert_eq!(cables(&other), cables(&tree));
             let path = tree.path(Rank(from), Rank(to));
             prop_assert_eq!((path.first(), path.last()), (Some(&Rank(from)), Some(&Rank(to))));
-            prop_assert!(path.windows(2).all(|w| cables(&tree).contains(&(w[0].min(w[1]), w[0].max(w[1])))));
+            prop_assert!(
+                path.windows(2)
+                    .all(|w| cables(&tree).contains(&(w[0].min(w[1]), w[0].max(w[1]))))
+            );
         }
     }
 }

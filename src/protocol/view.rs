@@ -70,7 +70,8 @@ pub struct View {
     pub ballot: Ballot,
     /// The View whose operations this one decides; `None` if no member has installed one.
     pub parent: Option<ViewId>,
-    /// The committed operations of the parent. Every other undecided one fails or is aborted.
+    /// The committed operations of the parent. Of the others that it decides, those in `failed`
+    /// fail, and all others are aborted.
     pub committed: Vec<CommittedOp>,
     /// The operations of the parent that fail although members hold results of them.
     pub failed: Vec<FailedOp>,
@@ -188,7 +189,7 @@ impl View {
         self.no_direct_link.binary_search(&(a.min(b), a.max(b))).is_ok()
     }
 
-    /// The members with which a group of these begins that has no history.
+    /// The number of members with which a group of these members begins.
     pub fn to_begin(&self) -> usize {
         self.members.iter().map(|m| m.sizes.members()).max().unwrap_or(0)
     }
@@ -198,7 +199,7 @@ impl View {
         self.members.iter().map(|m| m.sizes.max_members()).min().unwrap_or(MEMBERS_MAX)
     }
 
-    /// Whether a node that goes on with this many members hands it out.
+    /// Whether a node with this `min_members` hands the View to its program.
     pub fn is_enough_for(&self, min_members: usize) -> bool {
         self.begun && self.size() >= min_members
     }

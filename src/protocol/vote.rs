@@ -22,8 +22,8 @@ use std::sync::Arc;
 pub enum Vote {
     /// This member holds the full result.
     Done {
-        /// XXH3-128 of the result, equal on every rank; 0 for collectives whose results differ by
-        /// rank.
+        /// XXH3-128 over the XXH3-64 hashes of the result's 256 KiB blocks, or, for a step, over
+        /// the digests of its calls. 0 for collectives whose results differ by rank.
         digest: u128,
     },
     /// This member will not take part in a commit.
@@ -32,7 +32,7 @@ pub enum Vote {
 
 layout!(enum Vote { 1 => Done { digest }, 2 => Abort(cause) });
 
-/// Why an operation was given up, and the member that did so first.
+/// Why an operation was aborted, and the member that did so first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AbortCause {
     /// The reason. Causes are ordered: if members give different ones, all report the least.
@@ -43,7 +43,7 @@ pub struct AbortCause {
 
 layout!(AbortCause { by, reason });
 
-/// Why an operation was given up.
+/// Why an operation was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AbortReason {
@@ -52,7 +52,7 @@ pub enum AbortReason {
     /// A contribution or a result holds a NaN or an infinity, and that member accepts finite values
     /// only.
     NonFinite,
-    /// The weights of a weighted mean have no sum above zero that is finite.
+    /// The sum of the weights of a weighted mean is 0 or not finite.
     Weights,
     /// A deadline passed.
     Deadline,

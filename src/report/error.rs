@@ -16,7 +16,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The operation never took effect on any member that continues. [`Error::is_retryable`] says
     /// whether the same call may be repeated.
-    #[display("the operation was given up, {cause}; the buffer is untouched")]
+    #[display("the operation was aborted, {cause}; the buffer is unchanged")]
     Aborted {
         /// The cause, and the member it occurred on.
         cause: Cause,
@@ -135,7 +135,10 @@ pub enum Cause {
     /// A deadline passed: this rank's (`None`) or another rank's. If another rank's deadline passed
     /// first but at least half of this rank's own has elapsed, this is `None` too, so that equal
     /// deadlines give equal errors on all ranks.
-    #[display("because {} passed", own_or(of, "its deadline", |peer| format!("the deadline of {peer}")))]
+    #[display(
+        "because {} passed",
+        own_or(of, "its deadline", |peer| format!("the deadline of {peer}"))
+    )]
     Deadline {
         /// The other rank, if the deadline was not this rank's own.
         of: Option<Peer>,
@@ -155,7 +158,10 @@ pub enum Cause {
     #[display("because the sum of all weights is 0 or infinite")]
     Weights,
     /// The call's future was dropped before this was decided: here (`None`) or on another rank.
-    #[display("because {}", own_or(by, "the call was dropped", |peer| format!("{peer} dropped its call")))]
+    #[display(
+        "because {}",
+        own_or(by, "the call was dropped", |peer| format!("{peer} dropped its call"))
+    )]
     Dropped {
         /// The other rank, if it was not dropped here.
         by: Option<Peer>,
@@ -273,7 +279,7 @@ impl Error {
     /// | [`NeedsSync`](Error::NeedsSync) | true | The call did not begin; the sync comes first. |
     /// | [`Indeterminate`](Error::Indeterminate) | true | The sync brings the outcome here. |
     /// | [`Aborted`](Error::Aborted): this rank's own deadline | false | The program has set that bound. |
-    /// | [`Aborted`](Error::Aborted): a NaN or an infinity, or no memory | false | The same call fails again. |
+    /// | [`Aborted`](Error::Aborted): a NaN or an infinity, weights without a sum, or no memory | false | The same call fails again. |
     /// | [`Engine`](Error::Engine) | false | The same call fails again. |
     /// | [`Mismatch`](Error::Mismatch), [`Rejected`](Error::Rejected) | false | The program is wrong. |
     /// | [`LostResult`](Error::LostResult) | false | The program must take or discard a result first. |
@@ -347,7 +353,7 @@ fn what_failed(on: &Peer, fault: Option<EngineFault>) -> String {
 
 fn what_engine_failed(fault: EngineFault) -> String {
     match fault {
-        EngineFault::Memory { .. } => format!("{fault}; the buffer is untouched"),
+        EngineFault::Memory { .. } => format!("{fault}; the buffer is unchanged"),
         fault => format!("the engine failed: {fault}"),
     }
 }
@@ -382,7 +388,7 @@ mod tests {
             let sentence = error.to_string();
             let says = |what: &str| assert!(sentence.contains(what), "{sentence}");
             says("4096 bytes of memory");
-            says("the buffer is untouched");
+            says("the buffer is unchanged");
             says("use smaller buffers");
         }
         assert!(aborted.to_string().contains("rank 1 (\"bob\""), "{aborted}");

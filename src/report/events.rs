@@ -63,7 +63,7 @@ pub enum Event {
         /// Another known node with the same name.
         namesake: Option<NodeId>,
     },
-    /// Two running processes use this identity. The earlier one keeps its place.
+    /// Two running processes use this identity. The one that is already linked keeps its place.
     #[display("two processes use the identity of {_0}; give each its own")]
     Duplicate(NodeInfo),
     /// This node hears a peer that does not hear this node.
@@ -108,7 +108,7 @@ pub enum LossReason {
     /// It answers, but does not vote on operations that the others want decided.
     #[display("it is there and does not vote")]
     Withheld,
-    /// It sent three times within a minute what no correct member sends.
+    /// It sent messages that no correct member sends, three times within a minute.
     #[display("it broke the protocol again and again")]
     BrokeProtocol,
 }

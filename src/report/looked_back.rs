@@ -1,8 +1,8 @@
-//! What other nodes see when they look back at an observer.
+//! The answers of nodes that look back at an observer.
 
 use super::events::NodeInfo;
 
-/// What an observed node has seen when it looked back, see
+/// The result of a look back by an observed node, see
 /// [`Observer::look_back`](crate::Observer::look_back).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,8 +17,8 @@ pub struct LookedBack {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sight {
-    /// By how many milliseconds the clock of its machine is ahead of this machine's, as it seems:
-    /// less the time that the answer took.
+    /// The clock of its machine when it answered, minus that of this machine when the answer came,
+    /// in milliseconds. It is too low by the time that the answer took.
     pub clock_ahead_ms: i64,
     /// Whether it hears the announcements of the observer.
     pub hears: bool,

@@ -31,7 +31,8 @@ pub struct OperationMetrics {
     /// Operations that never took effect: aborted here, on another rank, or by a View change.
     /// Includes mismatches.
     pub aborted: u64,
-    /// Operations whose outcome is unknown because this node was cut off.
+    /// Operations whose outcome is unknown here: this node was cut off, lacks the result that
+    /// others committed, or the members that knew the outcome have gone.
     pub indeterminate: u64,
     /// Operations whose result should be identical on all members and was not.
     pub failed: u64,

@@ -24,7 +24,7 @@ pub struct SizeClass {
     pub algorithm: Algorithm,
 }
 
-/// The algorithm of a size class: which rank sends what to which other rank.
+/// The algorithm of a size class: which rank sends which part to which other rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {

@@ -49,11 +49,11 @@ pub struct Status {
     /// its own group.
     pub other_jobs: Vec<OtherJob>,
     /// Identities that two running processes share. Contains this node's own if it has met the
-    /// other process or was informed of it. The earlier process keeps its place, the later one is
-    /// refused.
+    /// other process or was informed of it. The process that is already linked keeps its place, the
+    /// other one is refused.
     pub duplicates: Vec<NodeId>,
-    /// Nodes that were lost three times within a minute, or withheld a vote; they are kept out for
-    /// a while if enough others are present.
+    /// Nodes that were lost three times within a minute, broke the protocol as often, or withheld a
+    /// vote. They are kept out for a while if enough others are present.
     pub quarantined: Vec<Quarantined>,
     /// How long this node has been waiting for its disk to store state that it may not promise
     /// before; `None` while it is not waiting.
@@ -99,7 +99,10 @@ pub enum State {
     /// The group is too small: it has not begun and is smaller than the largest `members` of its
     /// members, or it has begun and is smaller than this node's `min_members`, or this node can
     /// reach only a part of its View that may not continue.
-    #[display("{present} of {wanted} here; waiting for {}", who_is_missing(*present, *wanted, *setting))]
+    #[display(
+        "{present} of {wanted} here; waiting for {}",
+        who_is_missing(*present, *wanted, *setting)
+    )]
     NotEnoughPeers {
         /// Members present.
         present: usize,
@@ -126,7 +129,7 @@ pub enum State {
         peer: NodeInfo,
     },
     /// The members of a running View keep this node out, because it was lost three times within a
-    /// minute or withheld a vote. It joins no other View meanwhile.
+    /// minute, broke the protocol as often, or withheld a vote. It joins no other View meanwhile.
     #[display("kept out by {by} for {} s", left.as_secs())]
     KeptOut {
         /// A member that keeps it out.
@@ -324,7 +327,7 @@ pub enum QuarantineReason {
     /// It answered, but did not vote on operations that the others wanted decided.
     #[display("answered and did not vote")]
     WithheldVote,
-    /// It sent three times within a minute what no correct node sends.
+    /// It sent messages that no correct node sends, three times within a minute.
     #[display("broke the protocol again and again")]
     BrokeProtocol,
 }

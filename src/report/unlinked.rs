@@ -69,7 +69,7 @@ pub enum UnlinkedReason {
         /// That node.
         peer: NodeInfo,
     },
-    /// A node of this cluster is connected, and what it sends does not arrive.
+    /// A node of this cluster is connected, and its messages do not arrive.
     Silent {
         /// That node.
         peer: NodeInfo,

@@ -1,8 +1,8 @@
 //! The operations of one View on this member, from their calls to their outcomes, and their
 //! counters.
 //!
-//! An [`ViewSession`] joins the ledger, which counts votes, to the backend, which moves data. A
-//! [`Meter`] counts what they do, over all Views.
+//! A [`ViewSession`] joins the ledger, which counts votes, to the backend, which moves data. A
+//! [`Meter`] counts their operations, over all Views.
 
 mod meter;
 mod view_session;

@@ -4,7 +4,8 @@
 //! *Semantics.* A call takes a number. Its descriptor goes to all members, the backend works on
 //! owned staging memory, and the members vote on the result. The caller only sees the decided
 //! outcome. *Failure.* [`ViewSession::freeze`] ends the View: voting stops and the links close; the
-//! next View states which operations were committed. Nothing here ever writes to a caller's buffer.
+//! next View states which operations were committed. The session keeps no reference to a caller's
+//! buffer: the last poll of a future copies the result out of [`Decided`].
 
 mod abandoned;
 mod begin;
@@ -38,7 +39,7 @@ use crate::collective::{
 use crate::memory::Pool;
 use crate::os::{Mutex, MutexGuard, Race, lock};
 use crate::protocol::{
-    AbortReason, Call, CallKind, Closing, Lane, OpBody, OpId, OpMessage, Rank, Seeded, View,
+    AbortReason, Call, CallKind, Closing, Lane, Mutation, OpBody, OpId, OpMessage, Rank, View,
     ViewDigest, Vote,
 };
 use crate::trace::unharmed;
@@ -133,14 +134,14 @@ impl ViewSession {
     }
 
     /// The same with one of its rules broken, as a test wants it.
-    pub(crate) fn with(self, seeded: Seeded) -> ViewSession {
-        lock(&self.state).ledger.break_rule(seeded);
+    pub(crate) fn with(self, mutation: Mutation) -> ViewSession {
+        lock(&self.state).ledger.break_rule(mutation);
         self
     }
 
     /// The rule that a test has broken.
-    pub(crate) fn seeded(&self) -> Seeded {
-        lock(&self.state).ledger.seeded()
+    pub(crate) fn mutation(&self) -> Mutation {
+        lock(&self.state).ledger.mutation()
     }
 
     /// The View.
@@ -177,8 +178,8 @@ impl ViewSession {
     /// that was a message to this member: the next one may be theirs.
     ///
     /// # Errors
-    /// This node has left, a result of the lane was abandoned and not fetched, or the
-    /// ledger refuses the call.
+    /// This node has left, a result of the lane was abandoned and not fetched, or the ledger
+    /// refuses the call.
     pub fn call(&self, lane: Lane, call: Call) -> Result<OpId, Refused> {
         let mut state = lock(&self.state);
         let op = self.take_number(&mut state, lane, call)?;

@@ -12,7 +12,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// A claim; see "What holds" in ARCHITECTURE.md.
+/// A claim; see "Guarantees" in ARCHITECTURE.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(super) enum Claim {
@@ -382,7 +382,7 @@ impl History {
         if let (End::Ok, true, Some(common)) = (end, ending.is_sync, common) {
             applied.before = common;
         }
-        // What only some members see is no part of a state that is synced.
+        // An operation that only some members see is no part of a state that is synced.
         if end == End::Ok && op.1.lane.is_of_all() {
             applied.here.insert(op.1);
         }

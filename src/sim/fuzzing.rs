@@ -430,8 +430,8 @@ pub fn nodes(bytes: &[u8]) {
     }
 }
 
-/// What the other end of a link for the status says, in parts, and what an observer makes of it.
-/// Whatever is understood means the same when it is said again.
+/// The messages of the other end of a link for the status, in parts, as an observer reads them. A
+/// message that was read is the same when it is encoded and read again.
 pub fn status_link(bytes: &[u8]) {
     let mut reader = StatusReader::default();
     let mut rest = bytes;
@@ -449,7 +449,7 @@ pub fn status_link(bytes: &[u8]) {
     }
 }
 
-/// What these parts say.
+/// The message of these parts.
 fn heard(parts: &[Vec<u8>]) -> Said {
     let mut reader = StatusReader::default();
     let mut said = None;

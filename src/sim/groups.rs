@@ -23,7 +23,7 @@ mod seeds;
 mod sinks;
 
 use crate::discovery::Medium;
-use crate::protocol::{Defect, Partition, Seeded};
+use crate::protocol::{Mutant, Mutation, Partition};
 use conditions::Conditions;
 use disk::Drive;
 use faults::FaultEnd;
@@ -117,10 +117,9 @@ fn walls(size: usize, conditions: &Conditions) -> BTreeSet<(usize, usize)> {
 }
 
 impl Run<'_> {
-    /// The run of a seed. With a defect all nodes break that rule; only one withholds its votes, or
-    /// lies.
-    /// The number of hosts is drawn unless it is given.
-    fn new<'a>(seed: u64, hosts: Option<usize>, defect: Option<Defect>) -> Run<'a> {
+    /// The run of a seed. With a mutant all nodes break that rule; only one withholds its votes, or
+    /// lies. The number of hosts is drawn unless it is given.
+    fn new<'a>(seed: u64, hosts: Option<usize>, mutant: Option<Mutant>) -> Run<'a> {
         let (conditions, observer) = (Conditions::new(seed), Observer::default());
         let mut sim = turmoil::Builder::new()
             .rng_seed(seed)
@@ -130,7 +129,7 @@ impl Run<'_> {
             .max_message_latency(Duration::from_millis(8))
             .tcp_capacity(4096)
             .build();
-        let lies = defect == Some(Defect::Lies);
+        let lies = mutant == Some(Mutant::Lies);
         let drawn = if lies { 3 + conditions.below(3) } else { 2 + conditions.below(4) } as usize;
         let size = hosts.unwrap_or(drawn);
         let liar = lies.then(|| conditions.below(size as u64) as usize);
@@ -162,9 +161,9 @@ impl Run<'_> {
                 finish: Arc::clone(&finish),
                 suspended_ms: Arc::default(),
                 partition: partition.clone(),
-                seeded: Seeded::from(defect.filter(|defect| match defect {
-                    Defect::WithholdsVotes => number == 1,
-                    Defect::Lies => liar == Some(number),
+                mutation: Mutation::from(mutant.filter(|mutant| match mutant {
+                    Mutant::WithholdsVotes => number == 1,
+                    Mutant::Lies => liar == Some(number),
                     _ => true,
                 })),
             })

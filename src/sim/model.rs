@@ -32,7 +32,9 @@ mod walk;
 use super::claims::{Claim, EndKind, History};
 use crate::collective::{Ledger, LedgerBounds};
 use crate::election::Durable;
-use crate::protocol::{Defect, GroupRanks, Lane, MEMBERS_MAX, Message, OpId, Rank, Seeded, Sizes};
+use crate::protocol::{
+    GroupRanks, Lane, MEMBERS_MAX, Message, Mutant, Mutation, OpId, Rank, Sizes,
+};
 use action::{Action, letter};
 use memo::Memo;
 use shared::Shared;
@@ -69,7 +71,7 @@ struct Group {
     keeps_together: bool,
     /// Links lose messages only when they break, so every call is answered.
     answers: bool,
-    defect: Option<Defect>,
+    mutant: Option<Mutant>,
     memo: Memo,
 }
 
@@ -110,20 +112,20 @@ impl Group {
             has_plans: false,
             keeps_together: false,
             answers: false,
-            defect: None,
+            mutant: None,
             memo: Memo::default(),
         }
     }
 
-    fn seeded(&self) -> Seeded {
-        self.defect.into()
+    fn mutation(&self) -> Mutation {
+        self.mutant.into()
     }
 
     /// The initial state: the nodes in their first Views, reached by the rules themselves.
     fn first(&self) -> ModelState {
         let fresh = |n| {
             let sizes = self.sizes_of(usize::from(n));
-            Shared::new(Node::start(member(n, 1), Durable::default(), sizes, self.seeded()))
+            Shared::new(Node::start(member(n, 1), Durable::default(), sizes, self.mutation()))
         };
         let nodes = (0..self.nodes).map(fresh).collect();
         let history = Shared::new(History::default());
@@ -174,7 +176,7 @@ impl Group {
     /// The next write or message about a View.
     fn next_for_a_view(&self, state: &ModelState) -> Option<Action> {
         let writing = (0..self.nodes).find(|n| !state.nodes[usize::from(*n)].writes.is_empty());
-        // Installs only after all acceptances, even if a seeded defect sends the message early.
+        // Installs only after all acceptances, even if a mutant sends the message early.
         let about_a_view = |p: &&Shared<Packet>| !matches!(p.message, Message::Op(_));
         let installs = |p: &&Shared<Packet>| matches!(p.message, Message::Install(_));
         let mut coming = state.packets.iter().filter(about_a_view);

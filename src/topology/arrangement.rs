@@ -32,8 +32,8 @@ pub struct Arrangement {
 /// - a member objects to Gloo: native, with the first objection in rank order as the reason;
 /// - a pair has no direct link: native, with the first such pair as the reason;
 /// - a member requires Gloo: Gloo;
-/// - the links are heterogeneous, so that trees, which only the native engine has, are faster by
-///   more than a tenth: native. If that was the reason in the View before and not all links are
+/// - the links are heterogeneous, and the native plan for them is more than a tenth faster than a
+///   ring in rank order: native. If that was the reason in the View before and not all links are
 ///   measured in this one, the reason remains until they are;
 /// - otherwise: Gloo.
 ///

@@ -21,10 +21,11 @@ use std::collections::BTreeSet;
 
 /// The same plan with the codecs that are worth it according to the current measurements.
 pub(super) fn with_codecs(members: &[MemberId], links: &LinkMap, mut plan: Plan) -> Plan {
-    let Some(paying) = CodecChoice::new(members, links, &plan) else { return plan };
-    let autos: Vec<AutoCodecs> = plan.classes.iter().map(|class| paying.choice(class)).collect();
+    let Some(choice) = CodecChoice::new(members, links, &plan) else { return plan };
+    let autos: Vec<AutoCodecs> =
+        plan.classes.iter().map(|class| choice.codecs_for(class)).collect();
     plan.classes.iter_mut().zip(autos).for_each(|(class, auto)| class.auto = auto);
-    plan.reason = format!("{}{}", without_codecs(&plan.reason), paying.reason(&plan));
+    plan.reason = format!("{}{}", without_codecs(&plan.reason), choice.reason(&plan));
     plan
 }
 
@@ -32,11 +33,11 @@ pub(super) fn with_codecs(members: &[MemberId], links: &LinkMap, mut plan: Plan)
 /// according to the current measurements; otherwise `None`. A smaller gain does not justify holding
 /// calls.
 pub fn with_better_codecs(members: &[MemberId], links: &LinkMap, present: &Plan) -> Option<Plan> {
-    let paying = CodecChoice::new(members, links, present)?;
+    let choice = CodecChoice::new(members, links, present)?;
     let better = with_codecs(members, links, present.clone());
     let (class, other) = (better.class_for(LARGE_BYTES), present.class_for(LARGE_BYTES));
     let gains = |coarsest: &Coarsest| {
-        let us = |class: &PlanClass| paying.us(class, LARGE_BYTES, class.auto.up_to(*coarsest));
+        let us = |class: &PlanClass| choice.us(class, LARGE_BYTES, class.auto.up_to(*coarsest));
         Some(us(other)? > us(class)? * WORTH_A_CHANGE)
     };
     Coarsest::ALL.iter().any(|coarsest| gains(coarsest) == Some(true)).then_some(better)
@@ -72,7 +73,7 @@ impl<'a> CodecChoice<'a> {
 
     /// The codecs for a size class. Going from finer to coarser codecs, a codec is taken if the
     /// call then needs at most two thirds of the time with the best choice so far.
-    fn choice(&self, class: &PlanClass) -> AutoCodecs {
+    fn codecs_for(&self, class: &PlanClass) -> AutoCodecs {
         let bytes = typical_bytes(class);
         AutoCodecs::new(|coarsest| {
             let Some(us) = self.us(class, bytes, Coding::NONE) else { return Coding::NONE };
@@ -244,7 +245,7 @@ fn without_codecs(reason: &str) -> &str {
     reason.split(MARK).next().unwrap_or(reason)
 }
 
-/// The part of a reason that says what `Codec::auto` takes, to follow another sentence.
+/// The part of a reason that states the choices of `Codec::auto`, to follow another sentence.
 pub fn of_codecs(reason: &str) -> &str {
     &reason[without_codecs(reason).len()..]
 }

@@ -15,7 +15,8 @@
 //! trying     rates or the size of operations change     watching, the fastest plan is used
 //! ```
 //!
-//! It begins again when more is known of the network, and anew when rates change.
+//! When more is known of the network, `over` becomes `watching`. When rates change, all measured
+//! durations are forgotten as well.
 
 use super::codec_choice::of_codecs;
 use super::heterogeneous::in_words;
@@ -193,7 +194,7 @@ impl Comparison {
         }
     }
 
-    /// Another plan replaces the present one, because of what was measured.
+    /// Another plan replaces the present one, because of measurements.
     pub fn replaced(&mut self) {
         self.back = None;
         if self.is_trying() {
@@ -212,7 +213,7 @@ impl Comparison {
         self.former.push(Measured { plan: plan.clone(), us });
     }
 
-    /// The plan with what was measured as its reason.
+    /// The plan with the measurements as its reason.
     fn said(&self, fastest: &Measured) -> Plan {
         let others: Vec<String> = self
             .former

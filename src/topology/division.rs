@@ -1,5 +1,5 @@
 //! Divisions of a View's members into the two sides of a segment, and which of them explain best
-//! what paths carried that were measured together.
+//! the rates of paths that were measured together.
 
 use super::pair::Pair;
 use crate::protocol::{Rank, RankSet, ranks};
@@ -106,7 +106,7 @@ pub(super) fn suspects(
     found
 }
 
-/// What the search goes by.
+/// The input of the search.
 struct Search<'a> {
     size: usize,
     rounds: &'a [Vec<Observed>],
@@ -270,7 +270,7 @@ impl Division {
     }
 }
 
-/// What a division must remove of the error.
+/// The share of the error that a division must remove.
 const WORTH: f64 = 0.3;
 /// Half duplex must leave so much less of the error.
 const CLEARLY: f64 = 0.05;

@@ -47,7 +47,7 @@ pub fn lacks_a_path(group: GroupRanks, no_direct_link: &[(Rank, Rank)]) -> Optio
         let more: Vec<Rank> = links.of(at).filter(|other| !reached.contains(other)).collect();
         reached.extend(more);
     }
-    ranks(group.len()).find(|rank| !reached.contains(rank)).map(|apart| (Rank(0), apart))
+    ranks(group.len()).find(|rank| !reached.contains(rank)).map(|rank| (Rank(0), rank))
 }
 
 /// The direct links within a group.
@@ -111,8 +111,8 @@ impl<'a> Links<'a> {
     }
 }
 
-/// A tree of the View without the ranks outside of the group. If the root is outside, the lowest of
-/// the highest ranks is the root.
+/// A tree of the View without the ranks outside of the group. If the root is outside, several ranks
+/// have no ancestor in the group: the lowest of them is the root, and the parent of the others.
 fn contracted(tree: &Tree, group: GroupRanks) -> Tree {
     let size = tree.parents.len();
     let above = |rank: Rank| std::iter::successors(tree.parent(rank), |at| tree.parent(*at));
@@ -152,9 +152,9 @@ mod tests {
     }
 
     /// The only algorithm of a group's plan, for the plan of one algorithm of its View.
-    fn narrowed(algorithm: Algorithm, ranks: &[u8], apart: &[(Rank, Rank)]) -> Algorithm {
+    fn narrowed(algorithm: Algorithm, ranks: &[u8], no_direct_link: &[(Rank, Rank)]) -> Algorithm {
         let plan = Plan::of_one(4096, algorithm);
-        let of_group = plan_of_group(&plan, group(ranks), apart).expect("it is connected");
+        let of_group = plan_of_group(&plan, group(ranks), no_direct_link).expect("it is connected");
         assert!(of_group.fits(ranks.len()), "{of_group:?}");
         of_group.classes[0].algorithm.clone()
     }
@@ -183,20 +183,23 @@ mod tests {
     #[test]
     fn a_pair_without_a_direct_link_is_avoided_or_named() {
         // A row of four: 0 - 1 - 2 - 3.
-        let apart = [(0, 2), (0, 3), (1, 3)].map(|(a, b)| (Rank(a), Rank(b)));
+        let no_direct_link = [(0, 2), (0, 3), (1, 3)].map(|(a, b)| (Rank(a), Rank(b)));
         let row = Algorithm::tree(tree(&[1, -1, 1, 2]));
-        assert_eq!(narrowed(row.clone(), &[1, 2, 3], &apart), Algorithm::tree(tree(&[-1, 0, 1])));
+        assert_eq!(
+            narrowed(row.clone(), &[1, 2, 3], &no_direct_link),
+            Algorithm::tree(tree(&[-1, 0, 1]))
+        );
         for (ranks, pair) in [(&[0, 2][..], (0, 1)), (&[0, 1, 3], (0, 2)), (&[0, 2, 3], (0, 1))] {
             let pair = (Rank(pair.0), Rank(pair.1));
-            assert_eq!(lacks_a_path(group(ranks), &apart), Some(pair), "{ranks:?}");
+            assert_eq!(lacks_a_path(group(ranks), &no_direct_link), Some(pair), "{ranks:?}");
             let plan = Plan::of_one(4096, row.clone());
-            assert_eq!(plan_of_group(&plan, group(ranks), &apart), None, "{ranks:?}");
+            assert_eq!(plan_of_group(&plan, group(ranks), &no_direct_link), None, "{ranks:?}");
         }
-        assert_eq!(lacks_a_path(group(&[0, 1, 2]), &apart), None);
+        assert_eq!(lacks_a_path(group(&[0, 1, 2]), &no_direct_link), None);
         // A ring of four whose diagonals are missing: without 3 it is a row.
-        let apart = [(Rank(0), Rank(2)), (Rank(1), Rank(3))];
+        let no_direct_link = [(Rank(0), Rank(2)), (Rank(1), Rank(3))];
         let row = Algorithm::tree(tree(&[1, -1, 1]));
-        assert_eq!(narrowed(ring(&[0, 1, 2, 3]), &[0, 1, 2], &apart), row);
+        assert_eq!(narrowed(ring(&[0, 1, 2, 3]), &[0, 1, 2], &no_direct_link), row);
     }
 
     #[test]
@@ -231,20 +234,25 @@ mod tests {
         fn every_group_has_a_plan_that_fits_or_no_way(
             tree in crate::protocol::any_tree(7),
             bits in 1u32..127,
-            apart in proptest::collection::vec((0u8..7, 0u8..7), 0..12),
+            no_direct_link in proptest::collection::vec((0u8..7, 0u8..7), 0..12),
         ) {
-            let apart: Vec<(Rank, Rank)> =
-                apart.into_iter().filter(|(a, b)| a < b).map(|(a, b)| (Rank(a), Rank(b))).collect();
+            let no_direct_link: Vec<(Rank, Rank)> = no_direct_link
+                .into_iter()
+                .filter(|(a, b)| a < b)
+                .map(|(a, b)| (Rank(a), Rank(b)))
+                .collect();
             let group = GroupRanks::of(RankSet::of_bits(bits));
             let plan = Plan::of_one(4096, Algorithm::tree(tree));
-            let links = Links { group, no_direct_link: &apart };
-            match plan_of_group(&plan, group, &apart) {
+            let links = Links { group, no_direct_link: &no_direct_link };
+            match plan_of_group(&plan, group, &no_direct_link) {
                 Some(plan) => {
-                    prop_assert!(plan.fits(group.len()) && lacks_a_path(group, &apart).is_none());
+                    prop_assert!(
+                        plan.fits(group.len()) && lacks_a_path(group, &no_direct_link).is_none()
+                    );
                     let edges = plan.classes[0].algorithm.edges();
                     prop_assert!(edges.is_none_or(|mut e| e.all(|(a, b)| links.have(a, b))));
                 }
-                None => prop_assert!(lacks_a_path(group, &apart).is_some()),
+                None => prop_assert!(lacks_a_path(group, &no_direct_link).is_some()),
             }
         }
     }

@@ -2,10 +2,11 @@
 //!
 //! The candidates are the exchange of whole buffers, rings, a star around each rank, the best
 //! single tree, and the best packing of trees. Each size class gets the candidate with the shortest
-//! predicted duration.
+//! predicted duration. Buffers up to 1 KiB get the exchange if all pairs have a direct link.
 //!
-//! One ring has the smallest sum of round-trip times. If the network has segments, another one
-//! crosses each of them once in each direction, which is as little as a ring can.
+//! One ring has the smallest sum of round-trip times, or, with more than eight members, goes to the
+//! nearest remaining member each time. If the network has segments, another one crosses each of
+//! them once in each direction, which is as little as a ring can.
 
 use super::codec_choice::with_codecs;
 use super::forecast::forecast_us;
@@ -212,8 +213,8 @@ impl<'a> Candidates<'a> {
         Some(classes)
     }
 
-    /// The fastest schedules for large buffers: each ring and tree, and the best star; with their
-    /// predicted durations for [`RUNNER_UPS_BYTES`], in microseconds.
+    /// The schedules for large buffers: each ring, the single tree, the packing, the exchange and
+    /// the fastest star; with their predicted durations for [`RUNNER_UPS_BYTES`], in microseconds.
     fn best_of_each_kind(&self) -> impl Iterator<Item = (f64, &Algorithm)> {
         let timed = move |algorithm| {
             let (us, _) = self.best_chunk(algorithm, RUNNER_UPS_BYTES, SIZES[3].2)?;
@@ -246,8 +247,8 @@ impl<'a> Candidates<'a> {
         let bound = time(LARGE_BYTES as f64 * 8000.0 / bound_kbps);
         let size = self.network.size;
         format!(
-            "{size} members whose links differ: 64 MiB {chosen} take about {}{against}; trees could \
-             not take less than {bound}",
+            "{size} members whose links differ: 64 MiB {chosen} take about {}{against}; trees \
+             could not take less than {bound}",
             time(chosen_us)
         )
     }
@@ -305,7 +306,8 @@ fn over(trees: &[TreeShare]) -> String {
     format!("over {} to {}", if trees.len() == 1 { "a tree" } else { "trees" }, roots.join(", "))
 }
 
-/// What the paths between these members share, for people; of several segments the first two.
+/// The shared rates of the paths between these members, for people; of several segments the first
+/// two.
 fn shared(members: &[MemberId], segments: &[Segment]) -> String {
     let names = |side: &BTreeSet<NodeId>| {
         let at_side =
@@ -337,7 +339,7 @@ const KIB: u64 = 1024;
 const TINY_BYTES_MAX: u64 = KIB;
 /// The buffer size by which plans are compared.
 const LARGE_BYTES: u64 = 64 * 1024 * KIB;
-/// What a chunk is assumed to cost a processor, in microseconds: frames, system calls and threads.
+/// The assumed cost of a chunk to a processor, in microseconds: frames, system calls and threads.
 const CHUNK_US: f64 = 20.0;
 const CHUNKS_KIB: [u32; 5] = [16, 32, 64, 128, 256];
 /// Size classes: the largest buffer, the buffer for which durations are predicted, and the largest

@@ -1,4 +1,4 @@
-//! What a node knows of the paths between machines from one run to the next.
+//! The paths between machines that a node knows from one run to the next.
 
 use super::segment::Segment;
 use crate::identity::NodeId;

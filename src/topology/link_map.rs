@@ -342,7 +342,8 @@ impl LinkMap {
         KnownPaths { paths, segments, searched, coding }
     }
 
-    /// Takes over what was known when this node ended. Each rate counts until it is measured again.
+    /// Takes over the paths that were known when this node ended. Each rate counts until it is
+    /// measured again.
     pub fn recall(&mut self, known: KnownPaths) {
         for KnownPath { from, to, kind, number, cell, rtt_us, rate_kbps } in known.paths {
             let port = Port { cell, ..Port::unmeasured(kind, number) };

@@ -241,8 +241,8 @@ impl Owners {
         Owners(members.iter().map(owner).map(Rank::from).collect())
     }
 
-    /// The name of a port: its owner and its number. What members of one host say to each other
-    /// goes through memory, which each of them reads and writes for itself.
+    /// The name of a port: its owner and its number. The data between members of one host goes
+    /// through memory, which each of them reads and writes for itself.
     fn of_port(&self, rank: Rank, port: Port) -> (Rank, u32) {
         let is_memory = port.kind == InterfaceKind::Loopback;
         (if is_memory { rank } else { self.0[rank.index()] }, port.number)

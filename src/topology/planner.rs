@@ -2,7 +2,8 @@
 //! ring above. If the direct links form no ring, all sizes use a tree.
 //!
 //! The proposer of a View plans and ships the result; followers only check that the plan fits the
-//! View's size. The same members and links give the same plan.
+//! View's size, its engine and its pairs without a direct link. The same members and links give the
+//! same plan.
 
 use super::link_map::LinkMap;
 use super::rings::Rings;
@@ -46,8 +47,8 @@ pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
 fn plan_of_two() -> Plan {
     let small = class(SMALL_OF_TWO_BYTES_MAX, 64, Algorithm::OneShot);
     let classes = std::iter::once(small).chain(ring_classes(&[Rank(0), Rank(1)])).collect();
-    let reason = "two members exchange whole buffers up to 32 KiB, which takes one step; of larger ones each adds up one half, \
-                  which moves no more bytes and takes half the work";
+    let reason = "two members exchange whole buffers up to 32 KiB, which takes one step; of larger \
+                  ones each adds up one half, which moves no more bytes and takes half the work";
     Plan { revision: 0, reason: reason.to_owned(), classes }
 }
 
@@ -75,11 +76,13 @@ pub fn gloo_plan(size: usize) -> Plan {
     let rings =
         [ring(four_each_of(2) - 1, 1024), ring(four_each_of(4) - 1, 2048), ring(u64::MAX, 4096)];
     let (reason, classes) = if size == 2 {
-        let reason = "two members on Gloo exchange whole buffers up to 64 KiB, which takes one step; bcube up to 1 MiB, its ring above";
+        let reason = "two members on Gloo exchange whole buffers up to 64 KiB, which takes one \
+                      step; bcube up to 1 MiB, its ring above";
         (reason.to_owned(), vec![exchange(64 * KIB), bcube])
     } else {
         let reason = format!(
-            "{size} members on Gloo: bcube up to 1 MiB, which takes the fewest steps, and its ring above"
+            "{size} members on Gloo: bcube up to 1 MiB, which takes the fewest steps, and its \
+             ring above"
         );
         (reason, vec![bcube])
     };

@@ -150,8 +150,13 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn a_small_ring_is_the_best_there_is(n in 3u8..=6, rtts in proptest::collection::vec(0u32..5000, 15)) {
-            let links = links_of(n, |a, b| Some(rtts[usize::from((b - 1) * (b - 2) / 2 + a - 1)]).filter(|rtt| *rtt > 1000));
+        fn a_small_ring_is_the_best_there_is(
+            n in 3u8..=6,
+            rtts in proptest::collection::vec(0u32..5000, 15),
+        ) {
+            let links = links_of(n, |a, b| {
+                Some(rtts[usize::from((b - 1) * (b - 2) / 2 + a - 1)]).filter(|rtt| *rtt > 1000)
+            });
             let rings = Rings::new(&(1..=n).map(member_id).collect::<Vec<_>>(), &links);
             let others: Vec<Rank> = (1..n).map(Rank).collect();
             let found = rings.best().and_then(|order| rings.round_us(&order));

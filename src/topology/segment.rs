@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 pub struct Segment {
     /// The nodes at its two ends. A node of neither side does not use the segment.
     pub sides: [BTreeSet<NodeId>; 2],
-    /// What it carries from the first side to the second, and back, in kbit/s of payload.
+    /// Its rate from the first side to the second, and back, in kbit/s of payload.
     pub kbps: [NonZeroU32; 2],
     /// It is half duplex: the two directions take turns.
     pub is_half: bool,

@@ -1,8 +1,8 @@
 //! The search for segments: parts of the network that several paths share, such as the cable
 //! between two switches.
 //!
-//! A path alone does not show what it shares with others. So paths without a common port are
-//! measured together:
+//! A path alone does not show which segments it shares with others. So paths without a common port
+//! are measured together:
 //!
 //! 1. *Rounds.* In round `k` every rank sends to the rank `k` places after it. Over all rounds,
 //!    each path is used once. A segment with at least two members on either side carries two paths
@@ -17,7 +17,7 @@
 //!
 //! A burst can show a lower rate than the path has, and never a higher one. So one result proves
 //! that paths share nothing, and several are needed to conclude that they do. Radios are left out:
-//! what they share is known.
+//! their shared medium is known.
 
 use super::division::{Division, Observed, predicted_kbps, suspects};
 use super::media::Alone;
@@ -38,7 +38,7 @@ pub(super) struct SegmentSearch {
     failures: u32,
 }
 
-/// What paths carried together.
+/// The rates of paths that were measured together.
 #[derive(Clone, Debug, Default)]
 struct Joint {
     /// The highest rate of each path, in kbit/s.
@@ -65,7 +65,7 @@ struct Suspect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sharing {
     Unknown,
-    /// The paths carry together what they carry alone.
+    /// Each path carries as much together with the others as alone.
     Apart,
     Shared,
 }
@@ -118,7 +118,7 @@ impl SegmentSearch {
         (1..alone.size).map(|shift| paths_of_round(shift, alone)).find(is_open)
     }
 
-    /// What the rounds make suspect.
+    /// The suspects that follow from the rounds.
     fn suspects(&self, alone: Alone<'_>) -> Vec<Suspect> {
         let rounds = (1..alone.size).map(|shift| paths_of_round(shift, alone));
         let observed: Vec<Vec<Observed>> = rounds
@@ -183,8 +183,8 @@ impl Joint {
         paths.iter().zip(&self.kbps).filter_map(one).collect()
     }
 
-    /// Whether more bursts would show nothing new: each path carried what it carries alone, or
-    /// there were enough tries.
+    /// Whether more bursts would show nothing new: each path carried as much as alone, or there
+    /// were enough tries.
     fn is_believed(&self, paths: &[Pair], alone: Alone<'_>) -> bool {
         let is_clear = |one: &Observed| is_clear(one.kbps.into(), one.alone_kbps.into());
         self.tries >= TRIES || self.observed(paths, alone).iter().all(is_clear)
@@ -274,7 +274,7 @@ fn disjoint(
     }
 }
 
-/// What these paths carry together if these are the only segments, in kbit/s.
+/// The sum of the rates of these paths if these are the only segments, in kbit/s.
 fn expected_kbps(paths: &[Pair], divisions: &[Division], alone: Alone<'_>) -> u64 {
     let one = |path: &Pair| {
         let alone_kbps = (*alone.rates.get(path)?).max(1);
@@ -291,7 +291,8 @@ fn is_clear(kbps: u64, alone_kbps: u64) -> bool {
 
 /// With fewer members, a segment leads to a single one: then it is the port of that one.
 const SIZE_MIN: usize = 4;
-/// Bursts over an idle path differ by 7 %. Two paths that share what one of them fills carry half.
+/// Bursts over an idle path differ by 7 %. Two paths that share a segment which one of them fills
+/// carry half.
 const CLEAR_PERCENT: u64 = 85;
 /// A round is measured at most this many times.
 const TRIES: u32 = 2;

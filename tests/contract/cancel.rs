@@ -260,7 +260,13 @@ fn fate_of(seen: &[Seen], victim: usize) -> Result<Fate> {
         ensure!(!other.lost, "one that stayed lost a result");
     }
     let is_done = others().all(|other| other.answer.outcome.is_ok());
-    let names_it = |error: &Error| matches!(error, Error::Aborted { cause: Cause::Dropped { by: Some(peer) } } if peer.rank.index() == victim);
+    let names_it = |error: &Error| {
+        matches!(
+            error,
+            Error::Aborted { cause: Cause::Dropped { by: Some(peer) } }
+                if peer.rank.index() == victim
+        )
+    };
     let is_aborted = others().all(|other| other.answer.outcome.as_ref().is_err_and(names_it));
     let outcomes = || seen.iter().map(|seen| &seen.answer.outcome).collect::<Vec<_>>();
     match (&seen[victim].answer.outcome, seen[victim].lost) {

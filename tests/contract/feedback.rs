@@ -20,15 +20,15 @@ fn bits(elements: &[f32]) -> Vec<u32> {
 /// The same small numbers beside large ones are always rounded in the same way; with feedback they
 /// arrive eventually.
 pub async fn small_numbers_arrive(_cluster: Cluster, mut context: Context) -> Result<()> {
-    let (mut plain, mut owing) = (Codec::int4(), Codec::int4().with_feedback());
+    let (mut plain, mut fed) = (Codec::int4(), Codec::int4().with_feedback());
     ensure!(
-        owing.owed().is_empty() && plain.owed().is_empty(),
-        "something is owed before the first call"
+        fed.residual().is_empty() && plain.residual().is_empty(),
+        "there is a residual before the first call"
     );
     let input: Vec<f32> = (0..LEN).map(|i| if i % 256 == 0 { 7.0 } else { 0.15 }).collect();
     let mut arrived = [vec![0.0; LEN], vec![0.0; LEN]];
     for _ in 0..60 {
-        for (codec, arrived) in [&mut plain, &mut owing].into_iter().zip(&mut arrived) {
+        for (codec, arrived) in [&mut plain, &mut fed].into_iter().zip(&mut arrived) {
             let mut buffer = input.clone();
             context.all_reduce(&mut buffer).mean().compress(codec).await?;
             arrived.iter_mut().zip(&buffer).for_each(|(sum, x)| *sum += x);
@@ -41,13 +41,13 @@ pub async fn small_numbers_arrive(_cluster: Cluster, mut context: Context) -> Re
     // A sixtieth of it is the error of a call.
     ensure!(off[0] > 6.0 && off[1] < 1.0, "{off:?} of 9 missing");
     ensure!(
-        plain.owed().is_empty() && owing.owed().len() == LEN,
+        plain.residual().is_empty() && fed.residual().len() == LEN,
         "{} and {}",
-        plain.owed().len(),
-        owing.owed().len()
+        plain.residual().len(),
+        fed.residual().len()
     );
-    owing.forget();
-    ensure!(owing.owed().is_empty(), "still owed");
+    fed.forget();
+    ensure!(fed.residual().is_empty(), "there is still a residual");
     Ok(())
 }
 
@@ -59,7 +59,7 @@ pub async fn given_up(_cluster: Cluster, mut context: Context) -> Result<()> {
         let (mut a, mut b) =
             (input(context.rank().index(), call), input(context.rank().index(), call));
         context.all_reduce(&mut a).mean().compress(&mut calm).await?;
-        let before = troubled.owed();
+        let before = troubled.residual();
         if context.rank() == call {
             drop(context.all_reduce(&mut b).mean().compress(&mut troubled));
         } else {
@@ -73,8 +73,8 @@ pub async fn given_up(_cluster: Cluster, mut context: Context) -> Result<()> {
             ensure!(error.is_retryable(), "{error}");
         }
         ensure!(
-            bits(&troubled.owed()) == bits(&before),
-            "what is owed has changed with a call that does not count"
+            bits(&troubled.residual()) == bits(&before),
+            "the residual has changed with a call that does not count"
         );
         // Owned, in a step, and borrowed are three ways to the same result.
         match call {
@@ -90,17 +90,17 @@ pub async fn given_up(_cluster: Cluster, mut context: Context) -> Result<()> {
             _ => context.all_reduce(&mut b).mean().compress(&mut troubled).await?,
         }
         ensure!(
-            bits(&a) == bits(&b) && bits(&calm.owed()) == bits(&troubled.owed()),
+            bits(&a) == bits(&b) && bits(&calm.residual()) == bits(&troubled.residual()),
             "call {call} differs"
         );
-        ensure!(bits(&before) != bits(&troubled.owed()), "nothing new is owed");
+        ensure!(bits(&before) != bits(&troubled.residual()), "the residual has not changed");
     }
     Ok(())
 }
 
 /// First aborted, then committed.
 async fn in_step(context: &mut Context, buffer: &mut [f32], codec: &mut Codec) -> Result<()> {
-    let (before, rank, mut beside) = (codec.owed(), context.rank().index(), vec![1u8; 5]);
+    let (before, rank, mut beside) = (codec.residual(), context.rank().index(), vec![1u8; 5]);
     let mut step = context.step();
     step.all_reduce(buffer).compress(codec).mean();
     step.all_reduce(&mut beside);
@@ -110,8 +110,8 @@ async fn in_step(context: &mut Context, buffer: &mut [f32], codec: &mut Codec) -
         ensure!(step.commit().await.is_err(), "committed without rank 2");
     }
     ensure!(
-        bits(&codec.owed()) == bits(&before),
-        "what is owed has changed with a step that does not count"
+        bits(&codec.residual()) == bits(&before),
+        "the residual has changed with a step that does not count"
     );
     let mut step = context.step();
     step.all_reduce(buffer).compress(codec).mean();
@@ -127,7 +127,7 @@ pub async fn over_views(on: On) -> Result<()> {
         let (mut codec, rank) = (Codec::int4().with_feedback(), context.rank().index());
         let mut buffer = input(rank, 0);
         context.all_reduce(&mut buffer).compress(&mut codec).await?;
-        let before = codec.owed();
+        let before = codec.residual();
         if rank == 2 {
             cluster.leave().await;
             return Ok(None);
@@ -140,14 +140,14 @@ pub async fn over_views(on: On) -> Result<()> {
             .await
             .err()
             .context("added without rank 2")?;
-        ensure!(error.is_retryable() && bits(&codec.owed()) == bits(&before), "{error}");
+        ensure!(error.is_retryable() && bits(&codec.residual()) == bits(&before), "{error}");
         let mut context = of_size(&cluster, 2).await?;
         context.all_reduce(&mut buffer).compress(&mut codec).await?;
         // The same call from its own input, with the residual added by hand.
         let (mut second, mut plain) = (input(rank, 1), Codec::int4());
-        second.iter_mut().zip(&before).for_each(|(x, owed)| *x += owed);
+        second.iter_mut().zip(&before).for_each(|(x, residual)| *x += residual);
         context.all_reduce(&mut second).compress(&mut plain).await?;
-        ensure!(bits(&buffer) == bits(&second), "what was owed was not handed in once");
+        ensure!(bits(&buffer) == bits(&second), "the residual was not added once");
         Ok(Some(bits(&buffer)))
     });
     let sums: Vec<_> = results.await?.into_iter().flatten().collect();
@@ -159,7 +159,7 @@ pub async fn over_views(on: On) -> Result<()> {
 pub async fn lost(_cluster: Cluster, mut context: Context) -> Result<()> {
     let (mut codec, mut buffer) = (Codec::int8().with_feedback(), input(context.rank().index(), 0));
     context.all_reduce(&mut buffer).compress(&mut codec).await?;
-    let (before, mut clone) = (codec.owed(), codec.clone());
+    let (before, mut clone) = (codec.residual(), codec.clone());
     let mut buffer = input(context.rank().index(), 1);
     if context.rank() == 0 {
         let call = context.all_reduce(&mut buffer).compress(&mut codec);
@@ -171,13 +171,13 @@ pub async fn lost(_cluster: Cluster, mut context: Context) -> Result<()> {
         let call = context.all_reduce(&mut buffer).compress(&mut codec);
         meanwhile(&mut context, call).await?;
     }
-    let after = codec.owed();
-    ensure!(bits(&clone.owed()) == bits(&before), "a clone has a call of another");
+    let after = codec.residual();
+    ensure!(bits(&clone.residual()) == bits(&before), "a clone has a call of another");
     let mut twin = input(context.rank().index(), 1);
     context.all_reduce(&mut twin).compress(&mut clone).await?;
     // At the drop the outcome was either known to be a commit, or unknown.
-    let paid = bits(&after) == bits(&clone.owed());
-    ensure!(paid || context.rank() == 0 && after.is_empty(), "{} are owed", after.len());
+    let is_equal = bits(&after) == bits(&clone.residual());
+    ensure!(is_equal || context.rank() == 0 && after.is_empty(), "a residual of {}", after.len());
     Ok(())
 }
 
@@ -185,9 +185,9 @@ pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
     let mut codec = Codec::bf16().with_feedback();
     let (mut buffer, mut short) = (input(context.rank().index(), 0), vec![1.5f32; 10]);
     context.all_reduce(&mut buffer).compress(&mut codec).await?;
-    let before = codec.owed();
+    let before = codec.residual();
     let length = context.all_reduce(&mut short).compress(&mut codec).await;
-    let given = FeedbackProblem::Length { given: 10, owed: LEN };
+    let given = FeedbackProblem::Length { given: 10, residual: LEN };
     ensure!(
         matches!(length, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == given),
         "{length:?}"
@@ -210,7 +210,7 @@ pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
         "{twice:?}"
     );
     ensure!(
-        bits(&codec.owed()) == bits(&before) && short == [1.5; 10],
+        bits(&codec.residual()) == bits(&before) && short == [1.5; 10],
         "refused, and yet something has changed"
     );
     context.all_reduce(&mut first).compress(&mut codec).await?;

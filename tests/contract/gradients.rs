@@ -156,7 +156,7 @@ pub async fn given_up(cluster: Cluster, mut context: Context) -> Result<()> {
     let mut sync = GradientSync::new(&cluster, &LENS).compress(codec.clone());
     let mut calm = GradientSync::new(&cluster, &LENS).compress(codec);
     for number in 0..3 {
-        let (mut first, owed) = (gradients(context.rank().index(), number), sync.owed());
+        let (mut first, residuals) = (gradients(context.rank().index(), number), sync.residuals());
         let before = bits(&first);
         if context.rank() == number {
             let mut given_up = sync.step().await?;
@@ -172,12 +172,12 @@ pub async fn given_up(cluster: Cluster, mut context: Context) -> Result<()> {
                 step(&mut sync, &mut first, true).await.err().context("finished without one")?;
             ensure!(error.is_retryable(), "{error}");
         }
-        ensure!(bits(&first) == before && sync.owed() == owed, "something was written");
+        ensure!(bits(&first) == before && sync.residuals() == residuals, "something was written");
         step(&mut sync, &mut first, true).await?;
         let mut second = gradients(context.rank().index(), number);
         step(&mut calm, &mut second, true).await?;
         ensure!(
-            bits(&first) == bits(&second) && sync.owed() == calm.owed(),
+            bits(&first) == bits(&second) && sync.residuals() == calm.residuals(),
             "step {number} differs"
         );
     }
@@ -207,7 +207,7 @@ pub async fn lost(on: On) -> Result<()> {
         let mut sync = GradientSync::new(&cluster, &LENS).compress(Codec::int8().with_feedback());
         let mut mine = gradients(context.rank().index(), 0);
         step(&mut sync, &mut mine, true).await?;
-        let before = sync.owed();
+        let before = sync.residuals();
         let mut mine = gradients(context.rank().index(), 1);
         if context.rank() == 0 {
             let untouched = bits(&mine);
@@ -218,8 +218,8 @@ pub async fn lost(on: On) -> Result<()> {
                 .for_each(|(parameter, gradient)| begun.push(parameter, gradient));
             drop_too_late(&mut context, Box::pin(begun.finish())).await?;
             ensure!(
-                bits(&mine) == untouched && sync.owed() != before,
-                "what was owed may have counted"
+                bits(&mine) == untouched && sync.residuals() != before,
+                "the residual may have counted"
             );
             let refused = step(&mut sync, &mut mine, true).await;
             ensure!(matches!(refused, Err(Error::LostResult { .. })), "{refused:?}");
@@ -343,11 +343,11 @@ pub async fn over_views(on: On) -> Result<()> {
                 Err(error) => return Err(error.into()),
             }
         }
-        let owed = sync.owed();
+        let residuals = sync.residuals();
         if leaves_after < steps {
             cluster.leave().await;
         }
-        anyhow::Ok((model, owed, sizes))
+        anyhow::Ok((model, residuals, sizes))
     };
     let mut tasks = Vec::new();
     for (i, cluster) in clusters.iter().enumerate() {
@@ -365,8 +365,9 @@ pub async fn over_views(on: On) -> Result<()> {
     }
     ensure!(ends.windows(2).all(|pair| pair[0].0 == pair[1].0), "the models differ");
     ensure!(
-        ends.iter().all(|(_, owed, _)| owed.iter().flatten().any(|owed| *owed != 0.0)),
-        "nothing is owed"
+        ends.iter()
+            .all(|(_, residuals, _)| residuals.iter().flatten().any(|residual| *residual != 0.0)),
+        "there is no residual"
     );
     Ok(())
 }

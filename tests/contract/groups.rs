@@ -295,7 +295,10 @@ pub async fn late(_cluster: Cluster, mut context: Context) -> Result<()> {
             pair.lane(1).barrier().await?;
             let late = pair.all_reduce(&mut buffer).await;
             ensure!(
-                matches!(&late, Err(Error::Aborted { cause: Cause::Deadline { of: Some(p) } }) if p.rank == 0),
+                matches!(
+                    &late,
+                    Err(Error::Aborted { cause: Cause::Deadline { of: Some(p) } }) if p.rank == 0
+                ),
                 "{late:?}"
             );
         }

@@ -181,8 +181,15 @@ macro_rules! integer {
     ($($integer:ty)*) => {
         $(
             impl Number for $integer {
-                const AWKWARD: &[$integer] =
-                    &[<$integer>::MIN, <$integer>::MAX, 0, 1, <$integer>::MIN + 1, <$integer>::MAX - 1, <$integer>::MAX / 2 + 1];
+                const AWKWARD: &[$integer] = &[
+                    <$integer>::MIN,
+                    <$integer>::MAX,
+                    0,
+                    1,
+                    <$integer>::MIN + 1,
+                    <$integer>::MAX - 1,
+                    <$integer>::MAX / 2 + 1,
+                ];
 
                 fn of(random: u64) -> $integer {
                     match random % 97 {

@@ -111,7 +111,10 @@ pub async fn deadline(cluster: Cluster, mut context: Context) -> Result<()> {
         context.lane(1).barrier().await?;
         let error = context.all_reduce(&mut buffer).await.err().context("the operation is over")?;
         ensure!(
-            matches!(&error, Error::Aborted { cause: Cause::Deadline { of: Some(p) } } if p.rank.index() == 0),
+            matches!(
+                &error,
+                Error::Aborted { cause: Cause::Deadline { of: Some(p) } } if p.rank.index() == 0
+            ),
             "{error:?}"
         );
     }

@@ -171,9 +171,9 @@ async fn ended(step: Step<'_>) -> Result<Error> {
 /// correct.
 pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
     let (rank, mut many) = (context.rank().index(), vec![[1u8; 4]; 65]);
-    let (mut small, mut ints) = ([0f32; 5], [1i32; 5]);
+    let (mut small, mut other, mut ints) = ([0f32; 5], [1f32; 5], [1i32; 5]);
     for odd_rank in 0..3 {
-        for case in 0..4 {
+        for case in 0..5 {
             let mut step = context.step();
             step.all_reduce(&mut small);
             if rank == odd_rank {
@@ -181,6 +181,7 @@ pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
                     0 => step.all_reduce(&mut ints).mean(),
                     1 => many.iter_mut().for_each(|buffer| drop(step.all_reduce(buffer))),
                     2 => step.all_gather(&[1.0f32; 2], &mut []),
+                    3 => drop(step.reduce(0, &mut other).compress(&mut Codec::bf16())),
                     _ => step.all_to_all(&[1u8; 4], &mut many[0]),
                 }
             }
@@ -191,6 +192,7 @@ pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
                         0 => matches!(why, Rejection::MeanOfIntegers(_)),
                         1 => why == Rejection::StepTooLong,
                         2 => why == Rejection::Output { given: 0, wanted: 6 },
+                        3 => why == Rejection::NotEncoded,
                         _ => matches!(why, Rejection::Uneven { .. }),
                     };
                     ensure!(right, "case {case}: {why}");

@@ -120,7 +120,10 @@ pub async fn refused(_cluster: Cluster, mut context: Context) -> Result<()> {
         drop(context.all_reduce(&mut buffer).weighted(1.0));
     } else {
         let error = context.all_reduce(&mut buffer).weighted(1.0).await.err().context("a mean")?;
-        let by_0 = matches!(&error, Error::Aborted { cause: Cause::Dropped { by: Some(by) } } if by.rank == 0);
+        let by_0 = matches!(
+            &error,
+            Error::Aborted { cause: Cause::Dropped { by: Some(by) } } if by.rank == 0
+        );
         ensure!(by_0 && buffer == given, "{error:?}");
     }
     context
@@ -176,10 +179,13 @@ pub async fn encoded(_cluster: Cluster, mut context: Context) -> Result<()> {
         ensure!(alike, "{codec:?}: different bits");
         let far = mean.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         ensure!(far < 3.0, "{codec:?} is {far} off");
-        let (owed, mut buffer) = (codec.owed(), of(rank));
+        let (residual, mut buffer) = (codec.residual(), of(rank));
         let error = context.all_reduce(&mut buffer).weighted(0.0).compress(&mut codec).await;
         ensure!(matches!(error, Err(Error::Aborted { cause: Cause::Weights })), "{error:?}");
-        ensure!(codec.owed() == owed && buffer == of(rank), "{codec:?}: something has changed");
+        ensure!(
+            codec.residual() == residual && buffer == of(rank),
+            "{codec:?}: something has changed"
+        );
     }
     context.barrier().await?;
     Ok(())

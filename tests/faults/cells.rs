@@ -26,7 +26,8 @@ impl Cell {
         let Cell { fault, phase, members, engine } = self;
         let (fault, phase) = (fault.name(), phase.name());
         format!(
-            "make faults ARGS=\"--fault {fault} --phase {phase} --n {members} --engine {engine} --seed {seed}\""
+            "make faults ARGS=\"--fault {fault} --phase {phase} --n {members} --engine {engine} \
+             --seed {seed}\""
         )
     }
 

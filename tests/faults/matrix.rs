@@ -14,7 +14,8 @@ use crate::cells::{self, Cell};
 use crate::course::{self, Answer};
 use crate::{NEEDS, fault, phase, without};
 
-const USAGE: &str = "faults matrix [--fault F,..] [--phase P,..] [--n N,..] [--engine E,..] [--seed S] [--at-once N] [--out FILE]";
+const USAGE: &str = "faults matrix [--fault F,..] [--phase P,..] [--n N,..] [--engine E,..] \
+                     [--seed S] [--at-once N] [--out FILE]";
 
 /// The explanation below the table.
 const LEGEND: &str = "\
@@ -24,8 +25,8 @@ pause. `reduce-scatter`, `all-gather`: the fault strikes at a random share of th
 in that half of a call of about a second; a change of the network takes effect some ten \
 milliseconds later. `before-done` and `view-change` depend on chance: the first strikes with the \
 last bytes, when the vote may be over or may not have begun; the second strikes within 30 ms of \
-the kill of another member, during a call. In `sub-group` one more member is in the View, and takes \
-no part in the call. Of two members, the survivor is alone after a loss and \
+the kill of another member, during a call. In `sub-group` one more member is in the View, and \
+takes no part in the call. Of two members, the survivor is alone after a loss and \
 says so; the next operation is then the first one after both are back. `left out`: so many calls \
 ended with `Indeterminate`, because the next View was made without their members; `unknown`: the \
 calls of all survivors did. `mtu`: packets above a size are dropped at the victim. `flow`, \
@@ -198,7 +199,8 @@ fn report(ends: &[(Cell, End)], seed: u64, took_s: u64) -> (String, bool) {
     let (deaths, is_typical) = typical_death(ends);
     let _ = write!(
         text,
-        "\nfaults: {green} cells green, {red} red, {skipped} skipped; {deaths}seed {seed}, {took_s} s"
+        "\nfaults: {green} cells green, {red} red, {skipped} skipped; {deaths}seed {seed}, \
+         {took_s} s"
     );
     (text, red == 0 && is_typical)
 }

@@ -15,7 +15,8 @@ use crate::LAN;
 
 pub fn add(suite: &mut Suite) {
     suite.serial(
-        "of two cables the fast one is taken; pulled, work goes on over the slow one; back, it is taken again",
+        "of two cables the fast one is taken; pulled, work goes on over the slow one; back, it is \
+         taken again",
         &LAN,
         || fast_and_slow(pulled),
     );
@@ -86,7 +87,8 @@ fn dead(group: &Group, cable: Cable) -> Result<()> {
         Cable::Back => &["nft delete table netdev deaf"],
         Cable::Away => &[
             "nft add table netdev deaf",
-            "nft add chain netdev deaf in { type filter hook ingress device eth0 priority 0 ; policy drop ; }",
+            "nft add chain netdev deaf in { type filter hook ingress device eth0 priority 0 ; \
+             policy drop ; }",
         ],
     };
     for machine in ["n1", "n2"] {

@@ -31,8 +31,8 @@ pub fn add(suite: &mut Suite) {
     suite.test_needing("who comes later is told what was measured before", &LAN, told_later);
     suite.serial("while links are measured calls go on as ever", &LAN, called_meanwhile);
     suite.serial(
-        "calls without a pause get a plan of their own in the first minute, and from the first call \
-         after a restart",
+        "calls without a pause get a plan of their own in the first minute, and from the first \
+         call after a restart",
         &LAN,
         first_minute,
     );

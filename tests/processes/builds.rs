@@ -64,7 +64,10 @@ fn same_bits(newer: &Path) -> Result<()> {
                 if matches!(op, "min" | "max") && call != "all_reduce" {
                     continue;
                 }
-                let order = json!({"do": call, "root": 1, "dtype": dtype, "op": op, "len": 65_537, "seed": 1, "awkward": true});
+                let order = json!({
+                    "do": call, "root": 1, "dtype": dtype, "op": op, "len": 65_537, "seed": 1,
+                    "awkward": true,
+                });
                 group.exact(&order).with_context(|| order.to_string())?;
             }
             let order =
@@ -93,7 +96,10 @@ fn flushing() -> Result<()> {
     for len in [1000, 4096, 20_000, 300_007] {
         for dtype in ["f32", "f64", "f16", "bf16"] {
             for op in ["sum", "mean", "prod", "min", "max"] {
-                let order = json!({"do": "all_reduce", "dtype": dtype, "op": op, "len": len, "seed": len, "awkward": true});
+                let order = json!({
+                    "do": "all_reduce", "dtype": dtype, "op": op, "len": len, "seed": len,
+                    "awkward": true,
+                });
                 group.exact(&order).with_context(|| order.to_string())?;
             }
         }

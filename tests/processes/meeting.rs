@@ -114,7 +114,9 @@ fn every_collective() -> Result<()> {
             }
         }
         for root in 0..3 {
-            let call = json!({"do": "broadcast", "len": 70_001, "root": root, "dtype": dtype, "seed": root});
+            let call = json!({
+                "do": "broadcast", "len": 70_001, "root": root, "dtype": dtype, "seed": root,
+            });
             group.exact(&call)?;
         }
         for len in [0, 1, 50_001] {
@@ -136,9 +138,14 @@ fn every_collective_of_parts(group: &mut Group) -> Result<()> {
         for len in [0, 1, 7, 70_001] {
             let root = (index + len) % 3;
             for op in ["sum", "max"] {
-                let call = json!({"do": "reduce", "len": len, "root": root, "op": op, "dtype": dtype, "seed": len});
+                let call = json!({
+                    "do": "reduce", "len": len, "root": root, "op": op, "dtype": dtype,
+                    "seed": len,
+                });
                 group.exact(&call)?;
-                let call = json!({"do": "reduce_scatter", "len": len, "op": op, "dtype": dtype, "seed": len});
+                let call = json!({
+                    "do": "reduce_scatter", "len": len, "op": op, "dtype": dtype, "seed": len,
+                });
                 group.exact(&call)?;
             }
             for name in ["gather", "scatter", "all_to_all"] {
@@ -180,8 +187,9 @@ fn same_key_twice() -> Result<()> {
     let views = group.peers[1].status()?["counters"]["views"].clone();
     let (original, copy) = (group.start(0).home, group.start(3));
     copy_folder(&original, &copy.home)?;
-    let twin = group.add(3, &copy)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
-    ensure!(twin["node"] == joined[0]["node"], "not a copy: {twin} {joined:?}");
+    let duplicate =
+        group.add(3, &copy)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    ensure!(duplicate["node"] == joined[0]["node"], "not a copy: {duplicate} {joined:?}");
 
     group.peers[3].status_where(|status| status["state"] == "duplicate identity", PATIENCE)?;
     let shown = |status: &Value| status["duplicates"] == json!([joined[0]["node"]]);

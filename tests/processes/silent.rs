@@ -17,9 +17,9 @@ const DEADLINE_MS: f64 = 1000.0;
 const GRACE_MS: f64 = 5000.0;
 
 pub fn add(suite: &mut Suite) {
-    let broken = std::env::var_os("POTLUCK_BIN_WITH_DEFECTS").map(PathBuf::from);
+    let broken = std::env::var_os("POTLUCK_BIN_WITH_MUTANTS").map(PathBuf::from);
     let needs: Vec<Need> = match &broken {
-        None => vec![Need::Missing("POTLUCK_BIN_WITH_DEFECTS names no build with defects")],
+        None => vec![Need::Missing("POTLUCK_BIN_WITH_MUTANTS names no build with mutants")],
         Some(_) => LAN.to_vec(),
     };
     let broken = broken.unwrap_or_default();
@@ -78,7 +78,7 @@ fn withholds(broken: &Path, calls: bool) -> Result<()> {
 fn silent(usual: Start, broken: &Path) -> Start {
     Start {
         program: Some(broken.to_owned()),
-        variables: vec![("POTLUCK_DEFECT", "silent".into())],
+        variables: vec![("POTLUCK_MUTANT", "silent".into())],
         ..usual
     }
 }

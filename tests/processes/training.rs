@@ -23,8 +23,10 @@ fn train() -> Result<()> {
     let (victim, killed_at, newcomer_at) = (seed % 3, 10 + seed / 3 % 40, 60 + seed / 120 % 60);
 
     let mut group = Group::empty("lo", 4)?.filled(3, 2)?;
-    let order = json!({"do": "train", "steps": STEPS, "len": 10_000, "seed": seed, "step_ms": 5, "report_every": 1,
-                       "hold_at": HOLD, "hold_for": 4});
+    let order = json!({
+        "do": "train", "steps": STEPS, "len": 10_000, "seed": seed, "step_ms": 5,
+        "report_every": 1, "hold_at": HOLD, "hold_for": 4,
+    });
     group.each(|_| order.clone())?;
     let victim = victim as usize;
     group.peers[victim].event_where("step", |e| e["step"].as_u64() >= Some(killed_at), PATIENCE)?;

@@ -36,7 +36,7 @@ pub struct Plan {
     pub seed: u64,
     pub engine: String,
     /// A broken rule that must be found, of a build that has them.
-    pub defect: Option<String>,
+    pub mutant: Option<String>,
     /// Only these faults, if any are named.
     pub faults: Vec<String>,
 }
@@ -57,7 +57,7 @@ const ENDING: Duration = Duration::from_secs(45);
 /// The interval at which faults begin and end, and at which the run looks at its nodes. Not a wait
 /// for anything: a run has a given length.
 const TICK: Duration = Duration::from_millis(40);
-/// While a defect is sought, the logs are checked so often, or less often if that takes long.
+/// While a mutant is sought, the logs are checked so often, or less often if that takes long.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// A fault that has not ended.
@@ -192,7 +192,7 @@ impl Soak {
         Ok(soak)
     }
 
-    /// The report, if a defect was sought and found before the end.
+    /// The report, if a mutant was sought and found before the end.
     fn go(&mut self) -> Result<Option<Report>> {
         let end = Instant::now() + self.plan.lasts;
         let (mut told, mut look_at) = (Instant::now(), Instant::now() + LOOK);
@@ -201,7 +201,7 @@ impl Soak {
             if Instant::now() >= self.next && !hangs::is_suspect(&self.machines) {
                 self.strike()?;
             }
-            if self.plan.defect.is_some() && Instant::now() > look_at {
+            if self.plan.mutant.is_some() && Instant::now() > look_at {
                 let began = Instant::now();
                 if let Some(report) = self.look()? {
                     return Ok(Some(report));
@@ -303,9 +303,9 @@ impl Soak {
 
     fn start(&mut self, at: usize) -> Result<()> {
         // The silent member is one and the same for the whole run.
-        let defect = self.plan.defect.as_deref().filter(|defect| *defect != "silent" || at == 1);
+        let mutant = self.plan.mutant.as_deref().filter(|mutant| *mutant != "silent" || at == 1);
         let machine = &mut self.machines[at];
-        machine.start(&self.lab, &self.jobs[machine.job], &self.plan, defect)
+        machine.start(&self.lab, &self.jobs[machine.job], &self.plan, mutant)
     }
 
     fn start_again(&mut self, at: usize) -> Result<()> {
@@ -473,7 +473,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Checks what is there so far for the defect that is sought.
+    /// Checks what is there so far for the mutant that is sought.
     fn look(&mut self) -> Result<Option<Report>> {
         let mut report = check(&self.folder, self.plan.seed)?;
         // The run goes on, so calls are open.

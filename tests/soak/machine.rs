@@ -39,16 +39,16 @@ pub struct Machine {
 
 impl Machine {
     /// Starts the process anew, with a rule broken if one is named.
-    pub fn start(&mut self, lab: &Lab, job: &Job, plan: &Plan, defect: Option<&str>) -> Result<()> {
+    pub fn start(&mut self, lab: &Lab, job: &Job, plan: &Plan, mutant: Option<&str>) -> Result<()> {
         let path = job.folder.join(format!("{}-{}.jsonl", self.name, self.life));
         let mut command = lab.command(&self.machine, std::env::current_exe()?);
         command.arg("node").arg(&self.name);
         command.args([self.life.to_string(), plan.seed.to_string()]).arg(&path);
         isolate(&mut command, &self.home);
         command.env("POTLUCK_KEY", KEY).env("POTLUCK_JOB", job.name);
-        command.env("POTLUCK_ENGINE", &plan.engine).env_remove("POTLUCK_DEFECT");
-        if let Some(defect) = defect {
-            command.env("POTLUCK_DEFECT", defect);
+        command.env("POTLUCK_ENGINE", &plan.engine).env_remove("POTLUCK_MUTANT");
+        if let Some(mutant) = mutant {
+            command.env("POTLUCK_MUTANT", mutant);
         }
         self.child = Some(Child::spawn_told(&mut command)?);
         self.watch = Some(Tail::new(&path, &self.name));

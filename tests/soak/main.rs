@@ -35,7 +35,7 @@ const NEEDS: [Need; 5] = [
 ];
 
 const USAGE: &str =
-    "soak run [--minutes M] [--seed S] [--nodes N] [--engine E] [--defect D] [--faults F,..]";
+    "soak run [--minutes M] [--seed S] [--nodes N] [--engine E] [--mutant D] [--faults F,..]";
 
 /// The short run: seconds with faults.
 const SHORT: Duration = Duration::from_secs(12);
@@ -55,8 +55,8 @@ fn suite() -> ExitCode {
     let Ok(seed) = chance::seed("soak") else { return ExitCode::FAILURE };
     suite.serial("a short run with faults has no violation", &NEEDS, move || {
         let engine = "native".to_owned();
-        let (defect, faults) = (None, Vec::new());
-        let plan = Plan { nodes: 4, beside: 3, lasts: SHORT, seed, engine, defect, faults };
+        let (mutant, faults) = (None, Vec::new());
+        let plan = Plan { nodes: 4, beside: 3, lasts: SHORT, seed, engine, mutant, faults };
         let outcome = conductor::run(plan)?;
         ensure!(outcome.report.succeeded > 100, "only {} calls", outcome.report.succeeded);
         let first = outcome.report.violations.first();
@@ -80,7 +80,7 @@ fn long(words: &[String]) -> ExitCode {
 
 fn plan(words: &[String]) -> Result<Plan> {
     let (mut minutes, mut nodes, mut seed) = (5.0f64, 5, None);
-    let (mut engine, mut defect, mut faults) = ("native".to_owned(), None, Vec::new());
+    let (mut engine, mut mutant, mut faults) = ("native".to_owned(), None, Vec::new());
     for pair in words.chunks(2) {
         let [option, value] = pair else { bail!("{USAGE}") };
         match option.as_str() {
@@ -88,25 +88,25 @@ fn plan(words: &[String]) -> Result<Plan> {
             "--nodes" => nodes = value.parse().context("--nodes takes a number")?,
             "--seed" => seed = Some(value.parse().context("--seed takes a number")?),
             "--engine" => engine.clone_from(value),
-            "--defect" => defect = Some(value.clone()),
+            "--mutant" => mutant = Some(value.clone()),
             "--faults" => faults = value.split(',').map(str::to_owned).collect(),
             _ => bail!("{USAGE}"),
         }
     }
     ensure!((3..=6).contains(&nodes), "--nodes takes 3 to 6");
-    let has_defects = cfg!(potluck_defects);
-    ensure!(defect.is_none() || has_defects, "this build has no defects: make soak DEFECT=...");
+    let has_mutants = cfg!(potluck_mutants);
+    ensure!(mutant.is_none() || has_mutants, "this build has no mutants: make soak MUTANT=...");
     let lasts = Duration::try_from_secs_f64(minutes * 60.0)?;
     let seed = seed.map_or_else(|| chance::seed("soak"), Ok)?;
-    Ok(Plan { nodes, beside: 3, lasts, seed, engine, defect, faults })
+    Ok(Plan { nodes, beside: 3, lasts, seed, engine, mutant, faults })
 }
 
-/// Whether the run was as it should be: without a violation, or with one if a defect is sought.
+/// Whether the run was as it should be: without a violation, or with one if a mutant is sought.
 fn try_long(plan: Plan, began: Instant) -> Result<bool> {
     if let Some(reason) = need::first_unmet(&NEEDS) {
         bail!("the soak cannot run here: {reason}");
     }
-    let (seed, defect) = (plan.seed, plan.defect.clone());
+    let (seed, mutant) = (plan.seed, plan.mutant.clone());
     println!("seed {seed}");
     let outcome = conductor::run(plan)?;
     let report = &outcome.report;
@@ -116,22 +116,22 @@ fn try_long(plan: Plan, began: Instant) -> Result<bool> {
     if !report.violations.is_empty() {
         println!("the logs are in {}", outcome.folder.display());
     }
-    if let Some(defect) = &defect {
-        println!("{}", broken(report, defect));
+    if let Some(mutant) = &mutant {
+        println!("{}", broken(report, mutant));
     }
     println!("{}", summary(report, began.elapsed()));
-    Ok(report.violations.is_empty() == defect.is_none())
+    Ok(report.violations.is_empty() == mutant.is_none())
 }
 
-/// The claims that a defect has broken.
-fn broken(report: &Report, defect: &str) -> String {
+/// The claims that a mutant has broken.
+fn broken(report: &Report, mutant: &str) -> String {
     let is_broken = |claim: &str| report.violations.iter().any(|v| v.claim == claim);
     let claims = CLAIMS.iter().filter(|(claim, _)| is_broken(claim));
     let names: Vec<String> = claims.map(|(claim, text)| format!("{claim} ({text})")).collect();
     if names.is_empty() {
-        format!("the defect {defect} was not found")
+        format!("the mutant {mutant} was not found")
     } else {
-        format!("the defect {defect} breaks: {}", names.join(", "))
+        format!("the mutant {mutant} breaks: {}", names.join(", "))
     }
 }
 

@@ -73,7 +73,8 @@ def drip(host, port, data):
                 break
             sent += 1
         received, closed = until_closed(sock)
-    say(event="dripped", sent=sent, received=received, closed=closed, ms=1000 * (time.monotonic() - begin))
+    ms = 1000 * (time.monotonic() - begin)
+    say(event="dripped", sent=sent, received=received, closed=closed, ms=ms)
 
 
 def silent(host, port, count):
@@ -81,16 +82,18 @@ def silent(host, port, count):
     socks = [connect(host, port) for _ in range(int(count))]
     say(event="connected")
     ends = [until_closed(sock, max(0.1, begin + LIMIT - time.monotonic())) for sock in socks]
-    say(event="waited", closed=sum(closed for _, closed in ends), received=sum(got for got, _ in ends),
-        ms=1000 * (time.monotonic() - begin))
+    say(event="waited", closed=sum(closed for _, closed in ends),
+        received=sum(got for got, _ in ends), ms=1000 * (time.monotonic() - begin))
 
 
 def flood(host, port, count, seed):
     chance = random.Random(int(seed))
     begin, received, unconnected, open_still = time.monotonic(), 0, 0, 0
     for i in range(int(count)):
-        start = [b"", b"potl", b"potl\x01\x10" + bytes(10), b"potl\x01\x11\x00\x01" + bytes(8), b"potl\x02", b"GET / HTTP/1.1\r\n"]
-        junk = start[i % len(start)] + chance.randbytes(chance.choice([0, 1, 15, 48, 64, 1000, 20000]))
+        start = [b"", b"potl", b"potl\x01\x10" + bytes(10), b"potl\x01\x11\x00\x01" + bytes(8),
+                 b"potl\x02", b"GET / HTTP/1.1\r\n"]
+        length = chance.choice([0, 1, 15, 48, 64, 1000, 20000])
+        junk = start[i % len(start)] + chance.randbytes(length)
         try:
             with connect(host, port) as sock:
                 try:
@@ -104,7 +107,8 @@ def flood(host, port, count, seed):
                     pass
         except OSError:
             unconnected += 1
-    say(event="flooded", received=received, unconnected=unconnected, still_open=open_still, ms=1000 * (time.monotonic() - begin))
+    say(event="flooded", received=received, unconnected=unconnected, still_open=open_still,
+        ms=1000 * (time.monotonic() - begin))
 
 
 def siege(host, port, seconds):
@@ -140,7 +144,8 @@ def capture(wanted):
         elif sys.stdin in readable:
             break
     _, drops = struct.unpack("II", every.getsockopt(263, 6, 8))  # SOL_PACKET, PACKET_STATISTICS
-    say(event="captured", frames=frames, bytes=size, drops=drops, hits=hits, payload_from=payload_from)
+    say(event="captured", frames=frames, bytes=size, drops=drops, hits=hits,
+        payload_from=payload_from)
 
 
 def count_payload(frame, payload_from):
@@ -181,8 +186,12 @@ def record(host, port):
         elif data and number == stream["next"] and len(stream["bytes"]) < 2000:
             stream["bytes"] += data
             stream["next"] = (number + len(data)) % (1 << 32)
-    say(event="recorded", streams=[stream["bytes"].hex() for stream in streams.values() if stream["bytes"]])
+    taken = [stream["bytes"].hex() for stream in streams.values() if stream["bytes"]]
+    say(event="recorded", streams=taken)
 
 
 if __name__ == "__main__":
-    {"record": record, "send": send, "drip": drip, "silent": silent, "flood": flood, "siege": siege, "capture": capture}[sys.argv[1]](*sys.argv[2:])
+    {
+        "record": record, "send": send, "drip": drip, "silent": silent, "flood": flood,
+        "siege": siege, "capture": capture,
+    }[sys.argv[1]](*sys.argv[2:])

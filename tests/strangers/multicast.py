@@ -16,7 +16,10 @@ import struct
 import sys
 import time
 
-from proxy import A, FLUSH, GROUP, IN, PORT, PTR, SERVICE, SRV, TXT, encoded, fields, packet, question, record, records
+from proxy import (
+    A, FLUSH, GROUP, IN, PORT, PTR, SERVICE, SRV, TXT, encoded, fields, packet, question, record,
+    records,
+)
 
 FAKES_AT_ONCE = 4
 
@@ -58,15 +61,18 @@ def false_words(chance, address, known):
     full, (_, txt, host) = chance.choice(sorted(known.items()))
     bye = encoded(SERVICE) + struct.pack("!HHIH", PTR, IN, 0, len(encoded(full))) + encoded(full)
     false = record(full, SRV, FLUSH, struct.pack("!HHH", 0, 0, 9) + encoded(host))
-    return packet([bye, false, record(host, A, FLUSH, socket.inet_aton(address)), record(full, TXT, FLUSH, txt)])
+    return packet([bye, false, record(host, A, FLUSH, socket.inet_aton(address)),
+                   record(full, TXT, FLUSH, txt)])
 
 
 def broken(chance, genuine):
     """A packet of which some bytes are wrong, or missing, or too many."""
     bent = bytearray(genuine or packet([]))
     for _ in range(chance.randrange(1, 20)):
-        bent[chance.randrange(len(bent))] = chance.choice([0, 0xC0, 0x1B, 0xFF, chance.randrange(256)])
-    return bytes(bent[:chance.randrange(1, len(bent) + 1)] + chance.randbytes(chance.choice([0, 3, 4000])))
+        wrong = chance.choice([0, 0xC0, 0x1B, 0xFF, chance.randrange(256)])
+        bent[chance.randrange(len(bent))] = wrong
+    kept = bent[:chance.randrange(1, len(bent) + 1)]
+    return bytes(kept + chance.randbytes(chance.choice([0, 3, 4000])))
 
 
 def main(address, seed, seconds, port):
@@ -94,7 +100,8 @@ def main(address, seed, seconds, port):
                 found = list(records(data))
                 hosts = {name: at for name, kind, at, value in found if kind == SRV}
                 for name, kind, _, value in found:
-                    if kind == TXT and name.endswith(SERVICE) and "t" in fields(value) and name in hosts:
+                    if (kind == TXT and name.endswith(SERVICE) and "t" in fields(value)
+                            and name in hosts):
                         genuine = data
                         known[name] = (fields(value)["b"], value, f"{name.split('.')[0]}.local")
             except (IndexError, struct.error):
@@ -109,7 +116,8 @@ def main(address, seed, seconds, port):
                 sock.sendto(packet(node(chance, address, int(port), copied)), (GROUP, PORT))
                 sock.sendto(false_words(chance, address, known), (GROUP, PORT))
                 sock.sendto(broken(chance, genuine), (GROUP, PORT))
-    say(event="flooded", fakes=fakes, copied=len(known), connections=connections, seconds=time.monotonic() - begin)
+    say(event="flooded", fakes=fakes, copied=len(known), connections=connections,
+        seconds=time.monotonic() - begin)
 
 
 if __name__ == "__main__":

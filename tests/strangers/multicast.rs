@@ -50,7 +50,8 @@ fn false_adverts() -> Result<()> {
     let event = neighbour.event("flooded")?;
     let grown = group.peers[0].process().memory_kib("VmRSS")?.saturating_sub(memory);
     println!(
-        "measured: false multicast DNS: {event}; {calls} calls meanwhile, {grown} KiB more memory, a newcomer is in after {} ms",
+        "measured: false multicast DNS: {event}; {calls} calls meanwhile, {grown} KiB more memory, \
+         a newcomer is in after {} ms",
         took.as_millis()
     );
     let count = |name: &str| event[name].as_u64().unwrap_or_default();

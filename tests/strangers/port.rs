@@ -22,7 +22,8 @@ pub fn add(suite: &mut Suite) {
     suite.serial("a recorded handshake, played again, gets no byte and no link", &LAN, replayed);
     suite.serial("a newcomer comes in past silent connections", &LAN, past_the_silent);
     suite.serial(
-        "one neighbour on a network of IPv6 alone blocks nobody: a newcomer comes in past its flood",
+        "one neighbour on a network of IPv6 alone blocks nobody: a newcomer comes in past its \
+         flood",
         &LAN,
         past_a_neighbour,
     );
@@ -178,7 +179,8 @@ fn flood() -> Result<()> {
     let grown = node.memory_kib("VmRSS")?.saturating_sub(memory);
     let files_after = node.descriptors()?;
     println!(
-        "measured: flood of 1000: {calls} calls meanwhile, {grown} KiB more memory, {files} files open before and {files_after} after"
+        "measured: flood of 1000: {calls} calls meanwhile, {grown} KiB more memory, {files} files \
+         open before and {files_after} after"
     );
     ensure!(
         grown < 32 * 1024 && files_after <= files + 70,

@@ -163,7 +163,8 @@ def main(address):
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
     say(event="listening")
     while True:
-        readable, _, _ = select.select([sock, sys.stdin], [], [], max(0.0, next_at - time.monotonic()))
+        patience = max(0.0, next_at - time.monotonic())
+        readable, _, _ = select.select([sock, sys.stdin], [], [], patience)
         if sock in readable:
             try:
                 hear(proxy, sock.recv(9000), known)

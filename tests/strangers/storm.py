@@ -36,7 +36,8 @@ def sources(host, count):
         added = [str(network[number]) for number in range(50, 49 + count)]
         lines = [f"addr add {address}/24 dev eth0" for address in added]
         every = [None] + [(address, 0) for address in added]
-    subprocess.run(["ip", "-force", "-batch", "-"], input="\n".join(lines), text=True, stderr=subprocess.DEVNULL)
+    subprocess.run(["ip", "-force", "-batch", "-"], input="\n".join(lines), text=True,
+                   stderr=subprocess.DEVNULL)
     return every
 
 
@@ -98,7 +99,8 @@ def main(host, port, rate, slow, seconds, count):
         if now >= next_slow:
             next_slow = now + LIVES
             slow_ones = [(sock, at + 1) for sock, at in slow_ones
-                         if storm.hear(sock) and storm.say(sock, START[at % 16:at % 16 + 1]) or sock.close()]
+                         if storm.hear(sock) and storm.say(sock, START[at % 16:at % 16 + 1])
+                         or sock.close()]
             slow_ones += [(storm.connect(), 0) for _ in range(min(50, slow - len(slow_ones)))]
         if select.select([sys.stdin], [], [], 0.005)[0]:
             break

@@ -97,7 +97,9 @@ fn storm(family: Family, sources: u32) -> Result<()> {
     times.sort_unstable();
     let p99 = times[(times.len() * 99).div_ceil(100) - 1];
     println!(
-        "measured: {ended:?}; {before:.2} calls per second before and {during:.2} during it; {joins} newcomers, the median after {} ms, 99 % after {} ms; {grown} KiB more memory, {opened} more files",
+        "measured: {ended:?}; {before:.2} calls per second before and {during:.2} during it; \
+         {joins} newcomers, the median after {} ms, 99 % after {} ms; {grown} KiB more memory, \
+         {opened} more files",
         times[times.len() / 2].as_millis(),
         p99.as_millis()
     );

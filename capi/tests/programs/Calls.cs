@@ -183,7 +183,7 @@ static class Calls
             if (i % 16 == 0)
                 await Task.WhenAll(ranks.Select(rank => rank.BarrierAsync()));
         }
-        // What is no element type.
+        // A type that is no element type.
         try
         {
             await ranks[0].AllReduceAsync<char>(new char[1]);

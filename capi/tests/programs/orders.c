@@ -201,7 +201,7 @@ static void use(struct open_call *open) {
     }
 }
 
-/* What both nodes know of their group. */
+/* The status of both nodes. */
 static void print_states(void) {
     for (int i = 0; i < NODES; i++) {
         char *json = NULL;

@@ -1,12 +1,12 @@
-//! The results as a self-contained SVG chart: for each row a bar for what was predicted and one for
-//! what was measured, on a logarithmic scale.
+//! The results as a self-contained SVG chart: for each row a bar for the prediction and one for the
+//! measurement, on a logarithmic scale.
 
 use super::report::Report;
 use super::size::Size;
 use crate::picture::{rate, time, xml};
 use std::fmt::Write;
 
-/// A row of the chart: its label, and what was predicted and measured.
+/// A row of the chart: its label, its prediction and its measurement.
 struct Row {
     label: String,
     predicted: Option<u64>,

@@ -9,7 +9,7 @@ use std::time::Instant;
 /// Measures all directions, one after the other. Every rank gets the same answer.
 pub async fn measure(ctx: &mut Context, topology: Option<&Topology>) -> potluck::Result<Vec<Link>> {
     let n = ctx.size();
-    // Rank 0 knows best what the plan is made of; the others may have a later status.
+    // Rank 0 knows the rates of the plan best; the others may have a later status.
     let mut predicted = vec![NO_LINK; n * n];
     for (from, to, direction) in topology.iter().flat_map(|topology| directions(topology)) {
         predicted[from * n + to] = direction.rate_bps.unwrap_or(UNKNOWN);

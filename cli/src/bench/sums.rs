@@ -53,7 +53,7 @@ async fn one(ctx: &mut Context, buffer: &mut [f32]) -> Result<Duration> {
     Ok(took)
 }
 
-/// What a rank contributes: small whole numbers, whose sums are exact in any order.
+/// The contribution of a rank: small whole numbers, whose sums are exact in any order.
 fn element(i: usize, rank: usize) -> f32 {
     ((7 * i + 3 * rank) % 13) as f32
 }

@@ -220,7 +220,7 @@ impl Facts {
         let is_used = |on: &InterfaceReport| matches!(on.activity, Activity::Active { .. });
         let has_heard = |on: &InterfaceReport| match on.activity {
             Activity::Active { adverts, .. } => adverts > 0,
-            Activity::Skipped(_) => false,
+            _ => false,
         };
         let has_network = status.interfaces.is_empty() || status.interfaces.iter().any(is_used);
         // A node that has just started is linked before it is heard.
@@ -265,7 +265,7 @@ fn with_unanswered(before: Vec<LookedBack>, mut looked: Vec<LookedBack>) -> Vec<
 fn addresses_on(interfaces: &[InterfaceReport]) -> impl Iterator<Item = &InterfaceAddress> {
     let used = interfaces.iter().filter_map(|on| match &on.activity {
         Activity::Active { addresses, .. } => Some(addresses),
-        Activity::Skipped(_) => None,
+        _ => None,
     });
     used.flatten()
 }

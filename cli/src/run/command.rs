@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What each process of this machine runs.
+/// The command that each process of this machine runs.
 #[derive(Debug)]
 pub struct Command {
     /// The program and its arguments.

@@ -51,7 +51,7 @@ impl Layout {
             *next += count;
             Some(first)
         });
-        // To itself, the first is what it is to the second.
+        // The first reaches itself at the address at which the second reaches it.
         let own = order.get(1).and_then(|second| paths[*second][first]).unwrap_or(LOCALHOST);
         Ok(Layout {
             first_ranks: first_ranks.collect(),
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!((&layout.order[..], &layout.first_ranks[..]), (&[0, 1, 2][..], &[0, 1, 3][..]));
         assert_eq!(layout.world, 4);
         assert_eq!((layout.master_port, layout.coordinator_port), (1000, 1001));
-        // To itself the master is what it is to the second machine.
+        // The master reaches itself at the address at which the second machine reaches it.
         let masters: Vec<IpAddr> = layout.masters.clone();
         assert_eq!(masters, [[10, 0, 1, 0], [10, 0, 1, 0], [10, 0, 2, 0]].map(IpAddr::from));
         assert_eq!(layout.place(2), Some(2));

@@ -46,7 +46,7 @@ impl Machine {
         }
     }
 
-    /// What its programs do.
+    /// The stage of its programs.
     pub fn stage(&self) -> Stage {
         match &self.programs {
             _ if self.is_interrupted => Stage::Interrupted,
@@ -58,7 +58,7 @@ impl Machine {
         }
     }
 
-    /// What it tells the members of a View, of which it has this status.
+    /// Its report to the members of a View, of which it has this status.
     pub fn report(
         &mut self,
         status: &Status,
@@ -164,7 +164,7 @@ impl Machine {
         self.rules.restarts
     }
 
-    /// Kills the programs that still run, and shows what they have printed last.
+    /// Kills the programs that still run, and shows their last output.
     pub fn finish(self) {
         let Machine { programs, copiers, .. } = self;
         programs.into_iter().for_each(|mut programs| programs.kill());

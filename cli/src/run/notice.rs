@@ -1,4 +1,4 @@
-//! What the command says about a run.
+//! The messages of the command about a run.
 
 use super::offer::Offer;
 use super::variables::Place;
@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Says what happens in a run. Clones say nothing twice.
+/// Reports the events of a run. Clones say nothing twice.
 #[derive(Clone)]
 pub struct Notice {
     output: Output,

@@ -1,4 +1,4 @@
-//! What a machine contributes to the next generation.
+//! The contribution of a machine to the next generation.
 
 use anyhow::{Result, ensure};
 use potluck::report::{Activity, InterfaceReport, PeerStatus};
@@ -6,7 +6,7 @@ use potluck::{Peer, Status};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// What a machine contributes. Numbers and addresses only.
+/// The contribution of a machine: numbers and addresses only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Offer {
@@ -81,7 +81,7 @@ pub fn networks(status: &Status) -> Vec<Vec<IpAddr>> {
         Activity::Active { addresses, .. } => {
             Some(addresses.iter().map(|at| at.ip).take(ADDRESSES_MAX).collect())
         }
-        Activity::Skipped(_) => None,
+        _ => None,
     };
     status.interfaces.iter().filter_map(addresses).take(ADDRESSES_MAX).collect()
 }

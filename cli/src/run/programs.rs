@@ -143,7 +143,8 @@ impl Programs {
 
     fn note_end(&mut self, rank: usize, code: u8) {
         if let Some(group) = self.running.remove(&rank) {
-            // What it has left behind. Its number is given to no other group while one of it lives.
+            // The processes that it has left behind. Its number is given to no other group while
+            // one of them lives.
             let _ = kill_process_group(group, Signal::KILL);
         }
         if code != 0 && self.failed.is_none() {

@@ -1,5 +1,5 @@
-//! What the supervisors tell each other, several times a second. It comes from other machines:
-//! numbers and addresses only, and checked before use.
+//! The reports that the supervisors send each other, several times a second. They come from other
+//! machines: numbers and addresses only, and checked before use.
 
 use super::offer::{Offer, PROCESSES_MAX};
 use anyhow::{Context, Result, ensure};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
-    /// What its programs do.
+    /// The stage of its programs.
     pub stage: Stage,
     /// The last generation that it has started; 0 before the first.
     pub generation: u32,
@@ -17,13 +17,13 @@ pub struct Report {
     pub restarts: u32,
     /// For a while the same machines have been there.
     pub is_settled: bool,
-    /// What its user has asked for.
+    /// The rules of its user.
     pub rules: Rules,
-    /// What it offers to the next generation, while it is ready for it.
+    /// Its offer to the next generation, while it is ready for it.
     pub offer: Option<Offer>,
 }
 
-/// What the programs of a machine do.
+/// The stage of the programs of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Stage {
@@ -59,7 +59,7 @@ pub enum Progress {
     },
 }
 
-/// What the user of a machine has asked for.
+/// The rules of a machine's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
@@ -74,7 +74,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules of a group: what its most cautious user has asked for.
+    /// The rules of a group: each is that of its most cautious user.
     pub fn of_all(reports: &[Report]) -> Rules {
         let all = || reports.iter().map(|report| report.rules);
         let members = all().map(|rules| rules.members).max().unwrap_or(1);

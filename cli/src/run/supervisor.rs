@@ -1,7 +1,7 @@
 //! The supervisor of this machine: a member of the group that runs the programs.
 //!
-//! The supervisors tell each other their states in rounds. What follows from the reports of a round
-//! is the same on all machines, since all of them have the same reports or none.
+//! The supervisors tell each other their states in rounds. The consequence of the reports of a
+//! round is the same on all machines, since all of them have the same reports or none.
 
 use super::command::Command;
 use super::layout::Layout;
@@ -38,7 +38,7 @@ pub struct Supervisor {
     leave_at: Option<Instant>,
 }
 
-/// What follows from a round.
+/// The consequence of a round.
 enum Next {
     Round,
     /// The run ends on all machines.
@@ -85,14 +85,14 @@ impl Supervisor {
         }
     }
 
-    /// Kills the programs that still run, shows what they have printed last, and leaves the group.
+    /// Kills the programs that still run, shows their last output, and leaves the group.
     pub async fn leave(self) {
         let Supervisor { machine, cluster, .. } = self;
         machine.finish();
         cluster.leave().await;
     }
 
-    /// Exchanges the reports of all machines and does what follows. None when the View has changed.
+    /// Exchanges the reports of all machines and acts on them. None when the View has changed.
     async fn round(&mut self, context: &mut Context, is_settled: bool) -> Result<Option<Next>> {
         let members = context.members();
         let own = self.machine.report(&self.cluster.status(), &members, is_settled)?;
@@ -196,7 +196,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Does `work`, and meanwhile what this machine's user and programs demand.
+    /// Does `work`, and meanwhile reacts to this machine's user and programs.
     async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T> {
         let mut work = std::pin::pin!(work);
         loop {
@@ -244,7 +244,7 @@ impl Supervisor {
     }
 }
 
-/// What happens on this machine.
+/// An event on this machine.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Asked(Ask),
@@ -260,7 +260,7 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// The Context of the newest View. Says what it waits for, whenever that changes.
+/// The Context of the newest View. Says why it waits, whenever the reason changes.
 async fn next_context(cluster: &Cluster, notice: &Notice) -> potluck::Result<Context> {
     let mut changes = cluster.watch();
     loop {

@@ -39,8 +39,8 @@ impl Place<'_> {
     }
 }
 
-/// The variables of a process of this machine. What the user has set is not replaced, where that
-/// is a preference and not a place in the group.
+/// The variables of a process of this machine. A variable that the user has set is not replaced, if
+/// it is a preference and not a place in the group.
 pub fn variables(
     place: &Place<'_>,
     command: &Command,

@@ -1,16 +1,16 @@
-//! What a group does next. A pure function of the reports, so that all machines decide the same.
+//! The next step of a group: a pure function of the reports, so that all machines decide the same.
 
 use super::report::{Progress, Report, Rules, Stage};
 
-/// What all machines do next.
+/// The next step of all machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing.
     Wait,
     /// The next generation, if the offers allow it.
     Start,
-    /// The programs of this generation end; the next one follows. `restarts` is what has been used
-    /// up then.
+    /// The programs of this generation end; the next one follows. `restarts` is the number used up
+    /// by then.
     Stop { why: Reason, restarts: u32 },
     /// The run ends.
     End(Reason),
@@ -43,7 +43,7 @@ pub fn verdict(reports: &[Report]) -> Verdict {
         true => Verdict::Stop { why, restarts: used + 1 },
         false => Verdict::End(why),
     };
-    // Those who are interrupted no longer count.
+    // Interrupted machines no longer count.
     let size = reports.iter().filter(|report| report.stage != Stage::Interrupted).count();
     // A change comes before a failure, which may be its consequence.
     if let Some(why) = change(reports, size) {

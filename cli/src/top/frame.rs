@@ -1,4 +1,4 @@
-//! A frame: members, links, what calls wait for, and events. A function of what is known, so equal
+//! A frame: members, links, the waits of calls, and events. A function of the known data, so equal
 //! looks give equal frames.
 
 use super::group::{Group, groups_of};
@@ -11,7 +11,7 @@ use potluck::report::document::StatusDocument;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What a frame shows.
+/// The contents of a frame.
 pub struct Scene<'a> {
     pub namespace: &'a str,
     /// Of the selected nodes.

@@ -42,7 +42,8 @@ const WINDOW: Duration = Duration::from_secs(5);
 const EVENTS_MAX: usize = 100;
 
 impl History {
-    /// Takes what the nodes say now; `at` is the time since the start and never decreases.
+    /// Takes the present documents of the nodes; `at` is the time since the start and never
+    /// decreases.
     pub fn look(&mut self, nodes: &[StatusDocument], at: Duration) {
         let mut events = Vec::new();
         self.views_changed(nodes, &mut events);

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-/// Show the members, links and calls of the cluster, and what happens, until q or Ctrl-C
+/// Show the members, links and calls of the cluster, and the events, until q or Ctrl-C
 ///
 /// It asks the same nodes as `potluck status`; only `calls/s` and the events are its own, from one
 /// look to the next. `port` is the measured rate of a member's network port. With --once, with

@@ -49,7 +49,7 @@ pub fn shells() -> Result<()> {
     Ok(())
 }
 
-/// What the script completes in a shell that reads it.
+/// The completions by the script in a shell that reads it.
 const ASK_BASH: &str = "
     source \"$1\"
     COMP_WORDS=(potluck \"${@:2}\"); COMP_CWORD=$(($# - 1))

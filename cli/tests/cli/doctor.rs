@@ -1,4 +1,4 @@
-//! `doctor` on two machines of the lab, one fault in each: what each of them says about it.
+//! `doctor` on two machines of the lab, one fault in each: the findings of both.
 
 use crate::keys::KEY;
 use crate::run::{Network, Ran, SOON, event, told};
@@ -56,7 +56,7 @@ impl Pair {
         self.network.json(machine, name, "doctor", arguments)
     }
 
-    /// Runs `doctor` on both machines at once, and compares what it finds.
+    /// Runs `doctor` on both machines at once, and compares its findings.
     fn finds(self, ada: &[Finding], bob: &[Finding]) -> Result<()> {
         let commands = [self.doctor(ADA, &[]), self.doctor(BOB, &[])];
         self.finds_by(commands, ada, bob)

@@ -1,4 +1,4 @@
-//! `run` on machines of a lab: what the programs are told.
+//! `run` on machines of a lab: the variables and addresses of the programs.
 
 use crate::launch::{ends, network, network_of, start};
 use crate::run::{Network, event};
@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-/// Each rank sends its number to the master and to the next one in the ring, and prints what it has
-/// got and what it was told.
+/// Each rank sends its number to the master and to the next one in the ring, and prints the numbers
+/// and the variables that it has got.
 const EXCHANGE: &str = r#"
 import json, os, socket, time
 
@@ -140,7 +140,7 @@ fn start_in(network: &Network, order: [&str; 3]) -> Result<Vec<Child>> {
     order.iter().map(|machine| start(network, machine, &OPTIONS, &strs(&command))).collect()
 }
 
-/// Waits for the end of `EXCHANGE` on all machines, and checks what each has printed.
+/// Waits for the end of `EXCHANGE` on all machines, and checks the output of each.
 fn exchange(network: &Network, mut children: Vec<Child>, subnet: &str) -> Result<()> {
     let mut started = Vec::new();
     for child in &mut children {

@@ -146,7 +146,7 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ),
 ];
 
-/// What a test needs besides the lab.
+/// A program that a test needs besides the lab.
 type Tool = &'static str;
 
 const NFT: Tool = "nft";

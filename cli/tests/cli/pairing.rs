@@ -17,7 +17,7 @@ impl Network {
         Network::machines("loop", 2)
     }
 
-    /// Invites as `ada`, who has [`KEY`], on n1; returns what it has announced.
+    /// Invites as `ada`, which has [`KEY`], on n1; returns its announcement.
     fn invite(&self, arguments: &[&str]) -> Result<(Child, Value)> {
         told(&self.home("ada"), &["join"], KEY)?;
         let arguments = [&["--name", "ada"], arguments].concat();

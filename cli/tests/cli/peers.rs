@@ -69,7 +69,7 @@ pub fn of_others() -> Result<()> {
     ensure!(nobody["peers"] == serde_json::json!([]) && nobody["running"] == false, "{nobody}");
     let mut ada = network.up("n1", "ada", &[])?;
     event(&mut ada, "status")?;
-    // Of another cluster there is no peer, but what was announced is told.
+    // A node of another cluster is no peer, but its announcement is listed.
     let eve = network.run("n1", "eve", "peers", &[])?.json(3)?;
     ensure!(eve["peers"] == serde_json::json!([]), "{eve}");
     ensure!(eve["neighbours"][0]["cluster"] == "other", "{eve}");

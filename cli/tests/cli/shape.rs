@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 type Shape = BTreeMap<String, BTreeSet<&'static str>>;
 
 /// Fails unless these documents, together, have the shape that the golden file `NAME.txt` lists: a
-/// line `path type|type`. Each path must be there, unless what is around it is null or an empty
-/// list or object, and no other path or type may be.
+/// line `path type|type`. Each path must be there, unless its parent is null or an empty list or
+/// object, and no other path or type may be.
 pub fn is_as_listed(name: &str, golden: &str, documents: &[Value]) -> Result<()> {
     let mut shape = Shape::new();
     for document in documents {
@@ -20,7 +20,7 @@ pub fn is_as_listed(name: &str, golden: &str, documents: &[Value]) -> Result<()>
     let mut wrong: Vec<String> = Vec::new();
     for (path, types) in &shape {
         let allowed = listed.get(path).cloned().unwrap_or_default();
-        // Where a list may stand, it may be empty, and what is not known is null.
+        // Where a list may stand, it may be empty, and an unknown value is null.
         let is_allowed = |kind: &str| match kind {
             "empty" => allowed.contains(kind) || allowed.contains("list"),
             "null" => !allowed.is_empty(),

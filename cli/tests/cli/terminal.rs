@@ -1,4 +1,4 @@
-//! A command in a terminal of its own: what it shows, and what it leaves behind.
+//! A command in a terminal of its own: its output, and the terminal after it.
 
 use crate::run::clean;
 use anyhow::{Result, bail, ensure};

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The commands of a trial, and what each has printed.
+/// The commands of a trial, and the output of each.
 #[derive(Default)]
 pub struct Trial(String);
 
@@ -36,8 +36,8 @@ impl Trial {
         self.0.push('\n');
     }
 
-    /// The next line with these words that a command which goes on prints. `shown` says what has
-    /// happened before.
+    /// The next line with these words that a command which goes on prints. `shown` describes the
+    /// event before it.
     pub fn line(&mut self, shown: &str, child: &mut Child, words: &str) -> Result<()> {
         let line = child.wait_for_line(|line| line.contains(words), SOON)?;
         let _ = writeln!(self.0, "# {shown}\n{line}\n");
@@ -59,7 +59,8 @@ impl Trial {
     }
 }
 
-/// Without what differs from run to run: paths, addresses, ids, keys, and the build's Gloo.
+/// Without the values that differ from run to run: paths, addresses, ids, keys, and the build's
+/// Gloo.
 fn normalized(text: &str, scratch: &Path) -> Result<String> {
     let mut text = text.replace(&scratch.display().to_string(), "/home");
     for (pattern, name) in [

@@ -6,7 +6,7 @@ use potluck_harness::lab::ran;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// `setpriv` as nobody, who owns nothing.
+/// `setpriv` as the user nobody, which owns nothing.
 const SETPRIV: [&str; 4] = ["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"];
 
 /// potluck on a machine, as this user.
@@ -17,7 +17,7 @@ pub fn command(network: &Network, machine: &str, arguments: &[&str]) -> Command 
     command
 }
 
-/// Makes this user the owner of a folder and of what is in it.
+/// Makes this user the owner of a folder and of its contents.
 pub fn give(folder: &Path) -> Result<()> {
     ran(Command::new("chown").args(["-R", "65534:65534"]).arg(folder))
 }

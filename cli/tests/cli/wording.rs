@@ -1,4 +1,4 @@
-//! What the command tells people, as text: trials that a newcomer makes, each kept in a file of
+//! The messages of the command, as text: trials that a newcomer makes, each kept in a file of
 //! `cli/tests/golden`. `POTLUCK_WRITE=1 make test ARGS="cli words"` writes the files again.
 
 use crate::keys::KEY;
@@ -71,7 +71,7 @@ pub fn beside_a_cluster() -> Result<()> {
     trial.end("beside-a-cluster", network.scratch.path())
 }
 
-/// What a machine says of another one that leaves, is killed, or was never there.
+/// The messages of a machine about another one that leaves, is killed, or was never there.
 pub fn neighbours() -> Result<()> {
     let network = Network::machines("loop", 2)?;
     let up = |machine: &str, name: &str, arguments: &[&str]| {
@@ -98,7 +98,7 @@ pub fn neighbours() -> Result<()> {
     trial.end("neighbours", network.scratch.path())
 }
 
-/// What machines say of each other that do not meet.
+/// The messages of machines that do not meet.
 pub fn apart() -> Result<()> {
     let network = Network::machines("loop", 2)?;
     let lab = &network.lab;
@@ -139,7 +139,8 @@ pub fn odd_machine() -> Result<()> {
     trial.run("potluck help --help", &mut ada(&["help", "--help"]), "")?;
 
     // The first port is in use: the next one is taken, and found.
-    let hold = "import socket,time; s=socket.create_server(('',47474)); print(1,flush=True); time.sleep(60)";
+    let hold = "import socket,time; s=socket.create_server(('',47474)); print(1,flush=True); \
+                time.sleep(60)";
     let mut holder = Child::spawn(network.lab.command("n1", "python3").args(["-c", hold]))?;
     holder.wait_for_line(|line| line == "1", SOON)?;
     let mut up = network.up("n1", "ada", &[])?;

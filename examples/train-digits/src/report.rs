@@ -51,7 +51,7 @@ impl Report {
              differ a little from run to run.\n\n"
         );
         out.push_str(&self.text);
-        out.push_str("\n## What must hold\n\n");
+        out.push_str("\n## Requirements\n\n");
         for (what, holds) in &self.musts {
             out.push_str(&format!("- {}: {what}\n", if *holds { "yes" } else { "**NO**" }));
         }

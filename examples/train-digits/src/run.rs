@@ -249,8 +249,8 @@ fn sums(rounds: usize, report: &mut Report) -> Result<()> {
     let plain = median(&group.sum(4 << 20, "f32", rounds)?);
     report.say(&format!("| f32 | {plain:.3} | |"));
     let codecs = [("bf16", 1.9), ("f16", 0.0), ("int8", 3.5)];
-    for (codec, least) in codecs.into_iter().chain(["int4", "onebit", "top1"].map(|name| (name, 0.0)))
-    {
+    let coarse = ["int4", "onebit", "top1"].map(|name| (name, 0.0));
+    for (codec, least) in codecs.into_iter().chain(coarse) {
         let seconds = median(&group.sum(4 << 20, codec, rounds)?);
         let faster = plain / seconds;
         report.say(&format!("| {codec} | {seconds:.3} | {faster:.2} |"));

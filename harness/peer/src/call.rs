@@ -1,4 +1,4 @@
-//! The collective commands. Each reports whether the caller's buffer holds what it should.
+//! The collective commands. Each reports whether the caller's buffer holds the expected elements.
 
 use crate::answer::{Answered, OWN, done, tell, tell_own, timed, verdict};
 use crate::arguments::{Copying, Reduction};

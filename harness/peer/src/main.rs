@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     runtime.block_on(Peer::new(options, shared).live(todo))
 }
 
-/// Warnings, or what the filter `POTLUCK_LOG` selects.
+/// Warnings, or the events that the filter `POTLUCK_LOG` selects.
 fn log_to_stderr() {
     let filter =
         EnvFilter::try_from_env("POTLUCK_LOG").unwrap_or_else(|_| EnvFilter::new("potluck=warn"));

@@ -1,4 +1,4 @@
-//! The node, and what it does for each command.
+//! The node, and its actions for each command.
 
 use crate::call::Calls;
 use crate::order::Order;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// A node that does what JSON lines on its input say.
+/// A node that executes the commands in JSON lines on its input.
 ///
 /// Key, namespace and home come from the environment (`POTLUCK_KEY`, `POTLUCK_HOME`, …).
 #[derive(Parser)]

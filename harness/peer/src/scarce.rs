@@ -8,7 +8,7 @@ pub struct Scarce {
 }
 
 impl Scarce {
-    /// Limits the address space to what it is now, and this many bytes more.
+    /// Limits the address space to its present size and this many bytes more.
     pub fn leaving(room: u64) -> Scarce {
         keep_room_for_small_things();
         let former = getrlimit(Resource::As);

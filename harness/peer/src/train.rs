@@ -49,7 +49,9 @@ impl Training {
             if let Err(error) = &step {
                 retries += 1;
                 let (code, message) = (error.code(), error.to_string());
-                emit(&json!({"event": "retry", "step": model.step, "code": code, "message": message}));
+                emit(&json!({
+                    "event": "retry", "step": model.step, "code": code, "message": message,
+                }));
             }
             step
         });

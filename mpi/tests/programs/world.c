@@ -1,6 +1,6 @@
 /* Calls of the part of MPI that MLX uses, by some processes.
  *
- *   world          makes all calls, and checks what they return
+ *   world          makes all calls, and checks their results
  *   world rounds   sums until another process is gone
  *   world handler [long]
  *                  takes a note of interrupts, as Python does, and waits for a message that nobody

@@ -44,7 +44,7 @@ def failed(error: BaseException) -> BaseException:
 
 
 class Calls:
-    """The calls of one Work, and what is to be done with their results."""
+    """The calls of one Work, and the actions on their results."""
 
     def __init__(self, context: Context, room: Room, deadline: float | None) -> None:
         """deadline: of each call, in seconds."""
@@ -57,7 +57,7 @@ class Calls:
         self._planned.append(Planned(method, arguments, options))
 
     def then(self, end: Callable[[list[Any]], object]) -> None:
-        """To be done with what the calls return, when all have succeeded."""
+        """To be done with the results of the calls, when all have succeeded."""
         self._ends.append(end)
 
     def copies(
@@ -79,7 +79,7 @@ class Calls:
         return CallsWork(begun, self._ends, result, source)
 
     def _begins(self) -> Iterator[Callable[[], Pending[Any]]]:
-        """What begins the calls: several ones as a step, so that they succeed or fail together."""
+        """The functions that begin the calls: several as a step, so that they end alike."""
         options = {"deadline": self._deadline, "async_op": True}
         if len(self._planned) > 1 and all(call.method in IN_STEPS for call in self._planned):
             for first in range(0, len(self._planned), STEP_MAX):
@@ -111,9 +111,9 @@ class Planned:
 class CallsWork(dist.Work):
     """A Work that raises the error of its calls. PyTorch's own Work of a future drops it.
 
-    The thread that waits carries out what is to be done with the results. Where nobody may wait, a
-    thread of potluck does: for a future, and for results that are to be copied. A future is set in
-    a thread of its own, because what the program has added to it may wait for other calls.
+    The thread that waits processes the results. If no thread may be waiting, because there is a
+    future or results must be copied, a thread of potluck processes them. A future is set in a
+    thread of its own, because the callbacks of the program may wait for other calls.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class CallsWork(dist.Work):
             else:
                 self._values = values
             self._is_over = True
-            # They hold what the program may not need any more.
+            # They hold objects that the program may not need any more.
             self._begun, self._ends = [], []
             future = self._future
         if future is not None:
@@ -223,7 +223,7 @@ class CallsWork(dist.Work):
         return self._told
 
     def source_rank(self) -> int:
-        """The rank that has sent what a receive has got."""
+        """The sender of the message that a receive has got."""
         if self._source is None:
             raise RuntimeError("potluck: only a receive has a source")
         self.wait()

@@ -15,7 +15,7 @@ import potluck
 
 
 class ElasticDDP(nn.Module):
-    """A model whose gradients are averaged over all members of a cluster, whoever they are.
+    """A model whose gradients are averaged over the present members of a cluster.
 
     >>> ddp = ElasticDDP(model, optimizer, potluck.join("home"))
     >>> while ddp.steps < 1000:

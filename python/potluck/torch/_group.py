@@ -59,7 +59,7 @@ class ProcessGroup(dist.ProcessGroup):
             context, order, opts.group_rank, opts.group_id, opts.timeout, self._world, self._node
         )
 
-    # What PyTorch asks of every group.
+    # The methods that PyTorch asks of every group.
 
     def rank(self) -> int:
         return self._own
@@ -298,7 +298,7 @@ class ProcessGroup(dist.ProcessGroup):
         return calls.work(outs)
 
     def _exchange(self, calls: Calls, outs: list[Tensor], tensors: list[Tensor]) -> None:
-        """Sends a tensor to each rank, and writes what each rank sends to this one."""
+        """Sends a tensor to each rank, and writes the one that each rank sends to this one."""
         parts = [in_bytes(on_host(tensors[k])) for k in self._from]
         lengths = [part.numel() for part in parts]
         calls.add("all_to_all_uneven", torch.cat(parts), lengths)

@@ -69,7 +69,7 @@ class Begun:
         return call._ended(timeout)
 
     def result(self) -> Any:
-        """What the call returned, when it is over. Raises its error."""
+        """The result of the call, when it is over. Raises its error."""
         if self.error is not None:
             raise self.error
         assert self._call is not None, "it is over"

@@ -11,8 +11,8 @@ from collections.abc import Callable
 class Tellers:
     """Daemon threads, as many as are busy at once.
 
-    What they call may wait for another call, so it must not keep the thread of potluck busy that
-    ends calls, nor one that others wait for.
+    The functions that they call may wait for another call, so they must not keep the thread of
+    potluck busy that ends calls, nor one that others wait for.
     """
 
     def __init__(self) -> None:

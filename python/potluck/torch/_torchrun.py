@@ -2,8 +2,8 @@
 
     torchrun --rdzv-backend=potluck --rdzv-id=train --nnodes=2:4 --nproc-per-node=2 train.py
 
-`--rdzv-endpoint` names the namespace, and `--rdzv-conf` has what a URL of `init_process_group` may
-have, and `last_call` and `join_timeout` in seconds.
+`--rdzv-endpoint` names the namespace, and `--rdzv-conf` has the options of a URL of
+`init_process_group`, and `last_call` and `join_timeout` in seconds.
 """
 
 from __future__ import annotations
@@ -147,5 +147,5 @@ class Handler(RendezvousHandler):
 
 
 def handler() -> Callable[[RendezvousParameters], Any]:
-    """What torchrun looks for."""
+    """The function that torchrun looks for."""
     return Handler

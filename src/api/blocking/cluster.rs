@@ -51,7 +51,8 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::NotEnoughPeers`](crate::Error::NotEnoughPeers) when the time has passed,
-    /// [`Error::Closed`](crate::Error::Closed) when the node has left.
+    /// [`Error::Closed`](crate::Error::Closed) when the node has left or the system starts no
+    /// thread.
     pub fn context_within(&self, patience: Duration) -> Result<Context> {
         Ok(self.cluster.context_within(patience).wait()?.into())
     }
@@ -94,7 +95,8 @@ impl Cluster {
         }
     }
 
-    /// The state of this node and of its group: a snapshot, at most about 50 ms old.
+    /// The state of this node and of its group: a snapshot, at most about 50 ms old. The paths of
+    /// the View and the reports on the interfaces are at most about 300 ms old.
     pub fn status(&self) -> Status {
         self.cluster.status()
     }
@@ -178,8 +180,7 @@ impl Iterator for StatusStream {
 /// [`potluck::scan`](super::super::scan::scan), blocking.
 ///
 /// # Errors
-/// [`Error::Config`](crate::Error::Config) if the configuration is invalid, or discovery cannot
-/// start. [`Error::Identity`](crate::Error::Identity) if the cluster key cannot be used.
+/// Those of [`potluck::scan`](super::super::scan::scan).
 pub fn scan(config: Config, patience: Duration) -> Result<Scan> {
     super::super::scan::scan(config, patience).wait()
 }

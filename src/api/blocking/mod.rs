@@ -1,8 +1,9 @@
 //! The API without `async`, for programs that have no async runtime and need none.
 //!
-//! [`Cluster`] and [`Context`] have the methods of their async namesakes, and block in them. The
-//! calls of a Context and their options are the same; end them with [`Wait::wait`] where async code
-//! has `.await`.
+//! [`Cluster`] has the methods of its async namesake, which block here; a
+//! [`Builder`](crate::Builder) is passed to [`Cluster::join_with`]. [`Context`] has all methods of
+//! its namesake. The calls and their options are the same; end them with [`Wait::wait`] where async
+//! code has `.await`.
 //!
 //! ```
 //! use potluck::blocking::{Cluster, Wait};
@@ -27,8 +28,8 @@
 //! # Threads
 //!
 //! A waiting thread is parked until one of potluck's threads wakes it. A call begins when it is
-//! waited for, so the calls of one thread run one after the other; use one [lane](Context::lane)
-//! per thread.
+//! waited for, a call of a [step](crate::Context::step) when it is made. So the calls of one thread
+//! run one after the other; use one [lane](Context::lane) per thread.
 //!
 //! Inside an async runtime waiting works too, but blocks the calling thread: no other task of that
 //! thread runs meanwhile. If another member is a task of the same thread, it can never make its

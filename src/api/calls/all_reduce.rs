@@ -9,7 +9,8 @@ use crate::memory::Element;
 /// If dropped before it completes, it is aborted for all members unless this member has voted (see
 /// [`Context::take_result`](super::super::context::Context::take_result)). If leaked, it continues
 /// without writing the buffer.
-#[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when \
+    it is dropped"]
 pub struct AllReduce<'buf, T: Element> {
     pub(crate) pending: PendingOp,
     pub(crate) buffer: &'buf mut [T],

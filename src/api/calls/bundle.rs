@@ -1,6 +1,6 @@
 //! Several calls under one vote: the common part of [`Step`](super::step::Step) and `GradientStep`.
 
-use super::error_feedback::{ErrorFeedback, Unpaid};
+use super::error_feedback::{ErrorFeedback, FeedbackRefusal};
 use super::pending_op::{PendingOp, Stage};
 use crate::collective::{Input, is_weight, weigh};
 use crate::memory::{DType, Element, OutOfMemory, Pool, bytes_of, elements_of, target_of};
@@ -79,11 +79,15 @@ impl Bundle {
                             let codec = self.carry_out(call, &ticket.contribution());
                             // Below `PARTS_MAX`: further calls are rejected above.
                             if let Ok(step) = self.pending.number() {
-                                self.pending.paid(step.part(self.calls as u8), codec, ticket);
+                                self.pending.keep_ticket(
+                                    step.part(self.calls as u8),
+                                    codec,
+                                    ticket,
+                                );
                             }
                         }
-                        Err(Unpaid::Rejected(rejection)) => self.reject(rejection),
-                        Err(Unpaid::Lacks(lack)) => self.lacks(lack),
+                        Err(FeedbackRefusal::Rejected(rejection)) => self.reject(rejection),
+                        Err(FeedbackRefusal::Lacks(lack)) => self.lacks(lack),
                     }
                 }
             }

@@ -27,8 +27,9 @@ macro_rules! calls {
                 /// the first poll. The default is to wait for living members without bound.
                 ///
                 /// This rank then gets [`Cause::Deadline`](crate::Cause::Deadline) `{ of: None }`,
-                /// the others the same with `of` this rank. Once this rank has voted for the
-                /// result, its deadline has no effect: the other ranks' votes decide.
+                /// the others the same with `of` this rank, or `None` if at least half of their own
+                /// deadline has passed. Once this rank has voted for the result, its deadline has
+                /// no effect: the other ranks' votes decide.
                 pub fn deadline(mut self, after: Duration) -> Self {
                     self.pending.give_up_after(after);
                     self

@@ -10,12 +10,14 @@ use std::fmt;
 /// The member that adds up a part of the buffer encodes the result, so every rank gets the same
 /// bits.
 ///
-/// Each contribution and each sum is encoded once. In a ring, too, each member receives the
-/// contributions of all others for its segment instead of partial sums that are encoded anew at
-/// every hop. Partial sums are encoded only if some members do not reach each other.
+/// Where each rank sends its contribution to the rank that adds it, each contribution and each sum
+/// is encoded once: in an exchange, in a star, and in a ring whose members all reach each other,
+/// where each member receives the contributions of all others for its segment. In a tree with inner
+/// ranks, and in a ring whose members do not all reach each other, partial sums are encoded anew at
+/// every hop.
 ///
-/// The value that counts of a contribution is what its whole buffer decodes to after encoding, on
-/// every engine and under every plan; also for the part that never leaves the member. Blocks of 256
+/// The value that counts of a contribution is its whole buffer, encoded and decoded, on every
+/// engine and under every plan; also for the part that never leaves the member. Blocks of 256
 /// elements are counted from the start of the buffer. Only if the codec is [left to the
 /// plan](Codec::auto_up_to) may some members contribute without encoding.
 ///
@@ -31,9 +33,10 @@ use std::fmt;
 ///   residual.
 /// - The residual changes only when a call commits. After an error it is unchanged, so the same
 ///   call may be repeated, also in the next View.
-/// - If the outcome of a call is unknown, after
-///   [`Error::Indeterminate`](crate::Error::Indeterminate) or because its future was dropped after
-///   this member's vote, the residual is dropped: it never counts twice.
+/// - If it is unknown whether the contribution counts, the residual is dropped: it never counts
+///   twice. That is so after [`Error::Indeterminate`](crate::Error::Indeterminate), after an abort
+///   of a best-effort call, and if the future was dropped after this member's vote or while the
+///   View was being replaced.
 /// - The residual is local: a [`sync`](super::super::context::Context::sync) does not transfer it,
 ///   and it is lost with its member.
 /// - The rounding error of encoding the sum is not part of any residual.
@@ -143,7 +146,7 @@ impl Codec {
 
     /// The residual of each element of the buffer; empty if there is none, as before the first
     /// call. During a call: the residual before it.
-    pub fn owed(&self) -> Vec<f32> {
+    pub fn residual(&self) -> Vec<f32> {
         self.feedback.as_ref().map(ErrorFeedback::residual).unwrap_or_default()
     }
 
@@ -190,7 +193,7 @@ impl Codec {
     }
 
     /// A codec of the same kind, with an empty residual if this one has feedback.
-    pub(crate) fn owing_nothing(&self) -> Codec {
+    pub(crate) fn with_empty_residual(&self) -> Codec {
         Codec { id: self.id, feedback: self.feedback.as_ref().map(|_| ErrorFeedback::default()) }
     }
 

@@ -36,24 +36,24 @@ pub(crate) struct ResidualTicket {
     fate: Fate,
 }
 
-/// Why a call cannot use an account.
+/// Why a call cannot use the feedback.
 #[derive(Debug)]
-pub(crate) enum Unpaid {
+pub(crate) enum FeedbackRefusal {
     /// The call is invalid.
     Rejected(Rejection),
     /// There is no memory for its contribution, or for the residual after it.
     Lacks(OutOfMemory),
 }
 
-impl From<FeedbackProblem> for Unpaid {
-    fn from(problem: FeedbackProblem) -> Unpaid {
-        Unpaid::Rejected(Rejection::Feedback(problem))
+impl From<FeedbackProblem> for FeedbackRefusal {
+    fn from(problem: FeedbackProblem) -> FeedbackRefusal {
+        FeedbackRefusal::Rejected(Rejection::Feedback(problem))
     }
 }
 
-impl From<OutOfMemory> for Unpaid {
-    fn from(lack: OutOfMemory) -> Unpaid {
-        Unpaid::Lacks(lack)
+impl From<OutOfMemory> for FeedbackRefusal {
+    fn from(lack: OutOfMemory) -> FeedbackRefusal {
+        FeedbackRefusal::Lacks(lack)
     }
 }
 
@@ -61,35 +61,35 @@ impl ErrorFeedback {
     /// Begins a call on `elements`: its contribution is the elements plus the residual.
     ///
     /// # Errors
-    /// The reduction is no sum or mean, another call uses the account, or the residual has another
+    /// The reduction is no sum or mean, another call uses the feedback, or the residual has another
     /// length. Or there is no memory.
     pub(crate) fn open(
         &self,
         kind: CallKind,
         elements: &[f32],
         pool: &Pool,
-    ) -> Result<ResidualTicket, Unpaid> {
+    ) -> Result<ResidualTicket, FeedbackRefusal> {
         if let Some(op) =
             kind.reduce_op().filter(|op| !matches!(op, ReduceOp::Sum | ReduceOp::Mean))
         {
             return Err(FeedbackProblem::NoSum(op).into());
         }
-        let mut books = lock(&self.0);
-        let owed = books.feedback.residual().len();
-        if books.in_use {
+        let mut state = lock(&self.0);
+        let residual = state.feedback.residual().len();
+        if state.in_use {
             return Err(FeedbackProblem::InUse.into());
         }
-        if owed != 0 && owed != elements.len() {
-            return Err(FeedbackProblem::Length { given: elements.len(), owed }.into());
+        if residual != 0 && residual != elements.len() {
+            return Err(FeedbackProblem::Length { given: elements.len(), residual }.into());
         }
-        let spare = std::mem::take(&mut books.spare_contribution);
+        let spare = std::mem::take(&mut state.spare_contribution);
         // Where the engine still reads it, there is new memory.
         let mut spare = Arc::into_inner(spare).unwrap_or_default();
         pool.room_for(&mut spare, elements.len())?;
-        let spare_next = std::mem::take(&mut books.spare_next);
+        let spare_next = std::mem::take(&mut state.spare_next);
         let room = spare_next.with_room_for(elements.len(), pool)?;
-        let contribution = Arc::new(books.feedback.contribution(elements, spare));
-        books.in_use = true;
+        let contribution = Arc::new(state.feedback.contribution(elements, spare));
+        state.in_use = true;
         Ok(ResidualTicket {
             feedback: self.share(),
             contribution,
@@ -99,7 +99,7 @@ impl ErrorFeedback {
         })
     }
 
-    /// A handle to the same account.
+    /// A handle to the same residual.
     pub(crate) fn share(&self) -> ErrorFeedback {
         ErrorFeedback(Arc::clone(&self.0))
     }
@@ -115,7 +115,7 @@ impl ErrorFeedback {
     }
 }
 
-/// A separate account with a copy of the residual.
+/// A separate feedback with a copy of the residual.
 impl Clone for ErrorFeedback {
     fn clone(&self) -> ErrorFeedback {
         let feedback = lock(&self.0).feedback.clone();
@@ -152,16 +152,16 @@ impl ResidualTicket {
 
 impl Drop for ResidualTicket {
     fn drop(&mut self) {
-        let mut books = lock(&self.feedback.0);
-        books.in_use = false;
-        books.spare_contribution = std::mem::take(&mut self.contribution);
+        let mut state = lock(&self.feedback.0);
+        state.in_use = false;
+        state.spare_contribution = std::mem::take(&mut self.contribution);
         let room = std::mem::take(&mut self.room);
-        books.spare_next = match (self.fate, self.next.take()) {
-            (Fate::Counts, Some(next)) => std::mem::replace(&mut books.feedback, next),
+        state.spare_next = match (self.fate, self.next.take()) {
+            (Fate::Counts, Some(next)) => std::mem::replace(&mut state.feedback, next),
             (Fate::Void, next) => next.unwrap_or(room),
             (Fate::Unknown | Fate::Counts, next) => {
                 // The residual may have counted; adding it again could count it twice.
-                books.feedback = Feedback::default();
+                state.feedback = Feedback::default();
                 next.unwrap_or(room)
             }
         };
@@ -181,50 +181,50 @@ mod tests {
 
     const MEAN: CallKind = CallKind::AllReduce(ReduceOp::Mean);
 
-    fn owing() -> (ErrorFeedback, Vec<f32>) {
+    fn with_residual() -> (ErrorFeedback, Vec<f32>) {
         let feedback = ErrorFeedback::default();
         let (_, ticket) = begun(&feedback, &[7.0, 0.3]);
         ticket.settle(Fate::Counts);
-        let owed = feedback.residual();
-        assert!(owed.len() == 2 && owed[1] != 0.0, "{owed:?}");
-        (feedback, owed)
+        let residual = feedback.residual();
+        assert!(residual.len() == 2 && residual[1] != 0.0, "{residual:?}");
+        (feedback, residual)
     }
 
     #[test]
-    fn a_call_that_counts_pays_and_one_that_does_not_changes_nothing() {
-        let (feedback, owed) = owing();
+    fn a_call_that_counts_uses_the_residual_and_one_that_does_not_changes_nothing() {
+        let (feedback, residual) = with_residual();
         for _ in 0..2 {
             let (contribution, ticket) = begun(&feedback, &[7.0, 0.3]);
-            assert_eq!(contribution, [7.0 + owed[0], 0.3 + owed[1]]);
-            assert_eq!(feedback.residual(), owed, "nothing is decided");
+            assert_eq!(contribution, [7.0 + residual[0], 0.3 + residual[1]]);
+            assert_eq!(feedback.residual(), residual, "nothing is decided");
             ticket.settle(Fate::Void);
-            assert_eq!(feedback.residual(), owed);
+            assert_eq!(feedback.residual(), residual);
         }
         let (_, ticket) = begun(&feedback, &[7.0, 0.3]);
         ticket.settle(Fate::Counts);
-        assert_ne!(feedback.residual(), owed);
+        assert_ne!(feedback.residual(), residual);
     }
 
     #[test]
-    fn what_may_have_counted_is_not_owed_any_more() {
-        let (feedback, _) = owing();
+    fn what_may_have_counted_leaves_no_residual() {
+        let (feedback, _) = with_residual();
         let (_, ticket) = begun(&feedback, &[1.0, 1.0]);
         drop(ticket);
         assert!(feedback.residual().is_empty());
         assert!(
             feedback.open(MEAN, &[1.0], &Pool::new()).is_ok(),
-            "another length, as nothing is owed"
+            "another length, as there is no residual"
         );
     }
 
     #[test]
     fn it_is_for_one_call_at_a_time_of_one_length_that_adds() {
-        let (feedback, _) = owing();
+        let (feedback, _) = with_residual();
         let refused = |kind, elements: &[f32]| match feedback.open(kind, elements, &Pool::new()) {
-            Err(Unpaid::Rejected(Rejection::Feedback(problem))) => Some(problem),
+            Err(FeedbackRefusal::Rejected(Rejection::Feedback(problem))) => Some(problem),
             _ => None,
         };
-        assert_eq!(refused(MEAN, &[1.0]), Some(FeedbackProblem::Length { given: 1, owed: 2 }));
+        assert_eq!(refused(MEAN, &[1.0]), Some(FeedbackProblem::Length { given: 1, residual: 2 }));
         assert_eq!(
             refused(CallKind::AllReduce(ReduceOp::Max), &[1.0, 2.0]),
             Some(FeedbackProblem::NoSum(ReduceOp::Max))
@@ -238,10 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_how_it_was_encoded_owes_nothing() {
-        let (feedback, owed) = owing();
+    fn without_a_known_codec_there_is_no_residual() {
+        let (feedback, residual) = with_residual();
         feedback.open(MEAN, &[1.0, 1.0], &Pool::new()).expect("a call").settle(Fate::Void);
-        assert_eq!(feedback.residual(), owed);
+        assert_eq!(feedback.residual(), residual);
         feedback.open(MEAN, &[1.0, 1.0], &Pool::new()).expect("a call").settle(Fate::Counts);
         assert!(feedback.residual().is_empty());
         let mut plain = feedback.open(MEAN, &[0.1, 0.7], &Pool::new()).expect("a call");
@@ -251,15 +251,18 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_memory_for_leaves_the_account_as_it_was() {
-        let (feedback, owed) = owing();
+    fn what_there_is_no_memory_for_leaves_the_residual_as_it_was() {
+        let (feedback, residual) = with_residual();
         // The memory of the call before would be used again.
         let (copy, pool) = (feedback.clone(), Pool::new());
         for blocks in 0..2 {
             pool.refuse_after(blocks);
             let opened = copy.open(MEAN, &[7.0, 0.3], &pool);
-            assert!(matches!(opened, Err(Unpaid::Lacks(OutOfMemory { bytes: 8 }))), "{opened:?}");
-            assert_eq!(copy.residual(), owed);
+            assert!(
+                matches!(opened, Err(FeedbackRefusal::Lacks(OutOfMemory { bytes: 8 }))),
+                "{opened:?}"
+            );
+            assert_eq!(copy.residual(), residual);
         }
         assert!(copy.open(MEAN, &[7.0, 0.3], &Pool::new()).is_ok(), "it is not in use");
     }

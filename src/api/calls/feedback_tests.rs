@@ -63,43 +63,43 @@ fn sum_of(
     sums[0]
 }
 
-fn owed(codecs: &[Codec; 3]) -> [Option<f32>; 3] {
-    [0, 1, 2].map(|rank| codecs[rank].owed().first().copied())
+fn residual(codecs: &[Codec; 3]) -> [Option<f32>; 3] {
+    [0, 1, 2].map(|rank| codecs[rank].residual().first().copied())
 }
 
 /// Numbers that bf16 cannot represent, whose sums it can.
 const NUMBERS: [f32; 3] = [0.125, -256.25, 257.0];
 
 #[test]
-fn who_goes_without_a_codec_owes_nothing_and_nothing_is_lost() {
+fn a_member_without_a_codec_has_no_residual_and_nothing_is_lost() {
     let (mut group, codecs) = (group(plan(&[0, 1])), codecs());
     let (mut arrived, mut fed) = (0.0, 0.0);
     for _ in 0..9 {
         arrived += sum_of(&mut group, &codecs, NUMBERS, |_| ());
         fed += NUMBERS.iter().sum::<f32>();
-        let owed = owed(&codecs);
-        assert_eq!((owed[0], owed[1]), (None, None));
-        assert_eq!(arrived + owed[2].expect("a debt"), fed);
+        let residual = residual(&codecs);
+        assert_eq!((residual[0], residual[1]), (None, None));
+        assert_eq!(arrived + residual[2].expect("a residual"), fed);
     }
-    assert!(owed(&codecs)[2] != Some(0.0), "something is rounded away");
+    assert!(residual(&codecs)[2] != Some(0.0), "something is rounded away");
 }
 
 #[test]
-fn what_was_owed_before_is_handed_in_whole() {
+fn an_earlier_residual_is_handed_in_whole() {
     let codecs = codecs();
     assert_eq!(sum_of(&mut group(plan(&[])), &codecs, [0.0, 257.0, -257.0], |_| ()), 0.0);
-    assert_eq!(owed(&codecs), [Some(0.0), Some(1.0), Some(-1.0)]);
+    assert_eq!(residual(&codecs), [Some(0.0), Some(1.0), Some(-1.0)]);
     // In the next View another plan exempts rank 1.
     let mut next = group(plan(&[0, 1]));
     assert_eq!(sum_of(&mut next, &codecs, [0.0, 256.25, -256.0], |_| ()), 257.25 - 256.0);
-    assert_eq!(owed(&codecs), [None, None, Some(-1.0)]);
+    assert_eq!(residual(&codecs), [None, None, Some(-1.0)]);
     assert_eq!(sum_of(&mut next, &codecs, [0.0, 0.0, 0.0], |_| ()), -1.0);
-    assert_eq!(owed(&codecs), [None, None, Some(0.0)]);
+    assert_eq!(residual(&codecs), [None, None, Some(0.0)]);
 }
 
 /// When the residual is added, it is not known yet which members are exempt.
 #[test]
-fn a_call_that_was_held_for_its_plan_owes_by_that_plan() {
+fn a_call_that_was_held_for_its_plan_has_the_residual_of_that_plan() {
     let (mut group, codecs) = (group(plan(&[])), codecs());
     assert_eq!(sum_of(&mut group, &codecs, [0.0, 257.0, -257.0], |_| ()), 0.0);
     let held = group.hold_all();
@@ -114,17 +114,17 @@ fn a_call_that_was_held_for_its_plan_owes_by_that_plan() {
             .iter()
             .for_each(|member| drop(member.switch(1, Some(&switch)).expect("the next plan")));
     });
-    assert_eq!((sum, owed(&codecs)), (1.25, [None, None, Some(-1.0)]));
+    assert_eq!((sum, residual(&codecs)), (1.25, [None, None, Some(-1.0)]));
 }
 
-/// A call that was held for a plan keeps what its codec rounded away.
+/// A call that was held for a plan keeps the residual of its codec.
 #[test]
-fn a_call_with_its_own_codec_that_was_held_owes_as_any_other() {
+fn a_call_with_its_own_codec_that_was_held_has_a_residual_as_any_other() {
     let codecs = [(); 3].map(|()| Codec::bf16().with_feedback());
     let numbers = [0.125, 257.0, -256.25];
     let at_once = codecs.clone();
     sum_of(&mut group(plan(&[])), &at_once, numbers, |_| ());
-    assert_eq!(owed(&at_once), [Some(0.0), Some(1.0), Some(-0.25)]);
+    assert_eq!(residual(&at_once), [Some(0.0), Some(1.0), Some(-0.25)]);
 
     let mut group = group(plan(&[]));
     let held = group.hold_all();
@@ -138,5 +138,5 @@ fn a_call_with_its_own_codec_that_was_held_owes_as_any_other() {
             drop(member.switch(1, Some(&switch)).expect("the next plan"));
         }
     });
-    assert_eq!(owed(&codecs), owed(&at_once));
+    assert_eq!(residual(&codecs), residual(&at_once));
 }

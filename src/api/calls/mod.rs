@@ -1,8 +1,9 @@
 //! The futures of a [`Context`](super::context::Context)'s calls, one type per kind, each around
 //! one [`PendingOp`].
 //!
-//! A future accesses the caller's buffer only while it is polled: it reads the buffer once at the
-//! start and writes it once after the commit.
+//! A future accesses the caller's buffer only while it is polled: it reads it once, in the first
+//! poll or, for an uneven call and a sync, when all members have called, and writes it once after
+//! the commit. A step reads each buffer when the call is made.
 
 mod all_reduce;
 mod bundle;

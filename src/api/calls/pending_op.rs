@@ -1,7 +1,7 @@
 //! The state machine of one operation of this member, shared by all futures of calls.
 
 use super::codec::Codec;
-use super::error_feedback::{ErrorFeedback, ResidualTicket, Unpaid};
+use super::error_feedback::{ErrorFeedback, FeedbackRefusal, ResidualTicket};
 use crate::collective::{CallRefusal, Input};
 use crate::identity::{Name, NodeId};
 use crate::memory::{DType, Element, OutOfMemory, Staging, elements_of, target_of};
@@ -156,7 +156,7 @@ impl PendingOp {
         let op = self.op()?;
         if self.stage == Stage::Numbered {
             self.check(op)?;
-            self.begin_owing(op, input)?;
+            self.begin_with_residual(op, input)?;
         }
         let decided = ready!(self.session.poll_decided(op, task));
         Poll::Ready(self.over(decided))
@@ -203,7 +203,7 @@ impl PendingOp {
     }
 
     /// Begins the call, with the residual of its codec if it has one.
-    fn begin_owing(&mut self, op: OpId, input: &Input<'_>) -> Result<()> {
+    fn begin_with_residual(&mut self, op: OpId, input: &Input<'_>) -> Result<()> {
         let Some(feedback) = self.feedback.take() else {
             self.begin_finite(op, input);
             return Ok(());
@@ -212,11 +212,11 @@ impl PendingOp {
         match feedback.open(self.call.kind, elements, self.session.pool()) {
             Ok(ticket) => {
                 let codec = self.begin_finite(op, &ticket.contribution());
-                self.paid(op, codec, ticket);
+                self.keep_ticket(op, codec, ticket);
                 Ok(())
             }
-            Err(Unpaid::Rejected(rejection)) => Err(self.reject(op, rejection)),
-            Err(Unpaid::Lacks(lack)) => {
+            Err(FeedbackRefusal::Rejected(rejection)) => Err(self.reject(op, rejection)),
+            Err(FeedbackRefusal::Lacks(lack)) => {
                 self.lacks(op, lack);
                 Ok(())
             }
@@ -251,7 +251,12 @@ impl PendingOp {
     /// Records the residual that was added to the contribution of `op`: this call, or a call of
     /// this step. Computes the next residual now, while the data is in transit, if the codec is
     /// known; otherwise at the end.
-    pub(super) fn paid(&mut self, op: OpId, codec: Option<CodecId>, mut ticket: ResidualTicket) {
+    pub(super) fn keep_ticket(
+        &mut self,
+        op: OpId,
+        codec: Option<CodecId>,
+        mut ticket: ResidualTicket,
+    ) {
         codec.iter().for_each(|codec| ticket.encoded_by(*codec));
         self.tickets.push((op, ticket));
     }
@@ -279,7 +284,7 @@ impl PendingOp {
         }
     }
 
-    /// Begins the call; returns what [`ViewSession::begin`] does.
+    /// Begins the call; returns the result of [`ViewSession::begin`].
     pub(super) fn begin(&mut self, op: OpId, input: &Input<'_>) -> Option<CodecId> {
         self.stage = Stage::Begun;
         self.arm(op);

@@ -116,11 +116,11 @@ fn senders(
     if ranks.is_empty() || ranks.iter().any(|rank| *rank == me || rank.index() >= size) {
         return Err(Rejection::NoPeer { size });
     }
-    let is_apart = |from: &&Rank| {
+    let lacks_link = |from: &&Rank| {
         let from = group.in_view(**from).unwrap_or(**from);
         session.view().lack_direct_link(from, session.me())
     };
-    match ranks.iter().find(is_apart) {
+    match ranks.iter().find(lacks_link) {
         Some(from) => Err(Rejection::NoDirectLink { from: *from, to: me }),
         None => Ok(ranks),
     }

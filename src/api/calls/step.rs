@@ -19,7 +19,8 @@ use std::task::{Context as Task, Poll, ready};
 ///
 /// If dropped before its commit, the step is aborted for all members. If leaked, it never ends for
 /// the others, unless they set a deadline, and no buffer is written.
-#[must_use = "a step counts only when it is committed, and is aborted for all members when it is dropped"]
+#[must_use = "a step counts only when it is committed, and is aborted for all members when it is \
+    dropped"]
 pub struct Step<'buf> {
     bundle: Bundle,
     /// The destination of each call's result; `None` if this rank gets none.
@@ -46,7 +47,8 @@ pub struct StepReduction<'step, 'buf, T: Element> {
 /// If dropped before it completes, the step is aborted for all members unless this member has voted
 /// (see [`Context::take_result`](super::super::context::Context::take_result)). If leaked, it
 /// continues without writing the buffers.
-#[must_use = "a step is not committed until this is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "a step is not committed until this is awaited, and is aborted for all members when \
+    it is dropped"]
 pub struct Commit<'buf> {
     pub(super) pending: Bundle,
     outputs: Vec<Option<Target<'buf>>>,
@@ -253,8 +255,9 @@ impl<T: Float> StepReduction<'_, '_, T> {
 }
 
 impl StepReduction<'_, '_, f32> {
-    /// Encodes the data on the wire. Every rank must use the same codec; only an all_reduce can be
-    /// encoded.
+    /// Encodes the data on the wire. Every rank must use the same codec. Only an all_reduce can be
+    /// encoded: with another reduction the step ends with
+    /// [`Error::Rejected`](crate::Error::Rejected).
     pub fn compress(mut self, codec: &mut Codec) -> Self {
         self.call.codec = codec.id();
         self.feedback = codec.feedback().map(ErrorFeedback::share);

@@ -111,7 +111,12 @@ mod tests {
         let mut again =
             pin!(StateSync::new(&members[1], Lane::MAIN, 0, &mut state).deadline(after));
         assert!(is_pending(again.as_mut()) && is_pending(again.as_mut()));
-        let armed = |out: &Outgoing| matches!(out, Outgoing::Deadline(of, time) if (*of, *time) == (op, after));
+        let armed = |out: &Outgoing| {
+            matches!(
+                out,
+                Outgoing::Deadline(of, time) if (*of, *time) == (op, after)
+            )
+        };
         let asked = group.take_outgoing(1);
         assert_eq!(asked.iter().filter(|out| armed(out)).count(), 1, "{asked:?}");
     }

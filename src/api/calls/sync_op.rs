@@ -3,7 +3,7 @@
 use super::pending_op::{PendingOp, Stage};
 use crate::collective::{Input, digest_of};
 use crate::memory::{DType, OutOfMemory, Pool, Staging};
-use crate::protocol::{Call, CallKind, Defect, Lane, Outcome, Rejection};
+use crate::protocol::{Call, CallKind, Lane, Mutant, Outcome, Rejection};
 use crate::report::{Error, Result};
 use crate::session::{Decided, Refused, SyncDue, SyncStep, ViewSession};
 use std::sync::Arc;
@@ -102,8 +102,8 @@ impl SyncOp {
         let op = pending.op()?;
         pending.arm(op);
         if let Some(bytes) = pending.session.result_bytes(op) {
-            // Without room for it the result stays where it is: the flight, when it is dropped,
-            // leaves it to the next sync.
+            // Without room for it the result stays where it is: when this call is dropped, it
+            // leaves the result to the next sync.
             let room = state.room_for(pending.session.pool(), bytes);
             room.map_err(|lack| Error::Engine(lack.into()))?;
         }
@@ -160,7 +160,7 @@ impl SyncOp {
     fn take(&mut self, decided: Decided, state: &mut dyn SyncState) -> Result<()> {
         let Some(pending) = &mut self.op else { return Ok(()) };
         let output = pending.over(decided)?;
-        if state.takes(self.lacks) && !pending.session.seeded().has(Defect::SyncKeepsState) {
+        if state.takes(self.lacks) && !pending.session.mutation().has(Mutant::SyncKeepsState) {
             state.put(&output);
         }
         pending.session.brought(self.lane, &output);

@@ -15,7 +15,8 @@ use std::task::{Context as Task, Poll, ready};
 /// If dropped before it completes, it is aborted for all members unless this member has voted (see
 /// [`Context::take_result`](super::super::context::Context::take_result)). If leaked, it continues
 /// without writing the buffer.
-#[must_use = "a weighted mean does nothing until it is awaited, and is aborted for all members when it is dropped"]
+#[must_use = "a weighted mean does nothing until it is awaited, and is aborted for all members \
+    when it is dropped"]
 pub struct WeightedMean<'buf, T: Float> {
     pub(super) pending: Bundle,
     buffer: &'buf mut [T],
@@ -27,7 +28,8 @@ pub struct WeightedMean<'buf, T: Float> {
 
 impl<'buf, T: Float> AllReduce<'buf, T> {
     /// The mean of all buffers, weighted by each rank's `weight`, for example its number of
-    /// samples: `sum(weight * buffer) / sum(weight)`. It replaces the operator. Floats only.
+    /// samples: `sum(weight * buffer) / sum(weight)`. It replaces the operator, and a
+    /// [`best_effort`](AllReduce::best_effort) that was set: the members always vote. Floats only.
     ///
     /// A weight is finite and at least 0. With weight 0 this rank's buffer does not count, whatever
     /// it holds, and receives the mean of the others. The weights travel with the buffers under the

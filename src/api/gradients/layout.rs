@@ -106,10 +106,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_element_has_one_place(lens in prop::collection::vec(0..50usize, 0..300), most in 0..200usize) {
+        fn every_element_has_one_place(
+            lens in prop::collection::vec(0..50usize, 0..300),
+            most in 0..200usize,
+        ) {
             let layout = Layout::new(&lens, most);
             prop_assert!(layout.buckets().len() <= BUCKETS_MAX);
-            let mut seen: Vec<Vec<usize>> = (0..layout.buckets().len()).map(|bucket| vec![0; layout.bucket_len(bucket)]).collect();
+            let mut seen: Vec<Vec<usize>> = (0..layout.buckets().len())
+                .map(|bucket| vec![0; layout.bucket_len(bucket)])
+                .collect();
             for (parameter, len) in lens.iter().enumerate() {
                 let place = layout.place(parameter).expect("a parameter");
                 prop_assert_eq!(place.elements.len(), *len);
@@ -119,7 +124,10 @@ mod tests {
         }
 
         #[test]
-        fn what_differs_has_another_digest(lens in prop::collection::vec(0..50usize, 1..60), other: prop::sample::Index) {
+        fn what_differs_has_another_digest(
+            lens in prop::collection::vec(0..50usize, 1..60),
+            other: prop::sample::Index,
+        ) {
             let layout = Layout::new(&lens, 100);
             let mut longer = lens.clone();
             longer[other.index(lens.len())] += 1;

@@ -3,7 +3,7 @@
 
 use super::entry::Entry;
 use super::{Ledger, LedgerBounds, LedgerEffect, Misbehaviour};
-use crate::protocol::{AbortCause, AbortReason, Defect, OpBody, OpId, Rank, Vote};
+use crate::protocol::{AbortCause, AbortReason, Mutant, OpBody, OpId, Rank, Vote};
 
 impl Ledger {
     /// Creates an entry for a message of `from` about `op`, within the limits of open operations
@@ -43,7 +43,7 @@ impl Ledger {
         let called = || open().filter(|e| e.is_called_by(from)).count();
         let answered = || open().filter(|e| e.is_answered_by(from)).count();
         let LedgerBounds { listed, uncalled, .. } = self.bounds;
-        if self.seeded.has(Defect::NarrowAdmission) {
+        if self.mutation.has(Mutant::NarrowAdmission) {
             return called() + answered() >= listed;
         }
         if is_caller {

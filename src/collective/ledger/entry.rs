@@ -3,8 +3,8 @@
 use super::calls::Calls;
 use super::sync_source::SyncSource;
 use crate::protocol::{
-    AbortCause, AbortReason, Call, CallKind, CallMode, CommittedOp, Defect, Listed, Mismatch, OpId,
-    Outcome, REVISION_UNKNOWN, Rank, RankSet, Seeded, Status, Vote,
+    AbortCause, AbortReason, Call, CallKind, CallMode, CommittedOp, Listed, Mismatch, Mutant,
+    Mutation, OpId, Outcome, REVISION_UNKNOWN, Rank, RankSet, Status, Vote,
 };
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Entry {
     /// The descriptors of each call of a step, by index; they arrive before that of the step's end.
     parts: BTreeMap<u8, Calls>,
     pub(super) votes: Vec<Option<Vote>>,
-    /// The other ranks that have called it, by what they say themselves.
+    /// The other ranks that have called it, by their own statements.
     pub(super) callers: RankSet,
     pub(super) outcome: Option<Outcome>,
     /// The ranks that have reported it decided.
@@ -220,7 +220,7 @@ impl Entry {
     }
 
     /// The outcome, if it is known.
-    pub(super) fn outcome_by_votes(&self, seeded: Seeded) -> Option<Outcome> {
+    pub(super) fn outcome_by_votes(&self, mutation: Mutation) -> Option<Outcome> {
         let votes: Vec<Option<Vote>> =
             self.participants.iter().map(|rank| self.votes[rank.index()]).collect();
         let causes: Vec<AbortCause> = votes
@@ -236,10 +236,13 @@ impl Entry {
             let held = self.held.is_some() && self.agreed;
             return least.map(Outcome::Aborted).or(held.then_some(Outcome::Committed));
         }
-        if let Some(least) = least.filter(|_| seeded.has(Defect::EarlyAbort)) {
+        if let Some(least) = least.filter(|_| mutation.has(Mutant::EarlyAbort)) {
             return Some(Outcome::Aborted(least));
         }
-        if least.is_none() && self.agreed && self.held.is_some() && seeded.has(Defect::CommitsAlone)
+        if least.is_none()
+            && self.agreed
+            && self.held.is_some()
+            && mutation.has(Mutant::CommitsAlone)
         {
             return Some(Outcome::Committed);
         }
@@ -267,15 +270,15 @@ impl Entry {
         op: OpId,
         committed: &[CommittedOp],
         me: Rank,
-        seeded: Seeded,
+        mutation: Mutation,
     ) -> Outcome {
         let Some(committed) = committed.iter().find(|c| c.op == op) else {
             return Outcome::Aborted(AbortCause { reason: AbortReason::ViewChange, by: me });
         };
         let holds =
-            self.vote_that_counts(me, seeded) == Some(Vote::Done { digest: committed.digest });
+            self.vote_that_counts(me, mutation) == Some(Vote::Done { digest: committed.digest });
         // Other members have committed a result that this member does not hold.
-        if holds || seeded.has(Defect::OkWithoutResult) {
+        if holds || mutation.has(Mutant::OkWithoutResult) {
             Outcome::Committed
         } else {
             Outcome::Indeterminate
@@ -284,9 +287,9 @@ impl Entry {
 
     /// The status for a promise; `None` if this member has not called it or if it is a best-effort
     /// call.
-    pub(super) fn listed(&self, op: OpId, me: Rank, seeded: Seeded) -> Option<Listed> {
+    pub(super) fn listed(&self, op: OpId, me: Rank, mutation: Mutation) -> Option<Listed> {
         self.call.filter(|call| call.mode != CallMode::BestEffort)?;
-        let status = match (self.outcome, self.vote_that_counts(me, seeded)) {
+        let status = match (self.outcome, self.vote_that_counts(me, mutation)) {
             (Some(Outcome::Committed), Some(Vote::Done { digest })) => Status::Committed(digest),
             (None, Some(Vote::Done { digest })) => Status::Done(digest),
             (None, None) => Status::NotDone,
@@ -296,10 +299,10 @@ impl Entry {
     }
 
     /// This member's vote, as the promise reports it.
-    fn vote_that_counts(&self, me: Rank, seeded: Seeded) -> Option<Vote> {
+    fn vote_that_counts(&self, me: Rank, mutation: Mutation) -> Option<Vote> {
         let kept = self
             .held
-            .filter(|_| self.agreed && self.outcome.is_none() && seeded.has(Defect::KeepsDone));
+            .filter(|_| self.agreed && self.outcome.is_none() && mutation.has(Mutant::KeepsDone));
         kept.map(|digest| Vote::Done { digest }).or(self.votes[me.index()])
     }
 }

@@ -2,12 +2,12 @@
 
 use super::bounds::LedgerBounds;
 use super::{Ledger, Misbehaviour};
-use crate::protocol::{OpBody, OpId, OpMessage, Outcome, Rank, Seeded, Vote};
+use crate::protocol::{Mutation, OpBody, OpId, OpMessage, Outcome, Rank, Vote};
 
 impl Ledger {
     /// This ledger with one of its rules broken.
-    pub(crate) fn with(mut self, seeded: Seeded) -> Ledger {
-        self.break_rule(seeded);
+    pub(crate) fn with(mut self, mutation: Mutation) -> Ledger {
+        self.break_rule(mutation);
         self
     }
 

@@ -2,7 +2,7 @@
 
 use super::revisions::{Held, number_in};
 use super::{Ledger, Misbehaviour};
-use crate::protocol::{Defect, LANES_TOLD_MAX, Lane, OpId};
+use crate::protocol::{LANES_TOLD_MAX, Lane, Mutant, OpId};
 
 impl Ledger {
     /// The revision of a call in a new lane.
@@ -107,7 +107,7 @@ impl Ledger {
             self.revisions.since.push((revision, first));
         }
         self.revisions.held = None;
-        let keeps = self.seeded.has(Defect::KeepsHeld);
+        let keeps = self.mutation.has(Mutant::KeepsHeld);
         let waiting = self
             .entries
             .iter_mut()

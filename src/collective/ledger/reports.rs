@@ -3,7 +3,7 @@
 
 use super::entry::Entry;
 use super::{Ledger, LedgerEffect};
-use crate::protocol::{Defect, Lane, OpBody, OpId, Rank, RankSet};
+use crate::protocol::{Lane, Mutant, OpBody, OpId, Rank, RankSet};
 
 impl Ledger {
     /// Another member has decided these operations.
@@ -32,7 +32,7 @@ impl Ledger {
     pub fn replay(&mut self, to: Rank) -> Vec<OpBody> {
         let me = self.me;
         let mut bodies = Vec::new();
-        if self.seeded.has(Defect::SaysNothingAgain) {
+        if self.mutation.has(Mutant::SaysNothingAgain) {
             return bodies;
         }
         let uncalled = self.entries.values_mut().filter(|e| e.concerns(to) && e.call.is_none());
@@ -43,7 +43,8 @@ impl Ledger {
             bodies.extend(entry.votes[me.index()].map(|vote| OpBody::Vote(*op, vote)));
             bodies.extend(entry.overdue.then_some(OpBody::Overdue(*op)));
         }
-        // Of all other lanes the receiver learns when it repeats what it still lists there.
+        // Of all other lanes the receiver learns when it repeats the operations that it still lists
+        // there.
         let mut lanes: Vec<Lane> = self
             .entries
             .iter()
@@ -64,7 +65,7 @@ impl Ledger {
     }
 
     /// Tells all that every earlier operation of the lane is decided here. Answers a member that
-    /// repeats what it said about an operation that is forgotten here: it has missed the report,
+    /// repeats its messages about an operation that is forgotten here: it has missed the report,
     /// because that was lost with a link.
     pub(super) fn tell_settled(&mut self, lane: Lane) {
         self.effects.push(LedgerEffect::Tell(OpBody::Settled(self.settled_in(lane))));
@@ -79,7 +80,7 @@ impl Ledger {
         let called = decided().filter(|(_, e)| e.call.is_some());
         let uncalled = decided().filter(|(_, e)| e.call.is_none() && !e.reported);
         let most = self.bounds.listed;
-        if self.seeded.has(Defect::ReportsInOrder) {
+        if self.mutation.has(Mutant::ReportsInOrder) {
             return decided().map(|(op, _)| *op).take(most).collect();
         }
         uncalled.chain(called).map(|(op, _)| *op).take(most).collect()

@@ -185,7 +185,7 @@ fn what_others_gave_up_is_over_in_the_engine_without_a_call_here() {
     }
 }
 
-/// Whatever the others called by the same number.
+/// The other members may have called anything under the same number.
 #[test]
 fn a_call_that_differs_from_a_step_is_over_in_the_engine() {
     let mut g = Group::of(2);
@@ -414,7 +414,7 @@ fn a_view_that_is_not_in_sync_takes_only_a_sync_from_its_history() {
     for (rank, lacks) in [(0, true), (1, false), (2, false)] {
         assert_eq!(g.agreed[rank], [(op, source(None, lacks))], "on rank {rank}");
     }
-    // The source names the length of its state; what others name does not count.
+    // The source names the length of its state; the lengths that others name do not count.
     g.ledgers[0].on_ready(Rank(2), op, 7);
     g.ledgers[1].ready(op, 31);
     g.ledgers[1].ready(op, 32);
@@ -498,7 +498,8 @@ fn a_report_that_was_lost_with_a_link_is_made_good_by_the_next_one() {
     g.ledgers[1].on_resolved(Rank(0), &[op]);
     assert_eq!(g.ledgers[0].resolved(), [op]);
     g.ledgers[0].report_resolved(RankSet::ALL);
-    // Over the next link both say again what they list. The answer to that tells rank 0.
+    // Over the next link both repeat the operations that they list. The answer to that tells rank
+    // 0.
     assert_eq!(g.ledgers[1].replay(Rank(0)), []);
     for body in g.ledgers[0].replay(Rank(1)) {
         g.wires[0][1].push(body);

@@ -29,7 +29,7 @@ use super::table::{Early, Lacking, Refused, Routed, Table};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::memory::{Block, OutOfMemory, Pool};
 use crate::os::{Mutex, lock};
-use crate::protocol::{Enclosed, EngineFault, OpId, Rank, Seeded};
+use crate::protocol::{Enclosed, EngineFault, Mutation, OpId, Rank};
 use crate::report::Traffic;
 use std::io;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub struct Core {
     pool: Pool,
     threads: Arc<Threads>,
     carried: Carried,
-    seeded: Seeded,
+    mutation: Mutation,
 }
 
 /// A peer sent a frame outside the schedule.
@@ -61,7 +61,7 @@ impl NativeBackend {
         size: usize,
         pool: Pool,
         threads: Arc<Threads>,
-        seeded: Seeded,
+        mutation: Mutation,
     ) -> NativeBackend {
         let outboxes = std::iter::repeat_with(Outbox::default).take(size).collect();
         let core = Core {
@@ -71,7 +71,7 @@ impl NativeBackend {
             pool,
             threads,
             carried: Carried::new(size),
-            seeded,
+            mutation,
         };
         NativeBackend { core: Arc::new(core) }
     }
@@ -239,7 +239,7 @@ impl Core {
         // Release the caller's memory as soon as it is no longer read.
         drop(model);
         let progress = match progress {
-            Ok(progress) => progress.with(self.seeded),
+            Ok(progress) => progress.with(self.mutation),
             Err(fault) => return done(Err(fault)),
         };
         let mut run_and_done = Some((progress, done));

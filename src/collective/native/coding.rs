@@ -1,6 +1,7 @@
 //! Encodes and decodes chunks of `f32`.
 //!
-//! Every function returns [`EngineFault::Memory`] if there is no memory for its result.
+//! Every function returns [`OutOfMemory`], or [`EngineFault::Memory`], if there is no memory for
+//! its result.
 
 use crate::compression::Codec;
 use crate::memory::{Block, OutOfMemory, Pool, elements_of, elements_of_mut};

@@ -1,5 +1,17 @@
 //! Flow control of one operation: the frames that it sends to a peer before and after the peer has
 //! granted credit.
+//!
+//! Towards each peer an operation is in one of these states, which its `CreditGate` holds:
+//!
+//! | state | a new frame | credit |
+//! | --- | --- | --- |
+//! | eager: no credit, no frame held | is queued and counted; beyond the bounds: held | open |
+//! | holding: no credit, frames held | is held behind the others, so the order stays | open |
+//! | open | is queued | no effect |
+//!
+//! When credit comes, the held frames are queued in their order. When the operation ends, held and
+//! queued frames are dropped, in every state. Credit also stops the count of the eager frames
+//! ([`Outbox::give_back`]).
 
 use super::active_op::ActiveOp;
 use super::op_progress::OutgoingFrame;

@@ -10,6 +10,22 @@
 //! Each chunk has its own small lock, held while that chunk is folded. Two threads meet at it only
 //! if they bring contributions to the same chunk, which must be folded one after the other anyway.
 //!
+//! # Example
+//!
+//! One chunk of an all_reduce on the ring 0, 1, 2. Rank 0 finishes it, so the plan adds the
+//! contributions in the order `a1`, `a2`, `a0`. One that comes early waits in the `ChunkState`.
+//!
+//! ```text
+//!          rank 1                  rank 2                    rank 0
+//! reduce   contribute a1           contribute a2, it waits   contribute a0, it waits
+//!          pass_on ----- a1 -----> receive, fold a1 + a2
+//!                                  pass_on --- a1 + a2 ----> receive, fold (a1 + a2) + a0
+//!                                                            conclude: divides a mean
+//!                                                            land: the chunk is in the result
+//! gather   receive, land <------------- the sum ------------ frame of the gather half
+//!          frame ----- the sum --> receive, land
+//! ```
+//!
 //! # Memory
 //!
 //! The result is one [`ResultBuffer`], allocated when the operation's progress is created.
@@ -50,7 +66,7 @@ use crate::link::{DataHeader, Phase};
 use crate::memory::{Block, PartWriter, Pool, ResultBuffer, Staging, listed};
 use crate::os::{AtomicUsize, Mutex, MutexGuard, copy, lock};
 use crate::protocol::{
-    Defect, ENCLOSED_BYTES_MAX, Enclosed, EngineFault, GroupRanks, OpId, Rank, Seeded, ranks,
+    ENCLOSED_BYTES_MAX, Enclosed, EngineFault, GroupRanks, Mutant, Mutation, OpId, Rank, ranks,
 };
 pub use receiving::{ReceiveSlot, Untaken};
 use std::sync::Arc;
@@ -76,7 +92,7 @@ pub struct OpProgress {
     /// Only for a result that is the same on all ranks.
     digest: Option<Mutex<Digest>>,
     pool: Pool,
-    seeded: Seeded,
+    mutation: Mutation,
 }
 
 /// A frame to send.
@@ -142,13 +158,13 @@ impl OpProgress {
             digest: digest.map(Mutex::new),
             pool: pool.clone(),
             schedule,
-            seeded: Seeded::NONE,
+            mutation: Mutation::NONE,
         })
     }
 
     /// The same with one of its rules broken, as a test wants it.
-    pub(crate) fn with(self, seeded: Seeded) -> OpProgress {
-        OpProgress { seeded, ..self }
+    pub(crate) fn with(self, mutation: Mutation) -> OpProgress {
+        OpProgress { mutation, ..self }
     }
 
     /// The operation's number.
@@ -220,15 +236,15 @@ impl OpProgress {
             own_codec.is_none() && role.contributors.len() > 1 && role.then != Then::Keep;
         if role.keeps
             && (self.schedule.reduce.is_none() || input.is_copied() && meets_others)
-            && let Some(mut claim) = self.claim(at)
+            && let Some(mut writer) = self.claim(at)
         {
-            if !input.copy_to(bytes.start, claim.bytes_mut()) {
+            if !input.copy_to(bytes.start, writer.bytes_mut()) {
                 return Err(EngineFault::Unfit);
             }
             let own = if matches!(role.then, Then::Send(_)) {
-                PartialSum::Staged(claim)
+                PartialSum::Staged(writer)
             } else {
-                PartialSum::InPlace(claim)
+                PartialSum::InPlace(writer)
             };
             return self.add(at, contributor, own, out);
         }
@@ -321,7 +337,7 @@ impl OpProgress {
 
     /// The sum of two contributions. Where nothing is reduced there is one contribution only.
     fn fold(&self, sum: PartialSum, next: PartialSum) -> Result<PartialSum, EngineFault> {
-        let is_left_out = self.seeded.has(Defect::DropsContributions) && self.op.number % 16 == 5;
+        let is_left_out = self.mutation.has(Mutant::DropsContributions) && self.op.number % 16 == 5;
         match self.schedule.reduce {
             Some(_) if is_left_out => Ok(sum),
             Some(op) => sum.fold(next, op, self.schedule.dtype, &self.pool),
@@ -364,36 +380,36 @@ impl OpProgress {
         sum: PartialSum,
         out: &mut Vec<OutgoingFrame>,
     ) -> Result<Progress, EngineFault> {
-        let claim = match sum {
-            PartialSum::InPlace(claim) | PartialSum::Staged(claim) => Some(claim),
-            PartialSum::Block(sum) => self.claim(at).map(|mut claim| {
-                copy(claim.bytes_mut(), sum.bytes());
-                claim
+        let writer = match sum {
+            PartialSum::InPlace(writer) | PartialSum::Staged(writer) => Some(writer),
+            PartialSum::Block(sum) => self.claim(at).map(|mut writer| {
+                copy(writer.bytes_mut(), sum.bytes());
+                writer
             }),
         };
         // The operation is over here.
-        let Some(mut claim) = claim else { return Ok(Progress::Going) };
+        let Some(mut writer) = writer else { return Ok(Progress::Going) };
         let Schedule { reduce, dtype, size, .. } = self.schedule;
-        reduce.map_or(Ok(()), |op| finish(op, dtype, claim.bytes_mut(), size))?;
+        reduce.map_or(Ok(()), |op| finish(op, dtype, writer.bytes_mut(), size))?;
         self.lock(at).lands();
         let encoded = match (self.schedule.codec_down(), self.roles[at.flow].then) {
             (Some(codec), Then::HandOn) => {
-                Some(Payload::Block(round_trip(codec, claim.bytes_mut(), &self.pool)?))
+                Some(Payload::Block(round_trip(codec, writer.bytes_mut(), &self.pool)?))
             }
             _ => None,
         };
-        Ok(self.land(at, claim, encoded, out))
+        Ok(self.land(at, writer, encoded, out))
     }
 
     /// Marks a chunk of the result as written, and forwards it: from its place, or as `encoded`.
     fn land(
         &self,
         at: ChunkAt,
-        claim: PartWriter,
+        writer: PartWriter,
         encoded: Option<Payload>,
         out: &mut Vec<OutgoingFrame>,
     ) -> Progress {
-        let piece = claim.land();
+        let piece = writer.land();
         let (result_buffer, range) = (Arc::clone(piece.result_buffer()), piece.range());
         self.post(
             at,

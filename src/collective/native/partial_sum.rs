@@ -35,7 +35,7 @@ impl PartialSum {
     pub fn bytes(&self) -> &[u8] {
         match self {
             PartialSum::Block(block) => block.bytes(),
-            PartialSum::InPlace(claim) | PartialSum::Staged(claim) => claim.bytes(),
+            PartialSum::InPlace(writer) | PartialSum::Staged(writer) => writer.bytes(),
         }
     }
 
@@ -59,8 +59,8 @@ impl PartialSum {
             sum = sum.copied(pool)?;
         }
         match &mut sum {
-            PartialSum::InPlace(claim) | PartialSum::Staged(claim) => {
-                fold(op, dtype, claim.bytes_mut(), with.bytes())?;
+            PartialSum::InPlace(writer) | PartialSum::Staged(writer) => {
+                fold(op, dtype, writer.bytes_mut(), with.bytes())?;
             }
             // `is_writable` or the copy ensures that no other reference exists.
             PartialSum::Block(block) => {
@@ -89,8 +89,8 @@ impl PartialSum {
     }
 
     fn give_back(self) {
-        if let PartialSum::Staged(claim) = self {
-            claim.give_back();
+        if let PartialSum::Staged(writer) = self {
+            writer.give_back();
         }
     }
 }

@@ -85,7 +85,7 @@ impl Default for Table {
 
 impl Table {
     /// Adds an operation that begins. `make` receives the ranks that have granted credit. Returns
-    /// what arrived before.
+    /// the data that arrived before.
     pub fn begin(
         &mut self,
         op: OpId,

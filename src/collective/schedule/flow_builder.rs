@@ -231,7 +231,7 @@ fn position(order: &[Rank], rank: Rank) -> usize {
     order.iter().position(|at| *at == rank).unwrap_or(0)
 }
 
-/// Once round the ring, beginning at `place`.
+/// Once round the ring, beginning at `position`.
 fn ring_from(order: &[Rank], position: usize) -> impl Iterator<Item = Rank> {
     order.iter().cycle().skip(position).take(order.len()).copied()
 }

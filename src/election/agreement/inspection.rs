@@ -28,8 +28,8 @@ impl Agreement {
                 !self.proposal.as_ref().is_some_and(waits)
             }
             Message::Install(id) => {
-                // A member that has not accepted the View cannot use the message yet; only a seeded
-                // defect sends it so early.
+                // A member that has not accepted the View cannot use the message yet; only a
+                // mutant sends it so early.
                 self.outranks(promised, id.ballot)
                     || self.was_cut_off_since(id.ballot)
                     || self.is_past(id.ballot, installed)

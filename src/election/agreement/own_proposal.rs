@@ -4,7 +4,7 @@ use super::environment::Environment;
 use super::proposal::Proposal;
 use super::{Agreement, Effect};
 use crate::identity::MemberId;
-use crate::protocol::{Ballot, Defect, Message, Promise, ViewId};
+use crate::protocol::{Ballot, Message, Mutant, Promise, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl Agreement {
         if proposal.promises.len() < proposal.members.len() {
             return;
         }
-        let view = Arc::new(proposal.draft(self.installed.as_deref(), environment, self.seeded));
+        let view = Arc::new(proposal.draft(self.installed.as_deref(), environment, self.mutation));
         // While the promises came in, the members may have lost their direct links: no plan leads
         // to all of them any more, and no member would accept such a View.
         if !view.is_consistent() {
@@ -87,7 +87,7 @@ impl Agreement {
             return;
         }
         proposal.accepted.insert(from);
-        let early = self.seeded.has(Defect::EarlyInstall)
+        let early = self.mutation.has(Mutant::EarlyInstall)
             && 2 * proposal.accepted.len() > proposal.members.len();
         if proposal.accepted.len() < proposal.members.len() && !early {
             return;

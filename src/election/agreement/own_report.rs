@@ -1,9 +1,9 @@
-//! What this member reports in a promise: its View, its operations, its history, and the lanes
+//! The report of this member in a promise: its View, its operations, its history, and the lanes
 //! whose state it lacks.
 
 use super::super::recovery;
 use super::Agreement;
-use crate::protocol::{Closing, Defect, History, LaneSet, Promise, Rank, View};
+use crate::protocol::{Closing, History, LaneSet, Mutant, Promise, Rank, View};
 
 impl Agreement {
     /// Its report on the installed View; `on_prepare` fills in the accepted one.
@@ -23,7 +23,7 @@ impl Agreement {
             name: self.applicant.name.clone(),
             stateless: self.applicant.stateless,
             engines: self.applicant.engines,
-            begun: self.has_begun() && !self.seeded.has(Defect::ForgetsBeginning),
+            begun: self.has_begun() && !self.mutation.has(Mutant::ForgetsBeginning),
             sizes: self.applicant.sizes,
         }
     }
@@ -38,7 +38,7 @@ impl Agreement {
                 self.me,
                 &self.promise(),
                 (view.parent, &view.committed, &view.failed),
-                self.seeded,
+                self.mutation,
             )
         };
         if is_common { view.history } else { own() }

@@ -3,7 +3,7 @@
 use super::environment::Environment;
 use crate::election::recovery;
 use crate::identity::MemberId;
-use crate::protocol::{Ballot, Member, Promise, Seeded, View};
+use crate::protocol::{Ballot, Member, Mutation, Promise, View};
 use crate::topology::Arrangement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,9 +24,9 @@ impl Proposal {
         &self,
         current: Option<&View>,
         environment: &dyn Environment,
-        seeded: Seeded,
+        mutation: Mutation,
     ) -> View {
-        let recovery = recovery::read(&self.promises, seeded);
+        let recovery = recovery::read(&self.promises, mutation);
         let engines = self.promises.iter().map(|(id, promise)| (*id, promise.engines)).collect();
         let Arrangement { order, engine, plan, no_direct_link } =
             environment.arrange(&engines, current);

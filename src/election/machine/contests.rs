@@ -9,7 +9,8 @@ pub(super) struct Duplicates {
     /// The newcomer that waits for a place, by the holder of the link. At most one for each link.
     pub(super) contests: BTreeMap<MemberId, Contest>,
     pub(super) probes: u64,
-    /// When a second life of this node was last refused here while the first one lived.
+    /// By node: when a second process with its identity was last refused here while the first
+    /// lived.
     pub(super) seen: BTreeMap<NodeId, u64>,
     pub(super) own_at: Option<u64>,
     pub(super) aside_until: u64,

@@ -1,8 +1,8 @@
 //! Duplicate identities: two processes with one node id, told apart by their boot (two *lives*).
 //! Usually the earlier process has ended and its link is not closed yet. Otherwise an identity
-//! has been copied, and both processes live. The process that holds a link is probed with a
-//! ping: if it answers it keeps its place and the newcomer is told about its twin, else the
-//! newcomer takes over.
+//! has been copied, and both processes live. The process that holds a link is probed with a ping:
+//! if it answers it keeps its place and the newcomer is told of the duplicate, else the newcomer
+//! takes over.
 
 use super::super::agreement::Effect;
 use super::super::notice::Notice;
@@ -16,7 +16,7 @@ use crate::protocol::{Duplicate, Message};
 /// known earlier, by its closed connection.
 const ANSWER_MS: u64 = 300;
 
-/// How long a node that gives way to its twin refuses all links.
+/// How long a node that gives way to its duplicate refuses all links.
 const ASIDE_MS: u64 = 5000;
 
 /// A duplicate that was seen less than this ago is not reported again.
@@ -147,9 +147,9 @@ impl Election {
         self.on_gone(now, life);
     }
 
-    /// `from` has a link to this node's twin. This node stays if it reaches another member of its
-    /// View. Otherwise it steps aside if the twin is in the sender's View or has the earlier boot,
-    /// so that two twins outside any group do not keep each other out.
+    /// `from` has a link to this node's duplicate. This node stays if it reaches another member of
+    /// its View. Otherwise it steps aside if the duplicate is in the sender's View or has the
+    /// smaller boot number, so that two duplicates outside any group do not keep each other out.
     pub(super) fn on_duplicate(&mut self, now: u64, from: MemberId, duplicate: Duplicate) {
         self.on_own_duplicate(now);
         let gives_way = duplicate.settled || self.me.boot > duplicate.boot;

@@ -1,4 +1,4 @@
-//! Members that are excluded for what they do, by this node and by others.
+//! Members that are excluded for their behaviour, by this node and by others.
 
 use super::super::agreement::Effect;
 use super::super::config::ElectionConfig;

@@ -1,5 +1,5 @@
 //! The places of a View: which nodes the next View has, if the sizes that they ask for do not admit
-//! all nodes that reach each other; and what a node knows that gets no place.
+//! all nodes that reach each other; and the reason why a node gets no place.
 
 use super::super::left_out::LeftOut;
 use super::super::selection::{Candidate, fit, select};
@@ -22,8 +22,8 @@ impl Election {
         partition.roster().map_or(0, |_| partition.members_wanted())
     }
 
-    /// The members to propose: those of the clique that one View may have. Without this node if it
-    /// is left out.
+    /// The members to propose: those of the clique that one View may have. The set is empty, or
+    /// without this node, if the members of another View decide about this node.
     pub(super) fn selected(&mut self, now: u64) -> BTreeSet<MemberId> {
         let has_to_join = self.own_view().is_none() && !self.running_elsewhere(now).is_empty();
         if has_to_join && self.left_out(now).is_some() {

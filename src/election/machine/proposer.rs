@@ -6,12 +6,12 @@ use super::Election;
 use super::peer::Link;
 use super::view_change::Attempt;
 use crate::identity::MemberId;
-use crate::protocol::{Ballot, Defect, EngineKind, Message, ViewDigest};
+use crate::protocol::{Ballot, EngineKind, Message, Mutant, ViewDigest};
 use std::collections::BTreeSet;
 
 impl Election {
     /// Starts or gives up an attempt to change the View, if one is wanted and due.
-    pub(super) fn pursue(&mut self, now: u64) {
+    pub(super) fn propose_when_due(&mut self, now: u64) {
         if self.leaving || self.duplicates.is_aside(now) {
             return;
         }
@@ -86,7 +86,7 @@ impl Election {
             || !self.agreement.allows(members.len())
             || self.has_enough_without_some(now, members)
             || self.is_beside(now, &members.iter().copied().collect())
-                && !self.agreement.breaks(Defect::AgreesBeside);
+                && !self.agreement.breaks(Mutant::AgreesBeside);
         let willing = members.contains(&self.me)
             && !mine_first
             && !hopeless
@@ -135,8 +135,10 @@ impl Election {
 
     pub(super) fn on_unwilling(&mut self, now: u64, from: MemberId) {
         self.note_refusal(now, from);
-        if matches!(&self.change.attempt, Attempt::Asking { members, .. } if members.contains(&from))
-        {
+        if matches!(
+            &self.change.attempt,
+            Attempt::Asking { members, .. } if members.contains(&from)
+        ) {
             // A short back-off: soon the other member sees the same loss, or this node finds that
             // it was wrong.
             self.fail(now, 40);

@@ -1,11 +1,11 @@
-//! A node that is stranded: its View must be replaced, and no View may be made. When it gives up
-//! the operations of its View.
+//! A node that is stranded: its View must be replaced, and no View may be made. This file decides
+//! when the node gives up the operations of its View.
 
 use super::peer::{Link, Peer};
 use super::view_change::Attempt;
 use super::{Election, LiveEnvironment, Operations};
 use crate::identity::MemberId;
-use crate::protocol::{Defect, View};
+use crate::protocol::{Mutant, View};
 
 /// A node that is left behind by a View gives up the operations of its own View after this many
 /// phases of a proposal.
@@ -59,7 +59,7 @@ impl Election {
         // in a View. A single member that reports a View that is not there is replaced before this.
         let is_late = |since| now >= since + LEFT_BEHIND_PHASES * self.config.phase_ms;
         if self.left_behind_since.is_some_and(is_late)
-            && !self.agreement.breaks(Defect::WaitsForItsDisk)
+            && !self.agreement.breaks(Mutant::WaitsForItsDisk)
         {
             return true;
         }
@@ -75,7 +75,7 @@ impl Election {
     /// Whether the others have stopped waiting for this node's disk and go on without it.
     fn disk_is_stuck(&self, now: u64) -> bool {
         self.disk_waits_ms(now).is_some_and(|ms| ms >= self.config.persisting_ms)
-            && !self.agreement.breaks(Defect::WaitsForItsDisk)
+            && !self.agreement.breaks(Mutant::WaitsForItsDisk)
     }
 
     /// How long this node has been waiting for its disk, in milliseconds; `None` if it is not.

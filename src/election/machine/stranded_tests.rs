@@ -145,8 +145,8 @@ fn who_has_gone_on_without_this_node_is_known() {
     assert!(node.election.has_left_behind_this_node(member_id(2)));
 }
 
-/// A member that gives up what it would have accepted still waits for its disk, and says so: the
-/// others need not ask it again.
+/// A member that gives up the View that it would have accepted still waits for its disk, and says
+/// so: the others need not ask it again.
 #[test]
 fn an_acceptance_that_is_given_up_still_occupies_the_disk() {
     let (mut node, now) = in_a_broken_view();

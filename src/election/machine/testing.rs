@@ -65,7 +65,7 @@ pub(super) fn view(n: u8, ballot: Ballot) -> Arc<View> {
     Arc::new(View { ballot, ..view_of(n) })
 }
 
-/// What its proposer sends from the proposal of a View to its installation.
+/// The messages of its proposer, from the proposal of a View to its installation.
 pub(super) fn all_of(view: &Arc<View>) -> [Message; 3] {
     [prepare(view), Message::Accept(Arc::clone(view)), Message::Install(view.id())]
 }

@@ -4,7 +4,7 @@ use super::super::config::Alone;
 use super::Election;
 use super::peer::{Link, Peer};
 use crate::identity::MemberId;
-use crate::protocol::{Defect, Rank, View};
+use crate::protocol::{Mutant, Rank, View};
 use std::collections::BTreeSet;
 
 /// A proposal that this node would make.
@@ -37,7 +37,7 @@ impl Election {
         let admitted =
             members.contains(&self.me) && self.config.partition.admits(members.iter().copied());
         let is_beside =
-            self.is_beside(now, &members) && !self.agreement.breaks(Defect::BeginsBeside);
+            self.is_beside(now, &members) && !self.agreement.breaks(Mutant::BeginsBeside);
         let view = self.agreement.installed().cloned();
         let Some(view) = view else {
             return self.first_view(now, members).filter(|_| admitted && !is_beside);
@@ -79,8 +79,7 @@ impl Election {
     }
 
     /// The largest set that contains this node, in which all reach each other and which direct
-    /// links connect. Ties go to the set with more present members that no
-    /// other one has excluded.
+    /// links connect. Ties go to the set with more present members that no other one has excluded.
     /// Quarantined nodes are left out if enough others remain.
     pub(super) fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
         let wanted = self.least();

@@ -7,7 +7,7 @@ use crate::protocol::{
 const OP: OpId = OpId { lane: Lane::MAIN, number: 0 };
 
 fn read(promises: &BTreeMap<MemberId, Promise>) -> Recovery {
-    super::read(promises, Seeded::NONE)
+    super::read(promises, Mutation::NONE)
 }
 
 fn with(digest: u128) -> CommittedOp {
@@ -162,7 +162,7 @@ fn message() -> OpId {
     OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 }
 }
 
-/// What this rank promises about the message.
+/// The promise of this rank about the message.
 fn end(view: &View, rank: u8, status: Option<Status>) -> Promise {
     Promise { rank: Some(Rank(rank)), ..lists(view, status.map(|status| (message(), status))) }
 }

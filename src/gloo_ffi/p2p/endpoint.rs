@@ -139,7 +139,7 @@ impl Core {
         match posted {
             Posted::Awaited => {}
             Posted::Credit(frame) => self.write(from.peer, frame),
-            Posted::Here(landing) => self.land(landing),
+            Posted::Here(slot) => self.copy_arrived(slot),
         }
         Ok(())
     }
@@ -190,8 +190,8 @@ impl Core {
     }
 
     /// Copies a message that has already arrived to its place, without the lock.
-    fn land(&self, landing: ReceiveSlot) {
-        self.received(landing.copy());
+    fn copy_arrived(&self, slot: ReceiveSlot) {
+        self.received(slot.copy());
     }
 
     fn received(&self, message: Option<Received>) {
@@ -286,7 +286,7 @@ impl LinkUser for Core {
             }
         };
         match place {
-            Ok(Some(landing)) => self.received(landing.write(receiver)?),
+            Ok(Some(slot)) => self.received(slot.write(receiver)?),
             Ok(None) if is_large => receiver.skip(len)?,
             Ok(None) => {}
             Err(Offence) => {

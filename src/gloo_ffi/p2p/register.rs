@@ -2,7 +2,8 @@
 
 #![allow(
     unsafe_code,
-    reason = "messages go straight from and into the memory of a caller that cannot hand it over by value"
+    reason = "messages go straight from and into the memory of a caller that cannot hand it over \
+              by value"
 )]
 
 use super::endpoint::Endpoint;

@@ -209,7 +209,7 @@ impl EndpointState {
                 let piece =
                     Piece { region: span.region, message: span.offset, before: 0, last: true };
                 Ok(self
-                    .landing(from, piece, Payload::Here(block))
+                    .receive_slot(from, piece, Payload::Here(block))
                     .map_or(Posted::Awaited, Posted::Here))
             }
             Err(Refusal::Fault(fault)) => Err(self.refuse(from.op, fault)),
@@ -340,7 +340,7 @@ impl EndpointState {
         payload: Payload,
     ) -> Result<Option<ReceiveSlot>, Offence> {
         match self.matching.arrive(from, left, payload) {
-            Ok(Some(Arrival::Into(piece, payload))) => Ok(self.landing(from, piece, payload)),
+            Ok(Some(Arrival::Into(piece, payload))) => Ok(self.receive_slot(from, piece, payload)),
             Ok(Some(Arrival::Dropped | Arrival::Kept) | None) => Ok(None),
             Err(Misfit::Violation) => Err(Offence),
             Err(misfit) => {
@@ -361,7 +361,12 @@ impl EndpointState {
         Ok(())
     }
 
-    fn landing(&self, peer_flow: PeerFlow, piece: Piece, payload: Payload) -> Option<ReceiveSlot> {
+    fn receive_slot(
+        &self,
+        peer_flow: PeerFlow,
+        piece: Piece,
+        payload: Payload,
+    ) -> Option<ReceiveSlot> {
         let region = self.regions.get(&piece.region)?;
         Some(ReceiveSlot {
             peer_flow,

@@ -51,7 +51,7 @@ pub enum Pace {
 
 /// The eager messages and bytes that a flow has left.
 #[derive(Clone, Copy, Debug)]
-pub struct Tally {
+pub struct EagerAllowance {
     messages: u64,
     bytes: u64,
 }
@@ -59,7 +59,7 @@ pub struct Tally {
 /// The sending end of a flow.
 #[derive(Debug)]
 pub struct Outward {
-    sent: Tally,
+    sent: EagerAllowance,
     credits: u64,
     held: VecDeque<Span>,
 }
@@ -76,8 +76,8 @@ pub enum Departure {
 /// The receiving end of a flow.
 #[derive(Debug)]
 pub struct Inward {
-    posted: Tally,
-    arrived: Tally,
+    posted: EagerAllowance,
+    arrived: EagerAllowance,
     posts: VecDeque<Post>,
     /// Eager messages without a posted receive. Empty while there are posts.
     stash: VecDeque<Block>,
@@ -174,12 +174,14 @@ impl Payload {
     }
 }
 
-impl Tally {
+impl EagerAllowance {
     /// The bounds for a flow of this operation.
-    pub fn of(op: OpId) -> Tally {
+    pub fn of(op: OpId) -> EagerAllowance {
         match op.step() {
-            None => Tally { messages: EAGER_MESSAGES_MAX, bytes: EAGER_OP_BYTES as u64 },
-            Some(_) => Tally { messages: EAGER_PART_MESSAGES_MAX, bytes: EAGER_PART_BYTES as u64 },
+            None => EagerAllowance { messages: EAGER_MESSAGES_MAX, bytes: EAGER_OP_BYTES as u64 },
+            Some(_) => {
+                EagerAllowance { messages: EAGER_PART_MESSAGES_MAX, bytes: EAGER_PART_BYTES as u64 }
+            }
         }
     }
 
@@ -188,11 +190,11 @@ impl Tally {
     pub fn add(&mut self, len: usize) -> Pace {
         match (self.messages.checked_sub(1), self.bytes.checked_sub(len as u64)) {
             (Some(messages), Some(bytes)) => {
-                *self = Tally { messages, bytes };
+                *self = EagerAllowance { messages, bytes };
                 Pace::Eager
             }
             _ => {
-                *self = Tally { messages: 0, bytes: 0 };
+                *self = EagerAllowance { messages: 0, bytes: 0 };
                 Pace::Credited
             }
         }
@@ -207,7 +209,7 @@ pub fn frames(len: usize) -> usize {
 impl Outward {
     /// The sending end for a flow of this operation.
     pub fn of(op: OpId) -> Outward {
-        Outward { sent: Tally::of(op), credits: 0, held: VecDeque::new() }
+        Outward { sent: EagerAllowance::of(op), credits: 0, held: VecDeque::new() }
     }
 
     /// Decides on one more message to send.
@@ -244,10 +246,10 @@ impl Outward {
 impl Inward {
     /// The receiving end for a flow of this operation.
     pub fn of(op: OpId) -> Inward {
-        let tally = Tally::of(op);
+        let allowance = EagerAllowance::of(op);
         Inward {
-            posted: tally,
-            arrived: tally,
+            posted: allowance,
+            arrived: allowance,
             posts: VecDeque::new(),
             stash: VecDeque::new(),
             current: None,
@@ -365,20 +367,20 @@ mod tests {
     #[test]
     fn the_first_few_bytes_and_messages_are_eager_and_no_later_ones() {
         let whole = OpId { lane: Lane::of_view(7), number: 1 };
-        let mut tally = Tally::of(whole);
+        let mut allowance = EagerAllowance::of(whole);
         assert_eq!(
-            [EAGER_OP_BYTES - 1, 1, 0, 1, 0].map(|len| tally.add(len)),
+            [EAGER_OP_BYTES - 1, 1, 0, 1, 0].map(|len| allowance.add(len)),
             [Pace::Eager, Pace::Eager, Pace::Eager, Pace::Credited, Pace::Credited]
         );
-        let mut tally = Tally::of(whole);
+        let mut allowance = EagerAllowance::of(whole);
         assert_eq!(
-            (0..1000).filter(|_| tally.add(0) == Pace::Eager).count() as u64,
+            (0..1000).filter(|_| allowance.add(0) == Pace::Eager).count() as u64,
             EAGER_MESSAGES_MAX
         );
-        assert_eq!(Tally::of(whole).add(usize::MAX), Pace::Credited);
-        let mut tally = Tally::of(whole.part(0));
+        assert_eq!(EagerAllowance::of(whole).add(usize::MAX), Pace::Credited);
+        let mut allowance = EagerAllowance::of(whole.part(0));
         assert_eq!(
-            [EAGER_PART_BYTES, 0, 1, 0].map(|len| tally.add(len)),
+            [EAGER_PART_BYTES, 0, 1, 0].map(|len| allowance.add(len)),
             [Pace::Eager, Pace::Eager, Pace::Credited, Pace::Credited]
         );
     }

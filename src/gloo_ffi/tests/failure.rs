@@ -171,7 +171,7 @@ fn an_odd_message_is_nobodys_fault_until_its_sender_has_said_what_it_calls() {
     group.cancel(op(0, 0));
     let faults = [group.outcome(), group.outcome()].map(|(_, _, result)| result.err());
     assert_eq!(faults, [Some(EngineFault::Cancelled); 2]);
-    // The descriptors are alike, but one rank does not send what its descriptor says.
+    // The descriptors are alike, but one rank sends other data than its descriptor states.
     differ(op(0, 1));
     group.ranks().for_each(|me| group.credit_from(op(0, 1), me));
     let (rank, _, result) = group.outcome();

@@ -164,8 +164,8 @@ fn the_end_of_a_member_is_told_by_both() {
     }
 }
 
-/// A frame that breaks the rules of one engine costs its sender the link, and with it what waits
-/// at the other one.
+/// A frame that breaks the rules of one engine costs its sender the link, and with it the
+/// operations that wait at the other one.
 #[test]
 fn a_violation_at_one_ends_the_link_of_both() {
     for (guilty, phase) in [(0, Phase::Posted), (1, Phase::Gather)] {

@@ -15,7 +15,7 @@ pub(super) fn result_buffer() -> Arc<ResultBuffer> {
     ResultBuffer::new(memory, [2, 2].into_iter()).expect("there is memory").expect("they fit")
 }
 
-/// Claims a part and writes `mark` to it, or reads what another thread has written there.
+/// Claims a part and writes `mark` to it, or reads the bytes that another thread has written there.
 pub(super) fn write_or_read(result_buffer: &Arc<ResultBuffer>, part: usize, mark: u8) -> bool {
     let Some(mut claim) = result_buffer.claim(part) else {
         let read = result_buffer.landed(result_buffer.range(part));

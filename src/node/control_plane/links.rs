@@ -217,7 +217,7 @@ impl ControlPlane {
         let views: Vec<_> = self.election.open_views().cloned().collect();
         let stays = |id: MemberId| views.iter().any(|view| view.contains(id));
         let Some(member) = self.peers.crowded_out_by(newcomer, ip, stays) else { return };
-        trace::info!(peer = %member, "most links lead to one address: one of them gives route to a \
+        trace::info!(peer = %member, "most links lead to one address: one of them gives way to a \
             newcomer");
         self.turn_away(member, CROWDED_OUT_MS);
     }
@@ -284,8 +284,7 @@ impl ControlPlane {
     /// Closes the link of a member that broke the protocol. It may reconnect, and stays a member
     /// unless it does it again and again.
     pub(super) fn close_link_of(&mut self, member: MemberId) {
-        trace::warn!(peer = %member, "a member sent what no honest member sends; its link is \
-            closed");
+        trace::warn!(peer = %member, "a member broke the protocol; its link is closed");
         self.reporter.count().misbehaviours += 1;
         self.step(Input::Breach(member));
         self.drop_link(member);

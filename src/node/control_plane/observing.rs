@@ -1,4 +1,4 @@
-//! The links for the status: what follows from what the nodes tell over them.
+//! The links for the status: the consequences of the messages of nodes over them.
 
 use super::super::look_back::{Known, LookBack};
 use super::super::reporter::Complaint;

@@ -203,7 +203,7 @@ impl ControlPlane {
         self.tell_rate_to_all(rated);
     }
 
-    /// Tells all members what paths share, once everything is measured.
+    /// Tells all members the shared segments and media, once everything is measured.
     pub(super) fn tell_shares(&mut self) {
         let Some(session) = self.installed.session() else { return };
         let view = session.view();
@@ -212,7 +212,7 @@ impl ControlPlane {
     }
 
     /// Repeats the rates of this node's paths to a member that was not there when they were sent;
-    /// rank 0 also repeats what paths share.
+    /// rank 0 also repeats the shared segments and media.
     pub(super) fn replay_rates(&mut self, to: Rank) {
         let Some(session) = self.installed.session() else { return };
         let (me, view, links) = (session.me(), session.view(), self.election.links());

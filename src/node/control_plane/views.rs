@@ -18,7 +18,11 @@ fn tell_disputed(before: &View, next: &View) {
     for failed in &next.failed {
         let Failure::Disputed(odd) = failed.failure else { continue };
         let odd = odd.and_then(|rank| before.member(rank)).map(|member| member.name.as_str());
-        trace::error!(op = %failed.op, odd, "an operation has failed: its members hold different results");
+        trace::error!(
+            op = %failed.op,
+            odd,
+            "an operation has failed: its members hold different results"
+        );
     }
 }
 
@@ -41,7 +45,15 @@ impl ControlPlane {
         let (send_queues, meter) = (self.peers.send_queues().clone(), self.reporter.meter());
         let Some(session) = self.installed.open(view, me, send_queues, meter) else { return };
         let why = view.engine.why.sentence(|rank| format!("rank {rank}"));
-        trace::info!(view = %view.id(), rank = %me, size = view.size(), engine = %view.engine.kind, why, in_sync = view.in_sync(), "installed a view");
+        trace::info!(
+            view = %view.id(),
+            rank = %me,
+            size = view.size(),
+            engine = %view.engine.kind,
+            why,
+            in_sync = view.in_sync(),
+            "installed a view"
+        );
         self.reporter.count_view();
         for member in &view.members {
             self.reporter.learn_name(member.id.node, member.name.clone());
@@ -162,7 +174,7 @@ impl ControlPlane {
         self.election.quarantined(self.now()).any(|(node, ..)| node == id.node)
     }
 
-    /// Whether this member would have voted by `now`, if it did what it is to do. See
+    /// Whether this member would have voted by `now`, if it followed the protocol. See
     /// [`unanswered`](crate::node::unanswered).
     fn withholds_vote(&self, id: MemberId, asked: Instant, now: Instant) -> bool {
         if self.election.has_left_behind_this_node(id) {

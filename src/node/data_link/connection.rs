@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 /// Longest duration of a burst, which matters on slow paths.
 const BURST_MAX: Duration = Duration::from_millis(400);
 
-/// The part of a burst that may be on its way: what the path has carried in this time, and at least
-/// [`WINDOW_BYTES_MIN`], which is 2 ms at 1 Gbit/s, and a third of a second at 5 Mbit/s.
+/// The part of a burst that may be on its way: the data that the path has carried in this time, and
+/// at least [`WINDOW_BYTES_MIN`], which is 2 ms at 1 Gbit/s, and a third of a second at 5 Mbit/s.
 const WINDOW: Duration = Duration::from_millis(100);
 const WINDOW_BYTES_MIN: usize = 192 * 1024;
 /// How often a burst looks whether its window has room: a fast path takes longer for half of it.
@@ -149,8 +149,8 @@ impl Connection {
 fn is_window_full(sent: usize, unacknowledged: usize, took: Duration) -> bool {
     let carried = sent.saturating_sub(unacknowledged);
     let window = carried as f64 * (WINDOW.as_secs_f64() / took.as_secs_f64().max(1e-6));
-    // At first a path may carry what a shaper has saved up, or a middlebox takes it: as in the slow
-    // start of TCP, the window grows with what was carried.
+    // At first a path may carry a burst that a shaper has saved up, or that a middlebox buffers: as
+    // in the slow start of TCP, the window grows with the carried data.
     let window = (window as usize).min(2 * carried);
     unacknowledged + Burst::FRAME_BYTES > WINDOW_BYTES_MIN.max(window)
 }

@@ -55,7 +55,8 @@ pub struct DataDial {
     pub to: SocketAddr,
 }
 
-/// What dials need: the network, the keys of this node, and the queue of their results.
+/// The common values of all dials: the network, the keys of this node, and the queue of their
+/// results.
 #[derive(Clone)]
 pub struct Dialler {
     pub net: Arc<dyn Net>,

@@ -10,7 +10,7 @@ pub struct EstablishedLink {
     pub at: Addresses,
 }
 
-/// The addresses of a data link, and what its handshake proved.
+/// The addresses of a data link, and the proof of its handshake.
 #[derive(Clone, Copy)]
 pub struct Addresses {
     /// This node's address, if the system reports it.

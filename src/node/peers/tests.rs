@@ -30,7 +30,7 @@ async fn linked(
 /// The links of a node, none so far, and their events.
 fn peers_of(node: &Local) -> (Peers, mpsc::Receiver<Event>) {
     let (events, heard) = mpsc::channel(64);
-    (Peers::new(node.hello.id.node, events, Seeded::NONE), heard)
+    (Peers::new(node.hello.id.node, events, Mutation::NONE), heard)
 }
 
 fn take(peers: &mut Peers, end: End, dialler: NodeId) -> Taken {

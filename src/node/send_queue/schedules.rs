@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::link::{ControlReceiver, control_link_of};
-use crate::protocol::Seeded;
+use crate::protocol::Mutation;
 use crate::sim::{explore, finds};
 use crate::wire::Decode;
 use shuttle::future::{JoinHandle, block_on, spawn};
@@ -24,7 +24,7 @@ const WIDE: usize = 4096;
 /// A queue with its writer task, and the receiver.
 fn linked(room: usize) -> (QueueOwner, JoinHandle<()>, ControlReceiver) {
     let ((half, _), (_, heard)) = control_link_of(room);
-    let (line, task) = SendQueue::over(half, Seeded::NONE);
+    let (line, task) = SendQueue::over(half, Mutation::NONE);
     (line, spawn(task), heard)
 }
 

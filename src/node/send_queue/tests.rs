@@ -5,7 +5,7 @@ use crate::wire::Decode;
 /// A queue with its writer task, which is not run yet, and the receiver.
 fn send_queue() -> (QueueOwner, impl Future<Output = ()> + Send, ControlReceiver) {
     let ((half, _), (_, heard)) = control_link();
-    let (line, task) = SendQueue::over(half, Seeded::NONE);
+    let (line, task) = SendQueue::over(half, Mutation::NONE);
     (line, task, heard)
 }
 
@@ -143,7 +143,11 @@ async fn a_task_that_is_dropped_half_way_ends_the_link() {
     assert!((0..MANY).all(|number| line.send_queue().push(Message::Ping(number))));
     tokio::select! {
         () = task => panic!("the peer takes nothing"),
-        () = async { while line.send_queue().waiting() == WAITING_MAX { tokio::task::yield_now().await } } => {}
+        () = async {
+            while line.send_queue().waiting() == WAITING_MAX {
+                tokio::task::yield_now().await;
+            }
+        } => {}
     }
     assert!(!line.send_queue().push(Message::Ping(MANY)));
     assert_eq!(line.send_queue().waiting(), 0);

@@ -35,7 +35,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long a node that has left waits for a question.
 const UNASKED: Duration = Duration::from_millis(100);
 
-/// What the control plane wants of a link.
+/// An order of the control plane to a link.
 pub(super) enum Order {
     LookBack(LookBack),
     /// Another link with the same node stays.

@@ -6,7 +6,9 @@ use crate::collective::{Input, NativeEngine};
 use crate::link::{ControlReceiver, control_link};
 use crate::memory::{DType, bytes_of};
 use crate::os::Race;
-use crate::protocol::{AbortReason, Call, CallKind, Lane, OpBody, OpId, ReduceOp, Seeded, view_of};
+use crate::protocol::{
+    AbortReason, Call, CallKind, Lane, Mutation, OpBody, OpId, ReduceOp, view_of,
+};
 use crate::sim::{explore, finds};
 use crate::wire::Decode;
 use shuttle::future::{JoinHandle, block_on, spawn};
@@ -28,7 +30,7 @@ struct Link {
 impl Link {
     fn new() -> Link {
         let ((half, _), (_, heard)) = control_link();
-        let (line, task) = SendQueue::over(half, Seeded::NONE);
+        let (line, task) = SendQueue::over(half, Mutation::NONE);
         Link { line, task: spawn(task), heard }
     }
 

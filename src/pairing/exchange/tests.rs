@@ -15,7 +15,8 @@ fn receipt() -> Receipt {
     testing::receipt(Kept::Stored)
 }
 
-/// The messages of an exchange, each passed through `wire`; how far it came, and what the ends got.
+/// The messages of an exchange, each passed through `wire`; how far it came, and the results of
+/// both ends.
 #[derive(Debug, Default)]
 struct Course {
     messages: Vec<Vec<u8>>,
@@ -243,7 +244,7 @@ fn every_key_has_its_own_use() {
 #[test]
 fn random_numbers_go_on_and_depend_on_the_seed() {
     let drawn = |n: u8| {
-        let (mut out, mut rng) = ([0; 96], Seeded::of(seed(n)));
+        let (mut out, mut rng) = ([0; 96], SeededRng::of(seed(n)));
         rng.fill_bytes(&mut out[..64]);
         rng.fill_bytes(&mut out[64..]);
         out
@@ -267,7 +268,10 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_in_place_of_any_message_never_panic_or_pass(number in 0usize..5, bytes in any::<[u8; 32]>()) {
+    fn random_bytes_in_place_of_any_message_never_panic_or_pass(
+        number in 0usize..5,
+        bytes in any::<[u8; 32]>(),
+    ) {
         let course = run(CODE, CODE, |message, target| {
             if message == number {
                 for (byte, other) in target.iter_mut().zip(bytes.iter().cycle()) {

@@ -33,7 +33,7 @@ async fn wrong_codes_left(terms: &Terms) -> u32 {
     }
 }
 
-/// Sends `bytes` to an inviter and closes; returns how the visit has ended and what came back.
+/// Sends `bytes` to an inviter and closes; returns how the visit has ended and the answer.
 async fn answer_to(bytes: &[u8], terms: &Terms) -> (Visit, Vec<u8>) {
     let (mut near, far) = streams();
     let mut answer = Vec::new();

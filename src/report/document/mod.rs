@@ -1,5 +1,5 @@
-//! The status of a node as JSON: what nodes serve on this machine, what the command prints, and
-//! what other languages and pages read.
+//! The status of a node as JSON: nodes serve it on this machine, the command prints it, and other
+//! languages and pages read it.
 //!
 //! The format is stable: fields are only added, never renamed or removed.
 

@@ -65,14 +65,14 @@ pub struct StatusDocument {
     /// Nodes that are seen, and addresses that are dialled, without a link.
     #[serde(default)]
     pub unlinked: Vec<UnlinkedDocument>,
-    /// Nodes in quarantine because they were lost repeatedly.
+    /// Nodes in quarantine: they were lost repeatedly, withheld a vote or broke the protocol.
     #[serde(default)]
     pub quarantined: Vec<QuarantinedDocument>,
     /// The View as a graph of members and links; null while there is no View.
     #[serde(default)]
     pub topology: Option<GraphDocument>,
-    /// What the other nodes of the cluster have said, if this node is an observer: by job, name,
-    /// key.
+    /// The newest documents of the other nodes of the cluster, if this node is an observer: by job,
+    /// name, key.
     #[serde(default)]
     pub observed: Vec<StatusDocument>,
     /// Counters since the start.
@@ -144,7 +144,7 @@ pub struct SizesDocument {
     pub max_members: usize,
 }
 
-/// A node, and what it is called.
+/// A node, and its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeDocument {
@@ -194,7 +194,7 @@ pub struct AloneDocument {
     pub sent: Option<u64>,
     /// Announcements of other nodes received there.
     pub heard: u64,
-    /// skipped, nothing-heard, only-others or no-link.
+    /// skipped, nothing-heard, only-others, ended or no-link.
     pub why: String,
     /// The same as text.
     pub text: String,
@@ -226,7 +226,7 @@ pub struct InterfaceDocument {
     pub queries: Option<u64>,
     /// Announcements of other nodes received there.
     pub heard: u64,
-    /// Announcements dropped because they were unreadable or too many.
+    /// Unreadable announcements and failures of discovery, on all interfaces together.
     pub dropped: u64,
     /// The whole report as text.
     pub text: String,

@@ -1,4 +1,4 @@
-//! Sentences that explain what a group waits for.
+//! Sentences that explain why a group waits.
 
 use super::{InterfaceFinding, NoLinkReason, State, Status};
 use crate::discovery::{Activity, InterfaceReport};
@@ -30,7 +30,7 @@ impl Status {
         if let State::KeptOut { by, left } = &self.state {
             reasons.push(format!(
                 "{by} keeps this node out for {} s more: it was lost three times within a minute, \
-                 or answered and did not vote",
+                 broke the protocol as often, or answered and did not vote",
                 left.as_secs()
             ));
         }
@@ -108,8 +108,9 @@ impl Status {
             named.unwrap_or_else(|| node.to_string())
         };
         format!(
-            "two processes use the identity of {whose}: potluck's files were copied. On the machine \
-             with the copy, move away the file that `potluck identity` names, and start again"
+            "two processes use the identity of {whose}: potluck's files were copied. On the \
+             machine with the copy, move away the file that `potluck identity` names, and start \
+             again"
         )
     }
 }

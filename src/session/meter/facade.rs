@@ -55,8 +55,11 @@ pub fn ended(
     let engine = name(engine);
     counter!("potluck_operations_total", "kind" => kind, "outcome" => outcome, "engine" => engine)
         .increment(1);
-    histogram!("potluck_operation_duration_seconds", "kind" => kind, "outcome" => outcome, "engine" => engine)
-        .record(duration.as_secs_f64());
+    histogram!(
+        "potluck_operation_duration_seconds",
+        "kind" => kind, "outcome" => outcome, "engine" => engine
+    )
+    .record(duration.as_secs_f64());
     if outcome == "committed" {
         counter!("potluck_operation_bytes_total", "kind" => kind, "engine" => engine)
             .increment(bytes);

@@ -41,7 +41,7 @@ impl ViewSession {
 
     /// Moves the committed results of abandoned calls to the list of the node, whose memory is
     /// bounded and which the next View reads. A sync stays until the View has ended, because it may
-    /// be continued; so does what comes after an undecided one in its lane.
+    /// be continued; so does a result behind an undecided one in its lane.
     pub(super) fn hand_on(&self, state: &mut SessionState) {
         let has_ended = state.ledger.is_frozen();
         let is_over = |op: &OpId| {

@@ -60,7 +60,7 @@ impl Choices {
         self.waiting.get(&name).is_some_and(|own| own.is_late)
     }
 
-    /// Its deadline has passed; returns what wakes it.
+    /// Its deadline has passed; returns its waker.
     pub(super) fn expire(&mut self, name: OpId) -> Option<Waker> {
         let own = self.waiting.get_mut(&name)?;
         own.is_late = true;
@@ -72,8 +72,8 @@ impl Choices {
         self.waiting.first_key_value().map(|(name, own)| (*name, own.from.clone()))
     }
 
-    /// What wakes those to which this news of another member may be of use: that a message to `me`
-    /// was sent, or given up.
+    /// The wakers of all receives, if this message of another member tells that a message to `me`
+    /// was sent or given up; else none.
     pub(super) fn woken_by(&self, body: &OpBody, me: Rank) -> Vec<Waker> {
         let op = match body {
             OpBody::Describe(descriptor) => descriptor.op,
@@ -83,7 +83,7 @@ impl Choices {
         if op.lane.ends().is_some_and(|(_, to)| to == me) { self.wakers() } else { Vec::new() }
     }
 
-    /// What wakes all of them.
+    /// The wakers of all of them.
     pub(super) fn wakers(&self) -> Vec<Waker> {
         self.waiting.values().map(|own| own.waker.clone()).collect()
     }

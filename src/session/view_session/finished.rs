@@ -1,4 +1,4 @@
-//! What the engine says of an operation when it has finished it.
+//! The result of the engine for an operation that it has finished.
 
 use super::part_result::PartResult;
 use super::{ViewSession, wake};

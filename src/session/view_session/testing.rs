@@ -67,7 +67,7 @@ impl Group {
         Group { members, pools, said, outgoing }
     }
 
-    /// Takes what a member has asked of the control plane.
+    /// Takes the requests of a member to the control plane.
     pub(crate) fn take_outgoing(&mut self, member: usize) -> Vec<Outgoing> {
         std::iter::from_fn(|| self.outgoing[member].try_recv().ok()).collect()
     }

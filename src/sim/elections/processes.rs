@@ -83,7 +83,7 @@ impl World {
             engines: Engines::NATIVE,
             sizes,
         };
-        let election = Election::new(applicant, self.disks.held(n), config).with(self.seeded);
+        let election = Election::new(applicant, self.disks.held(n), config).with(self.mutation);
         self.nodes.insert(
             n,
             Node {

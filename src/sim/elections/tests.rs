@@ -2,7 +2,7 @@
 
 use super::world::World;
 use crate::election::Input;
-use crate::protocol::Defect;
+use crate::protocol::Mutant;
 
 #[test]
 fn two_nodes_form_and_reduce() {
@@ -33,9 +33,9 @@ fn a_member_that_was_given_up_and_is_back_at_once_gets_a_new_view() {
 }
 
 /// Two of three have called, the disk of the second one fails for ever, and the third one dies.
-fn disk_fails_for_ever(defect: Option<Defect>) -> World {
+fn disk_fails_for_ever(mutant: Option<Mutant>) -> World {
     let mut world = World::new(1);
-    world.seeded = defect.into();
+    world.mutation = mutant.into();
     (1..=3).for_each(|n| world.start(n));
     world.run(1000);
     world.fail_disk(2, u64::MAX);
@@ -51,7 +51,7 @@ fn a_node_that_cannot_write_gives_its_calls_up() {
     let world = disk_fails_for_ever(None);
     assert_eq!(world.unanswered(), 0, "{:#?}", world.trace);
     assert!(world.broken().is_empty(), "{:#?}", world.trace);
-    let world = disk_fails_for_ever(Some(Defect::WaitsForItsDisk));
+    let world = disk_fails_for_ever(Some(Mutant::WaitsForItsDisk));
     assert_ne!(world.unanswered(), 0, "{:#?}", world.trace);
 }
 

@@ -8,7 +8,7 @@ use super::session::Session;
 use crate::collective::{Ledger, LedgerEffect};
 use crate::election::{Decides, Durable, Effect, Input, LeftOut, Notice};
 use crate::identity::{MemberId, NodeId};
-use crate::protocol::{Message, Partition, Seeded, Sizes, View};
+use crate::protocol::{Message, Mutation, Partition, Sizes, View};
 use crate::wire::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) struct World {
     pub(super) trace: Vec<String>,
     pub(super) history: History,
     /// The rule that all nodes break.
-    pub(super) seeded: Seeded,
+    pub(super) mutation: Mutation,
 }
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
             shows_notices: false,
             trace: Vec::new(),
             history: History::default(),
-            seeded: Seeded::NONE,
+            mutation: Mutation::NONE,
         }
     }
 
@@ -334,7 +334,7 @@ impl World {
     }
 
     pub(super) fn install(&mut self, n: u8, view: &Arc<View>, decides: Decides) {
-        let seeded = self.seeded;
+        let mutation = self.mutation;
         let Some(node) = self.nodes.get_mut(&n) else { return };
         let id = node.id();
         let old = std::mem::take(&mut node.session);
@@ -365,7 +365,7 @@ impl World {
         }
         self.history.note(id, &Act::Installed { before, view: Arc::clone(view) });
         let (Some(node), Some(rank)) = (self.nodes.get_mut(&n), view.rank_of(id)) else { return };
-        node.session = Session::of(view, Ledger::new(view, rank).with(seeded));
+        node.session = Session::of(view, Ledger::new(view, rank).with(mutation));
         if node.election.is_frozen() {
             // Installed late, only to decide the View before.
             crate::election::Operations::freeze(&mut node.session, view.digest());

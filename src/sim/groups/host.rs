@@ -18,7 +18,7 @@ use crate::link::{DataEncryption, Hello, Local, Net, Suite};
 use crate::memory::Pool;
 use crate::node::{Admission, Doors, NodeConfig, Settled, Tools};
 use crate::os::{FixedInterfaces, InterfaceSet, Sleep};
-use crate::protocol::{Defect, Engines, Partition, Seeded, Sizes};
+use crate::protocol::{Engines, Mutant, Mutation, Partition, Sizes};
 use crate::report::{ConfigProblem, Error, Result};
 use crate::topology::KnownPaths;
 use crate::wire::Decode;
@@ -54,7 +54,7 @@ pub struct Host {
     /// The policy on which parts of a partitioned group continue.
     pub partition: Partition,
     /// A rule that its node breaks.
-    pub seeded: Seeded,
+    pub mutation: Mutation,
 }
 
 /// The time that a host was suspended, as its clocks report it.
@@ -122,12 +122,12 @@ impl Host {
         let net: Arc<dyn Net> = Arc::new(SimNet {
             conditions: self.conditions.clone(),
             ip,
-            lies: self.seeded.has(Defect::Lies),
+            lies: self.mutation.has(Mutant::Lies),
         });
         let listener =
             net.listen(&[]).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
         let config = self.config(ip, listener.port(), life);
-        let engine = SimEngine(NativeEngine::new(Pool::new()).with(self.seeded));
+        let engine = SimEngine(NativeEngine::new(Pool::new()).with(self.mutation));
         let tools = Tools {
             net,
             interface_source: Box::new(FixedInterfaces),
@@ -190,7 +190,7 @@ impl Host {
             sizes: Sizes::default(),
             gloo: None,
             notices: false,
-            seeded: self.seeded,
+            mutation: self.mutation,
         }
     }
 }

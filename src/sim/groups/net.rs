@@ -155,7 +155,7 @@ impl Stream for SimStream {
         None
     }
 
-    fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
+    fn take_memory_link(&mut self) -> Option<Box<dyn DataLink>> {
         let (reads, writes) = self.halves.take()?;
         let liar = self.lies.then(Liar::new);
         Some(Box::new(SimLink::new(reads, writes, Arc::clone(&self.is_broken), liar)))

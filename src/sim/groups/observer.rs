@@ -265,7 +265,8 @@ impl ObserverState {
                 let beside = self.histories.committed(view, &members, at);
                 if let Some(beside) = beside.filter(|_| self.liar.is_none()) {
                     self.wrong.push(format!(
-                        "host {host}: Views {view} and {beside} go on beside each other, though all their members could have met"
+                        "host {host}: Views {view} and {beside} go on beside each other, though \
+                         all their members could have met"
                     ));
                 }
             }
@@ -305,4 +306,78 @@ fn host_of(name: &str) -> Option<usize> {
 
 fn micros(time: Duration) -> u64 {
     time.as_micros() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_harness::history::what::{Kind, What};
+
+    const BOUND: Duration = Duration::from_secs(20);
+    const VIEW: Duration = Duration::from_secs(40);
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// The logs of one program that waits for a View for a second.
+    fn waiting() -> Observer {
+        let observer = Observer::default();
+        observer.record(0, &json!({"e": "start", "t": 0, "node": name_of(0), "life": 0}));
+        observer.record(0, &json!({"e": "waits", "t": 1_000_000, "lane": 1}));
+        observer
+    }
+
+    fn took(observer: &Observer) {
+        observer.record(0, &json!({"e": "took", "t": 2_000_000, "lane": 1, "view": "1#aa"}));
+    }
+
+    #[test]
+    fn a_call_without_an_answer_is_a_hang_after_the_bound() {
+        let observer = waiting();
+        took(&observer);
+        let hang = |now| observer.hang(BOUND, VIEW, now);
+        let call = |id: u64, limit_ms: Option<u64>| {
+            json!({
+                "e": "call", "t": 3_000_000, "id": id, "lane": 1, "view": "1#aa", "k": id,
+                "what": What::of(Kind::Barrier), "way": "await", "before": 0, "limit_ms": limit_ms,
+            })
+        };
+        let ended = |id: u64| {
+            let end = json!({
+                "e": "return", "t": 4_000_000, "id": id, "code": "ok", "cause": "", "after": 0,
+            });
+            observer.record(0, &end);
+        };
+        observer.record(0, &call(7, None));
+        assert_eq!((hang(seconds(23)), observer.overdue(BOUND, seconds(99))), (None, None));
+        let found = hang(seconds(24)).expect("a hang");
+        assert!(found.contains("waits for Barrier in lane 1, View 1#aa, call 7"), "{found}");
+        ended(7);
+        assert_eq!(hang(seconds(99)), None);
+        // Its deadline is 5 s after its beginning, and the bound begins then.
+        observer.record(0, &call(8, Some(5000)));
+        let both = |now| (hang(now).is_some(), observer.overdue(BOUND, now).is_some());
+        assert_eq!((both(seconds(28)), both(seconds(29))), ((false, false), (true, true)));
+        ended(8);
+        assert_eq!(both(seconds(99)), (false, false));
+        assert!(observer.state().wrong.is_empty(), "{:?}", observer.state().wrong);
+    }
+
+    #[test]
+    fn a_host_without_a_view_is_a_hang_unless_it_is_kept_out_or_waits_for_its_disk() {
+        let observer = waiting();
+        let hang = |now| observer.hang(BOUND, VIEW, now);
+        assert_eq!(hang(seconds(41)), None);
+        assert!(hang(seconds(42)).is_some_and(|found| found.contains("is in no View")));
+        let status = |event: &Value| observer.record(0, event);
+        status(&json!({"e": "status", "t": 2, "kept_out": [name_of(0)]}));
+        assert_eq!(hang(seconds(42)), None);
+        status(&json!({"e": "status", "t": 3, "kept_out": [], "disk_waits_ms": 900}));
+        assert_eq!(hang(seconds(42)), None);
+        status(&json!({"e": "status", "t": 4, "kept_out": []}));
+        assert!(hang(seconds(42)).is_some());
+        took(&observer);
+        assert_eq!(hang(seconds(99)), None);
+    }
 }

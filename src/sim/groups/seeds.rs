@@ -3,7 +3,7 @@
 
 use super::node::calls;
 use super::{FAULTS, Outcome, RECOVERY, Run, sinks};
-use crate::protocol::Defect;
+use crate::protocol::Mutant;
 use potluck_harness::history::Report;
 use potluck_harness::history::claims::CLAIMS;
 use std::collections::BTreeSet;
@@ -19,11 +19,11 @@ const RESULT_LINE: &str = "sim-run:";
 /// Begins the line with the claims that do not hold.
 const BROKEN_LINE: &str = "sim-breaks:";
 
-/// The defect of a member that lies. It need not be found: the others must keep their promises to
+/// The mutant of a member that lies. It need not be found: the others must keep their promises to
 /// each other.
 const LIES: &str = "lies";
 
-/// Seeds in which a defect must be found.
+/// Seeds in which a mutant must be found.
 const FOUND_IN: u64 = 20;
 
 /// Totals over all programs of a run, or of several.
@@ -42,14 +42,14 @@ struct Counts {
 
 /// `POTLUCK_SIM_SEED` selects one seed, `POTLUCK_SIM_SEEDS` a number of seeds; the default is four.
 /// `POTLUCK_SIM_HOSTS` is the number of hosts; the default is 2 to 5, by chance.
-/// `POTLUCK_SIM_DEFECT` names a rule that the nodes break; then the test passes once that is found.
+/// `POTLUCK_SIM_MUTANT` names a rule that the nodes break; then the test passes once that is found.
 #[test]
 fn groups_in_virtual_time_never_differ_and_find_together() {
-    let defect = std::env::var("POTLUCK_SIM_DEFECT").ok();
-    match (number("POTLUCK_SIM_SEED"), number("POTLUCK_SIM_SEEDS"), defect) {
-        (Some(seed), _, defect) => run_one(seed, defect.as_deref()),
+    let mutant = std::env::var("POTLUCK_SIM_MUTANT").ok();
+    match (number("POTLUCK_SIM_SEED"), number("POTLUCK_SIM_SEEDS"), mutant) {
+        (Some(seed), _, mutant) => run_one(seed, mutant.as_deref()),
         (None, seeds, Some(lies)) if lies == LIES => run_all(0..seeds.unwrap_or(4), Some(LIES)),
-        (None, _, Some(defect)) => find(&defect),
+        (None, _, Some(mutant)) => find(&mutant),
         (None, seeds, None) => run_all(0..seeds.unwrap_or(4), None),
     }
 }
@@ -62,7 +62,7 @@ fn members_beside_a_liar_keep_their_promises_to_each_other() {
     }
 }
 
-/// The watch for calls without an answer sees one.
+/// The run of a group in which one member never votes is not a clean one.
 #[test]
 fn a_member_that_never_votes_is_found() {
     if std::env::var_os("POTLUCK_SIM_SEEDS").is_none() {
@@ -76,12 +76,12 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs this seed in this process.
-fn run_one(seed: u64, defect: Option<&str>) {
+fn run_one(seed: u64, mutant: Option<&str>) {
     calls::silence();
     sinks::install(seed);
-    let defect = defect.map(|name| Defect::named(name).expect("a defect that has a name"));
+    let mutant = mutant.map(|name| Mutant::named(name).expect("a mutant that has a name"));
     let hosts = number("POTLUCK_SIM_HOSTS").map(|hosts| hosts as usize);
-    let Outcome { report, wrong, digest, observer } = Run::new(seed, hosts, defect).go();
+    let Outcome { report, wrong, digest, observer } = Run::new(seed, hosts, mutant).go();
     if !wrong.is_empty() {
         println!("seed {seed}:\n{}", wrong.join("\n"));
         println!(
@@ -117,22 +117,22 @@ fn broken(report: &Report, wrong: usize) -> BTreeSet<&'static str> {
     names.chain(by_itself.then_some("simulation")).collect()
 }
 
-/// Runs seeds with a defect until it is found.
-fn find(defect: &str) {
+/// Runs seeds with a mutant until it is found.
+fn find(mutant: &str) {
     for seed in 0..FOUND_IN {
-        if let Err(output) = run_in_own_process(seed, Some(defect)) {
+        if let Err(output) = run_in_own_process(seed, Some(mutant)) {
             println!("{output}");
             let breaks = output.lines().find_map(|line| line.split_once(BROKEN_LINE));
             let (_, claims) = breaks.expect("the run ended by something else");
-            println!("sim: the defect {defect} is found by seed {seed}: {}", claims.trim());
+            println!("sim: the mutant {mutant} is found by seed {seed}: {}", claims.trim());
             return;
         }
     }
-    panic!("the defect {defect} is not found in {FOUND_IN} seeds");
+    panic!("the mutant {mutant} is not found in {FOUND_IN} seeds");
 }
 
 /// Runs `seeds`, several at a time, and reports the failures.
-fn run_all(seeds: Range<u64>, defect: Option<&str>) {
+fn run_all(seeds: Range<u64>, mutant: Option<&str>) {
     let (next, counts, failed) =
         (AtomicU64::new(seeds.start), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -145,12 +145,12 @@ fn run_all(seeds: Range<u64>, defect: Option<&str>) {
                     if seed >= seeds.end {
                         return;
                     }
-                    match run_in_own_process(seed, defect) {
+                    match run_in_own_process(seed, mutant) {
                         Ok(more) => {
                             *counts.lock().expect("no panic") += more;
                             if seed == seeds.start {
                                 is_repeated
-                                    .store(is_repeatable(seed, defect, more), Ordering::Relaxed);
+                                    .store(is_repeatable(seed, mutant, more), Ordering::Relaxed);
                             }
                         }
                         Err(output) => {
@@ -165,7 +165,7 @@ fn run_all(seeds: Range<u64>, defect: Option<&str>) {
     let (mut failed, counts) =
         (failed.into_inner().expect("no panic"), counts.into_inner().expect("no panic"));
     failed.sort_unstable();
-    let lasts = if defect.is_some() { super::LIES + RECOVERY } else { FAULTS + RECOVERY };
+    let lasts = if mutant.is_some() { super::LIES + RECOVERY } else { FAULTS + RECOVERY };
     let (seconds, runs) = (lasts.as_secs(), seeds.end - seeds.start);
     let Counts { calls, succeeded, views, faults, .. } = counts;
     println!(
@@ -177,15 +177,15 @@ fn run_all(seeds: Range<u64>, defect: Option<&str>) {
     assert!(is_repeated.into_inner(), "seed {} gives another run", seeds.start);
 }
 
-/// Whether a seed gives the same run once more. Only in the build of `make
-/// sim` tokio's own choices are seeded too.
-fn is_repeatable(seed: u64, defect: Option<&str>, first: Counts) -> bool {
-    let again = || run_in_own_process(seed, defect).map(|again| again.digest);
+/// Whether a seed gives the same run once more. Only in the build of `make sim` tokio's own choices
+/// are seeded too.
+fn is_repeatable(seed: u64, mutant: Option<&str>, first: Counts) -> bool {
+    let again = || run_in_own_process(seed, mutant).map(|again| again.digest);
     !cfg!(potluck_tight) || again() == Ok(first.digest)
 }
 
 /// The counts of a run, or all its output if it failed.
-fn run_in_own_process(seed: u64, defect: Option<&str>) -> Result<Counts, String> {
+fn run_in_own_process(seed: u64, mutant: Option<&str>) -> Result<Counts, String> {
     let this = std::env::current_exe().map_err(|error| format!("seed {seed}: {error}"))?;
     let name = concat!(module_path!(), "::groups_in_virtual_time_never_differ_and_find_together");
     // The name without the crate.
@@ -193,7 +193,7 @@ fn run_in_own_process(seed: u64, defect: Option<&str>) -> Result<Counts, String>
     let run = Command::new(this)
         .args(["--exact", name, "--nocapture"])
         .env("POTLUCK_SIM_SEED", seed.to_string())
-        .envs(defect.map(|defect| ("POTLUCK_SIM_DEFECT", defect)))
+        .envs(mutant.map(|mutant| ("POTLUCK_SIM_MUTANT", mutant)))
         .output();
     let run = run.map_err(|error| format!("seed {seed}: {error}"))?;
     let stdout = String::from_utf8_lossy(&run.stdout).into_owned();

@@ -6,7 +6,7 @@ use super::action::Action;
 use super::state::{ModelState, Node, place};
 use crate::election::{Report, joins_one, to_join};
 use crate::identity::MemberId;
-use crate::protocol::{Defect, ViewId};
+use crate::protocol::{Mutant, ViewId};
 use std::collections::BTreeSet;
 
 impl Group {
@@ -18,10 +18,10 @@ impl Group {
         }
         let ids: BTreeSet<MemberId> =
             members.iter().map(|m| state.nodes[usize::from(*m)].me).collect();
-        let seeded = self.seeded();
+        let mutation = self.mutation();
         members.iter().all(|m| {
-            let broken = if *m == n { Defect::BeginsBeside } else { Defect::AgreesBeside };
-            seeded.has(broken) || !state.nodes[usize::from(*m)].is_beside(&ids, state)
+            let broken = if *m == n { Mutant::BeginsBeside } else { Mutant::AgreesBeside };
+            mutation.has(broken) || !state.nodes[usize::from(*m)].is_beside(&ids, state)
         })
     }
 

@@ -99,7 +99,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Says again what a rank may have missed of a change that this node leads.
+    /// Repeats the messages that a rank may have missed of a change that this node leads.
     pub(super) fn replay_plan(&mut self, to: Rank) {
         let steps = self.node.revising.as_ref().map_or_else(Vec::new, Revising::replay);
         steps.iter().for_each(|step| self.tell_plan(to, step));

@@ -1,4 +1,4 @@
-//! The runs of the model: the claims hold, and every seeded defect breaks one.
+//! The runs of the model: the claims hold, and every mutant breaks one.
 //!
 //! The small runs are ordinary tests. `make model` runs all of them and prints the tables.
 
@@ -6,14 +6,14 @@ use super::state::Budget;
 use super::walk::{WalkKind, WalkResult, walk};
 use super::{Calls, Group, Partition};
 use crate::collective::LedgerBounds;
-use crate::protocol::{Defect, Sizes};
+use crate::protocol::{Mutant, Sizes};
 use stateright::{Checker, HasDiscoveries, Model};
 use std::time::Instant;
 
-/// Most states explored in search of a defect.
+/// Most states explored in search of a mutant.
 const SEARCH_STATES_MAX: usize = 3_000_000;
 
-/// Walks in search of a defect. Some defects show in one of several thousand walks only.
+/// Walks in search of a mutant. Some mutants show in one of several thousand walks only.
 const SEARCH_WALKS: u64 = 8_000;
 
 /// More entries than a run makes calls.
@@ -97,7 +97,7 @@ fn beginning(third: [usize; 3], proposals: u16) -> Group {
 fn explore(group: &Group, threads: usize) -> SearchResult {
     let began = Instant::now();
     let builder = group.clone().checker().threads(threads);
-    if group.defect.is_some() {
+    if group.mutant.is_some() {
         // Breadth first, for the shortest execution.
         let builder =
             builder.finish_when(HasDiscoveries::AnyFailures).target_state_count(SEARCH_STATES_MAX);
@@ -272,7 +272,8 @@ fn walks_keep_the_claims() {
             steps += walked;
             if !broken.is_empty() || stuck {
                 wrong.push(format!(
-                    "{partition:?}, {kind:?}, POTLUCK_SEED={seed} POTLUCK_SEEDS=1: {broken:?}, stuck: {stuck}"
+                    "{partition:?}, {kind:?}, POTLUCK_SEED={seed} POTLUCK_SEEDS=1: {broken:?}, \
+                     stuck: {stuck}"
                 ));
             }
             if seeds == 1 {
@@ -297,118 +298,118 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|s| s.parse().ok())
 }
 
-/// The smallest group in which exhaustive search finds a defect; `None` for two defects that need
+/// The smallest group in which exhaustive search finds a mutant; `None` for two mutants that need
 /// larger groups and longer executions.
-fn smallest_group(defect: Defect) -> Option<Group> {
+fn smallest_group(mutant: Mutant) -> Option<Group> {
     use Partition::{Continue, Majority};
-    let (partition, budget) = match defect {
-        Defect::PromiseNotDurable => (Continue, (2, 1, 0)),
-        Defect::EarlyInstall | Defect::AnyoneCommitted => (Continue, (1, 0, 0)),
-        Defect::NoTieBreak | Defect::MostMembersWin | Defect::OwnBase | Defect::LateIsBehind => {
+    let (partition, budget) = match mutant {
+        Mutant::PromiseNotDurable => (Continue, (2, 1, 0)),
+        Mutant::EarlyInstall | Mutant::AnyoneCommitted => (Continue, (1, 0, 0)),
+        Mutant::NoTieBreak | Mutant::MostMembersWin | Mutant::OwnBase | Mutant::LateIsBehind => {
             (Continue, (2, 0, 0))
         }
-        Defect::RestartedCounts => (Continue, (1, 1, 0)),
-        Defect::NoAdoption | Defect::AdoptedCounts | Defect::OkWithoutResult => {
+        Mutant::RestartedCounts => (Continue, (1, 1, 0)),
+        Mutant::NoAdoption | Mutant::AdoptedCounts | Mutant::OkWithoutResult => {
             (Majority, (2, 0, 0))
         }
-        Defect::CutOffGoesOn => return Some(Group { defect: Some(defect), ..cut_off() }),
-        Defect::EarlyAbort | Defect::KeepsDone => (Majority, (1, 0, 1)),
-        Defect::TipOfInstalled
-        | Defect::AcceptedNotDurable
-        | Defect::WaitsForItsDisk
-        | Defect::CommitsAlone
-        | Defect::SyncKeepsState
-        | Defect::HoldsOtherBits
-        | Defect::DropsContributions => {
+        Mutant::CutOffGoesOn => return Some(Group { mutant: Some(mutant), ..cut_off() }),
+        Mutant::EarlyAbort | Mutant::KeepsDone => (Majority, (1, 0, 1)),
+        Mutant::TipOfInstalled
+        | Mutant::AcceptedNotDurable
+        | Mutant::WaitsForItsDisk
+        | Mutant::CommitsAlone
+        | Mutant::SyncKeepsState
+        | Mutant::HoldsOtherBits
+        | Mutant::DropsContributions => {
             return None;
         }
         rich => {
             return smallest_extended_group(rich)
-                .map(|group| Group { defect: Some(defect), ..group });
+                .map(|group| Group { mutant: Some(mutant), ..group });
         }
     };
-    Some(Group { defect: Some(defect), ..group(partition, budget) })
+    Some(Group { mutant: Some(mutant), ..group(partition, budget) })
 }
 
-/// The smallest group for a defect that plain groups do not show.
-fn smallest_extended_group(defect: Defect) -> Option<Group> {
+/// The smallest group for a mutant that plain groups do not show.
+fn smallest_extended_group(mutant: Mutant) -> Option<Group> {
     let none = Budget::default();
-    let group = match defect {
-        Defect::WithholdsVotes => calling(2, 1, Budget { calls: 2, ..none }),
-        Defect::SaysNothingAgain => calling(2, 1, Budget { calls: 2, losses: 1, ..none }),
-        Defect::CallsInAHold | Defect::KeepsHeld => {
+    let group = match mutant {
+        Mutant::WithholdsVotes => calling(2, 1, Budget { calls: 2, ..none }),
+        Mutant::SaysNothingAgain => calling(2, 1, Budget { calls: 2, losses: 1, ..none }),
+        Mutant::CallsInAHold | Mutant::KeepsHeld => {
             planned(calling(2, 1, Budget { calls: 2, plans: 1, ..none }))
         }
-        Defect::NarrowAdmission => {
+        Mutant::NarrowAdmission => {
             bounded(calling(3, 2, Budget { calls: 2, aborts: 1, ..none }), (1, 1))
         }
-        Defect::ReportsInOrder => {
+        Mutant::ReportsInOrder => {
             bounded(calling(2, 2, Budget { calls: 3, aborts: 1, ..none }), (1, 1))
         }
-        Defect::BeginsBeside | Defect::AgreesBeside => outside(0),
-        Defect::ForgetsBeginning => beginning([4, 2, 16], 2),
-        Defect::AllDecideGroups => of_two(calling(3, 0, Budget { calls: 2, proposals: 1, ..none })),
-        Defect::AdoptsAll => half_made(Budget { calls: 2, proposals: 1, ..none }),
-        Defect::SilenceAborts => left_behind(),
+        Mutant::BeginsBeside | Mutant::AgreesBeside => outside(0),
+        Mutant::ForgetsBeginning => beginning([4, 2, 16], 2),
+        Mutant::AllDecideGroups => of_two(calling(3, 0, Budget { calls: 2, proposals: 1, ..none })),
+        Mutant::AdoptsAll => half_made(Budget { calls: 2, proposals: 1, ..none }),
+        Mutant::SilenceAborts => left_behind(),
         _ => return None,
     };
     Some(group)
 }
 
-/// The first walk of five nodes in this range of seeds that shows a defect.
+/// The first walk of five nodes in this range of seeds that shows a mutant.
 fn first_walk(
-    defect: Option<Defect>,
+    mutant: Option<Mutant>,
     kind: (Partition, WalkKind),
     seeds: std::ops::Range<u64>,
 ) -> Option<(u64, WalkResult)> {
-    let mut walks = seeds.map(|seed| (seed, walk(seed, Some(5), kind, defect, &mut Vec::new())));
+    let mut walks = seeds.map(|seed| (seed, walk(seed, Some(5), kind, mutant, &mut Vec::new())));
     walks.find(|(_, walked)| !walked.broken.is_empty())
 }
 
-/// The kinds of walks in which defects are looked for.
+/// The kinds of walks in which mutants are looked for.
 const KINDS: [(Partition, WalkKind); 3] = [
     (Partition::Continue, WalkKind::Basic),
     (Partition::Majority, WalkKind::Basic),
     (Partition::Continue, WalkKind::Extended),
 ];
 
-/// For each defect the seed of a walk of five nodes that shows it. After a change of the rules, a
+/// For each mutant the seed of a walk of five nodes that shows it. After a change of the rules, a
 /// walk of the next 600 seeds should, or a new seed is needed.
-const WALKS: [(Defect, Partition, u64); 14] = [
-    (Defect::PromiseNotDurable, Partition::Continue, 8),
-    (Defect::EarlyInstall, Partition::Continue, 0),
-    (Defect::NoTieBreak, Partition::Continue, 207),
-    (Defect::AnyoneCommitted, Partition::Continue, 62),
-    (Defect::RestartedCounts, Partition::Majority, 106),
-    (Defect::TipOfInstalled, Partition::Majority, 384),
-    (Defect::AcceptedNotDurable, Partition::Majority, 904),
-    (Defect::EarlyAbort, Partition::Majority, 691),
-    (Defect::AdoptedCounts, Partition::Continue, 376),
-    (Defect::OkWithoutResult, Partition::Continue, 149),
-    (Defect::MostMembersWin, Partition::Continue, 0),
-    (Defect::CutOffGoesOn, Partition::Majority, 535),
-    (Defect::OwnBase, Partition::Continue, 362),
-    (Defect::LateIsBehind, Partition::Majority, 681),
+const WALKS: [(Mutant, Partition, u64); 14] = [
+    (Mutant::PromiseNotDurable, Partition::Continue, 8),
+    (Mutant::EarlyInstall, Partition::Continue, 0),
+    (Mutant::NoTieBreak, Partition::Continue, 207),
+    (Mutant::AnyoneCommitted, Partition::Continue, 62),
+    (Mutant::RestartedCounts, Partition::Majority, 106),
+    (Mutant::TipOfInstalled, Partition::Majority, 384),
+    (Mutant::AcceptedNotDurable, Partition::Majority, 904),
+    (Mutant::EarlyAbort, Partition::Majority, 691),
+    (Mutant::AdoptedCounts, Partition::Continue, 376),
+    (Mutant::OkWithoutResult, Partition::Continue, 149),
+    (Mutant::MostMembersWin, Partition::Continue, 0),
+    (Mutant::CutOffGoesOn, Partition::Majority, 535),
+    (Mutant::OwnBase, Partition::Continue, 362),
+    (Mutant::LateIsBehind, Partition::Majority, 681),
 ];
 
-/// Defects that walks rarely reach, or that show in small groups; exhaustive search finds them.
-fn explored() -> impl Iterator<Item = Defect> {
-    let is_walked = |defect| WALKS.iter().any(|walk| walk.0 == defect);
-    Defect::ALL.into_iter().filter(move |defect| !is_walked(*defect))
+/// Mutants that walks rarely reach, or that show in small groups; exhaustive search finds them.
+fn explored() -> impl Iterator<Item = Mutant> {
+    let is_walked = |mutant| WALKS.iter().any(|walk| walk.0 == mutant);
+    Mutant::ALL.into_iter().filter(move |mutant| !is_walked(*mutant))
 }
 
-/// That these walks do not find the defect, and the first seed that does.
-fn missed((defect, partition, seed): (Defect, Partition, u64)) -> Option<String> {
-    let find = |seeds| first_walk(Some(defect), (partition, WalkKind::Basic), seeds);
+/// That these walks do not find the mutant, and the first seed that does.
+fn missed((mutant, partition, seed): (Mutant, Partition, u64)) -> Option<String> {
+    let find = |seeds| first_walk(Some(mutant), (partition, WalkKind::Basic), seeds);
     if find(seed..seed + 600).is_some() {
         return None;
     }
     let other = find(0..SEARCH_WALKS).map(|(seed, _)| seed);
-    Some(format!("{defect:?} is not found from seed {seed} on; the first seed is {other:?}"))
+    Some(format!("{mutant:?} is not found from seed {seed} on; the first seed is {other:?}"))
 }
 
 #[test]
-fn each_seeded_defect_is_seen() {
+fn each_mutant_is_seen() {
     let missed: Vec<String> = WALKS.into_iter().filter_map(missed).collect();
     assert!(missed.is_empty(), "{missed:?}");
     for (_, partition, seed) in WALKS {
@@ -416,42 +417,42 @@ fn each_seeded_defect_is_seen() {
         let clean = first_walk(None, plain, seed..seed + 1);
         assert!(clean.is_none(), "nothing was seeded: {clean:?}");
     }
-    for defect in explored() {
-        let found = smallest_group(defect).map(|group| explore(&group, 1));
+    for mutant in explored() {
+        let found = smallest_group(mutant).map(|group| explore(&group, 1));
         assert!(
             found.is_some_and(|explored| !explored.broken.is_empty()),
-            "{defect:?} is not found"
+            "{mutant:?} is not found"
         );
     }
 }
 
 #[test]
 #[ignore = "minutes: make model"]
-fn every_seeded_defect_is_found() {
+fn every_mutant_is_found() {
     println!(
-        "| defect | all histories | walks of five, parts go on | walks, majorities | rich walks |"
+        "| mutant | all histories | walks of five, parts go on | walks, majorities | rich walks |"
     );
     println!("| --- | --- | --- | --- | --- |");
     let mut missed = Vec::new();
-    for defect in Defect::ALL {
-        let by_model = smallest_group(defect).map(|group| explore(&group, 1));
+    for mutant in Mutant::ALL {
+        let by_model = smallest_group(mutant).map(|group| explore(&group, 1));
         let shown = |e: &SearchResult| {
             e.broken.first().map(|(claim, steps)| format!("{claim} in {steps} steps"))
         };
         let by_model = by_model.map(|e| shown(&e).unwrap_or("not found".to_owned()));
         let by_walk = KINDS.map(|kind| {
-            let found = first_walk(Some(defect), kind, 0..SEARCH_WALKS);
+            let found = first_walk(Some(mutant), kind, 0..SEARCH_WALKS);
             found.map(|(seed, walked)| format!("{} at seed {seed}", walked.broken[0].name()))
         });
         if by_model.as_ref().is_none_or(|found| found == "not found")
             && by_walk.iter().all(Option::is_none)
         {
-            missed.push(defect);
+            missed.push(mutant);
         }
         let [parts, majorities, rich] =
             by_walk.map(|found| found.unwrap_or("not found".to_owned()));
         println!(
-            "| {defect:?} | {} | {parts} | {majorities} | {rich} |",
+            "| {mutant:?} | {} | {parts} | {majorities} | {rich} |",
             by_model.unwrap_or("too small".to_owned())
         );
     }
@@ -460,7 +461,7 @@ fn every_seeded_defect_is_found() {
         assert!(found.is_none(), "nothing was seeded: {found:?}");
     }
     println!("| none | see above | not found | not found | not found |");
-    let all = Defect::ALL.len();
-    println!("{} of {all} seeded defects found", all - missed.len());
+    let all = Mutant::ALL.len();
+    println!("{} of {all} mutants found", all - missed.len());
     assert!(missed.is_empty(), "not found: {missed:?}");
 }

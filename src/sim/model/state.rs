@@ -8,7 +8,7 @@ use crate::collective::{Ledger, Revising};
 use crate::election::{Agreement, Applicant, Durable};
 use crate::identity::{Boot, MemberId, Name, NodeId};
 use crate::protocol::{
-    Ballot, Engines, Lane, Message, OpId, PlanMessage, PlanStep, Rank, Seeded, Sizes, View,
+    Ballot, Engines, Lane, Message, Mutation, OpId, PlanMessage, PlanStep, Rank, Sizes, View,
     ViewDigest, ViewId,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -103,7 +103,7 @@ pub(super) fn place(id: MemberId) -> usize {
 }
 
 impl Node {
-    pub(super) fn start(me: MemberId, durable: Durable, sizes: Sizes, seeded: Seeded) -> Node {
+    pub(super) fn start(me: MemberId, durable: Durable, sizes: Sizes, mutation: Mutation) -> Node {
         let applicant = Applicant {
             id: me,
             name: Name::from_lossy("n"),
@@ -111,7 +111,7 @@ impl Node {
             engines: Engines::NATIVE,
             sizes,
         };
-        let agreement = Agreement::new(applicant, durable.clone()).with(seeded);
+        let agreement = Agreement::new(applicant, durable.clone()).with(mutation);
         Node {
             me,
             agreement,

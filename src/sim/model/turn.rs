@@ -171,7 +171,7 @@ impl<'a> Turn<'a> {
         let durable = self.node.durable.clone();
         let me = MemberId { boot: Boot(self.node.me.boot.0 + 1), ..self.node.me };
         let sizes = self.group.sizes_of(place(me));
-        self.node = Node::start(me, durable, sizes, self.group.seeded());
+        self.node = Node::start(me, durable, sizes, self.group.mutation());
     }
 
     fn agree(&mut self, event: Event) {
@@ -254,7 +254,7 @@ impl<'a> Turn<'a> {
         self.acts.push(Act::Installed { before, view: Arc::clone(&view) });
         let Some(rank) = view.rank_of(me) else { return };
         let bounds = self.group.bounds;
-        let mut ledger = Ledger::new(&view, rank).with(self.group.seeded()).within(bounds);
+        let mut ledger = Ledger::new(&view, rank).with(self.group.mutation()).within(bounds);
         if self.node.agreement.is_frozen() {
             // Installed late, only to decide the View before.
             ledger.freeze();

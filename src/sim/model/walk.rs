@@ -9,7 +9,7 @@ use super::action::Action;
 use super::state::{Budget, ModelState, place};
 use super::{Calls, Group, Partition};
 use crate::collective::LedgerBounds;
-use crate::protocol::Defect;
+use crate::protocol::Mutant;
 
 /// Steps of a walk, at most.
 const STEPS: u32 = 400;
@@ -28,7 +28,7 @@ pub(super) fn walk(
     seed: u64,
     nodes: Option<u8>,
     (partition, kind): (Partition, WalkKind),
-    defect: Option<Defect>,
+    mutant: Option<Mutant>,
     trace: &mut Vec<String>,
 ) -> WalkResult {
     let mut rng = Rng::of(seed);
@@ -48,7 +48,7 @@ pub(super) fn walk(
         ..Budget::default()
     };
     let slow_disks = rng.below(2) == 0;
-    let plain = Group { nodes, calls, slow_disks, defect, ..Group::of(partition, budget) };
+    let plain = Group { nodes, calls, slow_disks, mutant, ..Group::of(partition, budget) };
     let group = match kind {
         WalkKind::Basic => plain,
         WalkKind::Extended => extended(plain, &mut rng),
@@ -125,7 +125,12 @@ fn pick(group: &Group, state: &ModelState, sides: &[u64], rng: &mut Rng) -> Opti
             }
             2 => {
                 group.tell(n, state, &mut some);
-                some.retain(|tell| !matches!(tell, Action::Tell(from, _) if apart(usize::from(n), usize::from(*from))));
+                some.retain(|tell| {
+                    !matches!(
+                        tell,
+                        Action::Tell(from, _) if apart(usize::from(n), usize::from(*from))
+                    )
+                });
             }
             _ => {
                 group.progress(state, &mut some);

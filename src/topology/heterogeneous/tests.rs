@@ -213,7 +213,10 @@ fn as_many_roots_as_members_fit_in_a_sentence() {
     let plan = plan_for(&Home::new(&[No; MEMBERS_MAX], &cables));
     assert!(
         plan.fits(MEMBERS_MAX)
-            && matches!(&plan.class_for(u64::MAX).algorithm, Algorithm::Trees { trees } if trees.len() > 10)
+            && matches!(
+                &plan.class_for(u64::MAX).algorithm,
+                Algorithm::Trees { trees } if trees.len() > 10
+            )
     );
     assert!(plan.reason.len() <= Plan::REASON_BYTES_MAX, "{}", plan.reason);
 }
@@ -325,9 +328,9 @@ fn coded_s(home: &Home) -> Option<([[f64; 2]; 3], Coding)> {
     else {
         return None;
     };
-    let paying = CodecChoice::new(&members, &links, &plan).expect("a network");
+    let choice = CodecChoice::new(&members, &links, &plan).expect("a network");
     let seconds = |coding| {
-        paying
+        choice
             .travel_and_coding_us(class, COUNT * 4, coding)
             .expect("all speeds")
             .map(|us| us / 1e6)
@@ -427,7 +430,8 @@ fn with_segments_no_home_is_more_than_a_tenth_above_its_bound() {
         let unknowing = plan_for(&Home { trunks: Vec::new(), ..home.clone() });
         let before = simulated_s(&home, &unknowing, COUNT);
         println!(
-            "{name:38} bound {bound_s:7.3} s  plan {seconds:7.3} s  {:.3}, forecast {:.3}; without segments {before:.3} s  {}",
+            "{name:38} bound {bound_s:7.3} s  plan {seconds:7.3} s  {:.3}, forecast {:.3}; without \
+             segments {before:.3} s  {}",
             seconds / bound_s,
             forecast_us / 1e6,
             plan.reason

@@ -248,7 +248,11 @@ proptest! {
                 links.observe(member_id(1), member_id(b), path(1));
             }
         }
-        let prefer: BTreeSet<_> = (1..=n).filter(|i| preferred >> i & 1 == 1).map(member_id).collect();
-        prop_assert_eq!(links.largest_clique_with(member_id(1), &prefer), by_trying_all(&links, n, &prefer));
+        let prefer: BTreeSet<_> =
+            (1..=n).filter(|i| preferred >> i & 1 == 1).map(member_id).collect();
+        prop_assert_eq!(
+            links.largest_clique_with(member_id(1), &prefer),
+            by_trying_all(&links, n, &prefer)
+        );
     }
 }

@@ -222,7 +222,8 @@ fn the_order_in_which_facts_come_does_not_matter() {
 }
 
 #[test]
-#[ignore = "prints times, which mean something in a release build: cargo test --release --lib -- how_long --ignored --nocapture"]
+#[ignore = "prints times, which mean something in a release build: cargo test --release --lib -- \
+    how_long --ignored --nocapture"]
 fn how_long_it_takes() {
     for size in [4, 8, 12, 16, MEMBERS_MAX as u8] {
         let time_ms = |seed| {
@@ -238,7 +239,8 @@ fn how_long_it_takes() {
         let [median, tenth, worst] =
             [times.len() / 2, times.len() * 9 / 10, times.len() - 1].map(|place| times[place].0);
         println!(
-            "{size:2} members: {median:.2} ms, one in ten {tenth:.2} ms, worst {worst:.2} ms, up to {trees:?} trees"
+            "{size:2} members: {median:.2} ms, one in ten {tenth:.2} ms, worst {worst:.2} ms, up \
+             to {trees:?} trees"
         );
     }
 }

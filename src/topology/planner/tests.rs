@@ -158,9 +158,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_plan_fits_and_depends_on_nothing_but_its_input(n in 1u8..=16, seed: u64, density in 0u64..=100) {
-        let draw = |a: u8, b: u8| (seed ^ u64::from(a) << 8 ^ u64::from(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-        let rtt_us = |a: u8, b: u8| (draw(a, b) % 100 < density).then(|| (draw(b, a) % 5000) as u32);
+    fn every_plan_fits_and_depends_on_nothing_but_its_input(
+        n in 1u8..=16,
+        seed: u64,
+        density in 0u64..=100,
+    ) {
+        let draw = |a: u8, b: u8| {
+            (seed ^ u64::from(a) << 8 ^ u64::from(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
+        };
+        let rtt_us =
+            |a: u8, b: u8| (draw(a, b) % 100 < density).then(|| (draw(b, a) % 5000) as u32);
         let links = links_of(n, rtt_us);
         let first = plan(&members(n), &links);
         prop_assert!(first.fits(usize::from(n)));

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 struct Noisy {
     home: Home,
     rng: SmallRng,
-    /// What all machines together can send and receive, in kbit/s.
+    /// The rate at which all machines together can send and receive, in kbit/s.
     processors_kbps: f64,
 }
 
@@ -51,7 +51,7 @@ impl Noisy {
     }
 }
 
-/// What a search finds in a home, and the number of its measurements.
+/// The segments that a search finds in a home, and the number of its measurements.
 fn search(noisy: &mut Noisy) -> (Vec<Division>, usize) {
     let (rates, radios) = (noisy.alone(), BTreeSet::new());
     let alone = Alone { size: noisy.home.size(), rates: &rates, radios: &radios };
@@ -66,7 +66,7 @@ fn search(noisy: &mut Noisy) -> (Vec<Division>, usize) {
     (search.found(alone), count)
 }
 
-/// The side without rank 0, and what the segment is, of each of these.
+/// The side without rank 0, and whether the segment is half duplex, of each of these.
 fn sides(found: &[Division]) -> BTreeSet<(Vec<u8>, bool)> {
     let far = |division: &Division| {
         (division.sides[1].iter().map(|rank| rank.0).collect(), division.is_half)

@@ -294,7 +294,7 @@ fn spare(survey: &mut Survey, bursts: usize, kbps: impl Fn(Pair) -> u32) -> Vec<
 }
 
 /// A spare burst can show too little. If its rate comes late it must not count as one that was
-/// measured for the plan, which would replace what an earlier View has found out.
+/// measured for the plan, which would replace the findings of an earlier View.
 #[test]
 fn a_spare_burst_that_comes_late_takes_nothing_away() {
     let mut survey = Survey::new(2, |_| Some(1_000_000));

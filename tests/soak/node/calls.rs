@@ -220,7 +220,8 @@ impl Made {
     /// Writes the end to the log.
     pub fn tell(&self, log: &Log) {
         let mut event = json!({
-            "e": "return", "id": self.id, "code": self.code, "cause": self.cause, "after": self.after,
+            "e": "return", "id": self.id, "code": self.code, "cause": self.cause,
+            "after": self.after,
         });
         if let Some(result) = self.result {
             event["result"] = result.into();

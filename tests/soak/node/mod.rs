@@ -138,7 +138,8 @@ async fn statuses(node: Arc<Node>) {
         let kept_out: Vec<String> =
             status.quarantined.iter().map(|kept| name(&kept.name)).collect();
         node.log.tell(json!({
-            "e": "status", "state": status.state.to_string(), "view": status.view.as_ref().map(|view| view.id.to_string()),
+            "e": "status", "state": status.state.to_string(),
+            "view": status.view.as_ref().map(|view| view.id.to_string()),
             "kept_out": kept_out, "waiting": waiting(&status),
             "disk_waits_ms": status.disk_waits.map(|waits| waits.as_millis() as u64),
         }));

@@ -76,7 +76,7 @@ impl Group {
         }
     }
 
-    /// These members report to all others what they have decided.
+    /// These members report their decisions to all others.
     pub fn pass_reports(&mut self) {
         let n = self.ledgers.len();
         for from in 0..n {

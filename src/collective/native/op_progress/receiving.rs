@@ -1,4 +1,4 @@
-//! Received frames: where their payload belongs, and what follows from it.
+//! Received frames: where their payload belongs, and its consequences.
 
 use super::super::super::schedule::Then;
 use super::super::chunk_numbers::ChunkAt;
@@ -39,13 +39,13 @@ pub struct ReceiveSlot {
     at: ChunkAt,
     from: Rank,
     phase: Phase,
-    claim: PartWriter,
+    writer: PartWriter,
 }
 
 impl ReceiveSlot {
     /// The destination of the payload.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.claim.bytes_mut()
+        self.writer.bytes_mut()
     }
 }
 
@@ -63,23 +63,23 @@ impl OpProgress {
         if !role.keeps || !is_plain || len != self.schedule.wire_bytes(None, elements) {
             return None;
         }
-        let claim = match header.phase {
+        let writer = match header.phase {
             Phase::Reduce if !matches!(role.then, Then::Send(_)) => {
                 let contributor = self.contributor(at, from)?;
                 let mut chunk = self.lock(at);
-                let claim = if chunk.has_come(contributor) { None } else { self.claim(at) }?;
+                let writer = if chunk.has_come(contributor) { None } else { self.claim(at) }?;
                 chunk.comes(contributor);
-                claim
+                writer
             }
             Phase::Gather if role.down_from == Some(from) => {
                 let mut chunk = self.lock(at);
-                let claim = if chunk.has_landed() { None } else { self.claim(at) }?;
+                let writer = if chunk.has_landed() { None } else { self.claim(at) }?;
                 chunk.lands();
-                claim
+                writer
             }
             _ => return None,
         };
-        Some(ReceiveSlot { at, from, phase: header.phase, claim })
+        Some(ReceiveSlot { at, from, phase: header.phase, writer })
     }
 
     /// Completes a frame whose payload is in its receive slot. Adds the frames that can now be sent
@@ -92,14 +92,14 @@ impl OpProgress {
         slot: ReceiveSlot,
         out: &mut Vec<OutgoingFrame>,
     ) -> Result<Progress, EngineFault> {
-        let ReceiveSlot { at, from, phase, claim } = slot;
+        let ReceiveSlot { at, from, phase, writer } = slot;
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
         match phase {
             Phase::Reduce => {
                 let contributor = self.contributor(at, from).unwrap_or(0);
-                self.add(at, contributor, PartialSum::InPlace(claim), out)
+                self.add(at, contributor, PartialSum::InPlace(writer), out)
             }
-            _ => Ok(self.land(at, claim, None, out)),
+            _ => Ok(self.land(at, writer, None, out)),
         }
     }
 
@@ -196,14 +196,14 @@ impl OpProgress {
         }
         // Fails if the operation is over here, or if this rank's own contribution still occupies
         // the place.
-        let mut claim = self.claim(at).ok_or(Untaken::Violation)?;
+        let mut writer = self.claim(at).ok_or(Untaken::Violation)?;
         match codec {
-            None => copy(claim.bytes_mut(), received.bytes()),
+            None => copy(writer.bytes_mut(), received.bytes()),
             Some(codec) => {
-                let elements = elements_of_mut(claim.bytes_mut()).ok_or(Untaken::Violation)?;
+                let elements = elements_of_mut(writer.bytes_mut()).ok_or(Untaken::Violation)?;
                 codec.decode(received.bytes(), elements).map_err(|_| Untaken::Violation)?;
             }
         }
-        Ok(self.land(at, claim, Some(received), out))
+        Ok(self.land(at, writer, Some(received), out))
     }
 }

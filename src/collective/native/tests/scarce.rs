@@ -1,4 +1,4 @@
-//! A member without memory for what arrives before its call.
+//! A member without memory for data that arrives before its call.
 
 use super::door::DOOR;
 use crate::collective::suite::{Chance, Scarce, Setup, f32_call, plan, until};

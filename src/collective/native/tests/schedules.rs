@@ -8,7 +8,7 @@ use crate::collective::threads::Threads;
 use crate::link::data_pair;
 use crate::memory::{DType, Pool, Staging, bytes_of};
 use crate::os::Race;
-use crate::protocol::{Algorithm, Call, CallKind, EngineFault, OpId, Rank, ReduceOp, Seeded};
+use crate::protocol::{Algorithm, Call, CallKind, EngineFault, Mutation, OpId, Rank, ReduceOp};
 use crate::sim::{explore, finds};
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
 use shuttle::thread;
@@ -24,7 +24,7 @@ const PEER: Rank = Rank(1);
 type Outcome = Result<Finished, EngineFault>;
 
 fn backend(me: Rank, threads: &Arc<Threads>) -> Arc<NativeBackend> {
-    Arc::new(NativeBackend::new(me, 2, Pool::new(), Arc::clone(threads), Seeded::NONE))
+    Arc::new(NativeBackend::new(me, 2, Pool::new(), Arc::clone(threads), Mutation::NONE))
 }
 
 /// Starts a sum of two ranks around a ring.

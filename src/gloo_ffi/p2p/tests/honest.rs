@@ -144,9 +144,18 @@ fn lens() -> impl Strategy<Value = Vec<Vec<usize>>> {
     let len = prop_oneof![
         4 => 0..2000usize,
         1 => Just(0),
-        1 => prop::sample::select(vec![EAGER_OP_BYTES, EAGER_OP_BYTES + 1, PIECE, PIECE + 1, 2 * PIECE + 3]),
+        1 => prop::sample::select(vec![
+            EAGER_OP_BYTES,
+            EAGER_OP_BYTES + 1,
+            PIECE,
+            PIECE + 1,
+            2 * PIECE + 3,
+        ]),
     ];
-    let flow = prop_oneof![3 => prop::collection::vec(len, 0..8), 1 => prop::collection::vec(0..3usize, 0..100)];
+    let flow = prop_oneof![
+        3 => prop::collection::vec(len, 0..8),
+        1 => prop::collection::vec(0..3usize, 0..100),
+    ];
     prop::collection::vec(flow, 4..5)
 }
 
@@ -154,7 +163,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn honest_ranks_never_offend_and_everything_arrives(there in lens(), back in lens(), steps in prop::collection::vec(0..u16::MAX, 0..600)) {
+    fn honest_ranks_never_offend_and_everything_arrives(
+        there in lens(),
+        back in lens(),
+        steps in prop::collection::vec(0..u16::MAX, 0..600),
+    ) {
         let mut sides = [Side::new(A, B, &there, &back), Side::new(B, A, &back, &there)];
         let total = |lens: &[Vec<usize>]| lens.iter().map(Vec::len).sum::<usize>() as u16;
         // After the random steps, run all that is left.

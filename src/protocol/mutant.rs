@@ -1,12 +1,12 @@
-//! Seeded defects: deliberate violations of protocol rules, which prove that the checks find them.
+//! Mutants: deliberate violations of protocol rules, which prove that the checks find them.
 //!
-//! Only tests can seed one, and nodes of a build with `--cfg potluck_defects`. In other builds
-//! [`Seeded`] has no size, and every query is `false` at compile time.
+//! Only tests can have one, and nodes of a build with `--cfg potluck_mutants`. In other builds
+//! [`Mutation`] has no size, and every query is `false` at compile time.
 
 /// A protocol rule that a test can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub(crate) enum Defect {
+pub(crate) enum Mutant {
     /// Promises and acceptances are sent at once and never written to disk.
     PromiseNotDurable,
     /// A View is installed after more than half of its members have accepted it.
@@ -49,7 +49,7 @@ pub(crate) enum Defect {
     /// A call that was held stays held after the switch.
     KeepsHeld,
     /// An honest member may have no more operations open at another one than it may list itself,
-    /// although it answers what others have given up.
+    /// although it answers operations that others have given up.
     NarrowAdmission,
     /// Decided operations that the program has never called go before its own in every report, and
     /// are reported again and again.
@@ -63,10 +63,10 @@ pub(crate) enum Defect {
     /// An operation of a sub-group is committed by a View only if all its members hold the result.
     AllDecideGroups,
     /// The decision of an accepted successor is adopted for all operations, also for those of which
-    /// no participant has reported to its proposer; what it does not name is aborted.
+    /// no participant has reported to its proposer; an operation that it does not name is aborted.
     AdoptsAll,
-    /// What an accepted successor does not name is aborted, also at a participant that had not
-    /// reported to its proposer.
+    /// An operation that an accepted successor does not name is aborted, also at a participant that
+    /// had not reported to its proposer.
     SilenceAborts,
     /// A node whose disk does not answer waits with its calls for as long as that takes, also when
     /// the others have gone on. Not one of `ALL`, like the following ones: they break rules that
@@ -86,87 +86,87 @@ pub(crate) enum Defect {
     Lies,
 }
 
-/// The defect of one node, if a test has seeded one.
+/// The broken rule of one node, if there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Seeded {
-    #[cfg(any(test, potluck_defects))]
-    defect: Option<Defect>,
+pub(crate) struct Mutation {
+    #[cfg(any(test, potluck_mutants))]
+    mutant: Option<Mutant>,
 }
 
-impl Seeded {
-    /// No defect.
-    pub(crate) const NONE: Seeded = Seeded {
-        #[cfg(any(test, potluck_defects))]
-        defect: None,
+impl Mutation {
+    /// No mutant.
+    pub(crate) const NONE: Mutation = Mutation {
+        #[cfg(any(test, potluck_mutants))]
+        mutant: None,
     };
 
     /// Whether this rule is broken.
     #[inline]
-    pub(crate) fn has(self, defect: Defect) -> bool {
-        #[cfg(any(test, potluck_defects))]
-        return self.defect == Some(defect);
-        #[cfg(not(any(test, potluck_defects)))]
+    pub(crate) fn has(self, mutant: Mutant) -> bool {
+        #[cfg(any(test, potluck_mutants))]
+        return self.mutant == Some(mutant);
+        #[cfg(not(any(test, potluck_mutants)))]
         {
-            let _ = defect;
+            let _ = mutant;
             false
         }
     }
 }
 
-#[cfg(any(test, potluck_defects))]
-impl From<Option<Defect>> for Seeded {
-    fn from(defect: Option<Defect>) -> Seeded {
-        Seeded { defect }
+#[cfg(any(test, potluck_mutants))]
+impl From<Option<Mutant>> for Mutation {
+    fn from(mutant: Option<Mutant>) -> Mutation {
+        Mutation { mutant }
     }
 }
 
-#[cfg(any(test, potluck_defects))]
-impl Defect {
-    /// The defect with this name on the command line of the soak, or of the simulation.
-    pub(crate) fn named(name: &str) -> Option<Defect> {
+#[cfg(any(test, potluck_mutants))]
+impl Mutant {
+    /// The mutant with this name on the command line of the soak, or of the simulation.
+    pub(crate) fn named(name: &str) -> Option<Mutant> {
         match name {
-            "engine" => Some(Defect::DropsContributions),
-            "sync" => Some(Defect::SyncKeepsState),
-            "replay" => Some(Defect::SaysNothingAgain),
-            "ledger" => Some(Defect::CommitsAlone),
-            "silent" => Some(Defect::WithholdsVotes),
-            "lies" => Some(Defect::Lies),
+            "engine" => Some(Mutant::DropsContributions),
+            "sync" => Some(Mutant::SyncKeepsState),
+            "replay" => Some(Mutant::SaysNothingAgain),
+            "ledger" => Some(Mutant::CommitsAlone),
+            "silent" => Some(Mutant::WithholdsVotes),
+            "lies" => Some(Mutant::Lies),
             _ => None,
         }
     }
 }
 
 #[cfg(test)]
-impl Defect {
+impl Mutant {
     /// Those that the model has to find.
-    pub(crate) const ALL: [Defect; 28] = [
-        Defect::PromiseNotDurable,
-        Defect::EarlyInstall,
-        Defect::NoTieBreak,
-        Defect::AnyoneCommitted,
-        Defect::RestartedCounts,
-        Defect::NoAdoption,
-        Defect::TipOfInstalled,
-        Defect::AcceptedNotDurable,
-        Defect::EarlyAbort,
-        Defect::KeepsDone,
-        Defect::AdoptedCounts,
-        Defect::OkWithoutResult,
-        Defect::MostMembersWin,
-        Defect::CutOffGoesOn,
-        Defect::OwnBase,
-        Defect::LateIsBehind,
-        Defect::WithholdsVotes,
-        Defect::SaysNothingAgain,
-        Defect::CallsInAHold,
-        Defect::KeepsHeld,
-        Defect::NarrowAdmission,
-        Defect::ReportsInOrder,
-        Defect::BeginsBeside,
-        Defect::AgreesBeside,
-        Defect::ForgetsBeginning,
-        Defect::AllDecideGroups,
-        Defect::AdoptsAll,
-        Defect::SilenceAborts,
+    pub(crate) const ALL: [Mutant; 28] = [
+        Mutant::PromiseNotDurable,
+        Mutant::EarlyInstall,
+        Mutant::NoTieBreak,
+        Mutant::AnyoneCommitted,
+        Mutant::RestartedCounts,
+        Mutant::NoAdoption,
+        Mutant::TipOfInstalled,
+        Mutant::AcceptedNotDurable,
+        Mutant::EarlyAbort,
+        Mutant::KeepsDone,
+        Mutant::AdoptedCounts,
+        Mutant::OkWithoutResult,
+        Mutant::MostMembersWin,
+        Mutant::CutOffGoesOn,
+        Mutant::OwnBase,
+        Mutant::LateIsBehind,
+        Mutant::WithholdsVotes,
+        Mutant::SaysNothingAgain,
+        Mutant::CallsInAHold,
+        Mutant::KeepsHeld,
+        Mutant::NarrowAdmission,
+        Mutant::ReportsInOrder,
+        Mutant::BeginsBeside,
+        Mutant::AgreesBeside,
+        Mutant::ForgetsBeginning,
+        Mutant::AllDecideGroups,
+        Mutant::AdoptsAll,
+        Mutant::SilenceAborts,
     ];
 }
