@@ -16,11 +16,12 @@ mod gloo {
     use std::process::Command;
     use std::{env, fs};
 
-    const MISSING: &str = "potluck's feature `gloo` needs Gloo: apt-get install libgloo-dev cmake g++, or set GLOO_ROOT to the \
-        prefix of a Gloo built from its sources (docs/gloo.md)";
+    const MISSING: &str = "potluck's feature `gloo` needs Gloo: apt-get install libgloo-dev cmake \
+        g++, or set GLOO_ROOT to the prefix of a Gloo built from its sources (docs/gloo.md)";
 
-    const SHORTCUT: &str = "potluck's feature `gloo` cannot use this Gloo, because it moves data between processes of one machine \
-        past its transport (it has gloo/allreduce_shm.h), and potluck's links are one: take one without it (docs/gloo.md)";
+    const SHORTCUT: &str = "potluck's feature `gloo` cannot use this Gloo, because it moves data \
+        between processes of one machine past its transport (it has gloo/allreduce_shm.h), and \
+        potluck's links are one: take one without it (docs/gloo.md)";
 
     const SOURCES: [&str; 5] = ["CMakeLists.txt", "shim.cc", "shim.h", "store.h", "transport.h"];
     const BRIDGE: &str = "src/gloo_ffi/bridge.rs";
