@@ -1,6 +1,6 @@
 //! The environment of a test: network, engine, groups of nodes.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use potluck::plan::EngineKind;
 use potluck::{Builder, Cluster, Config, Context, EngineOffer};
 use std::collections::BTreeMap;
@@ -82,19 +82,29 @@ pub async fn group(on: On, story: &str, n: usize) -> Result<Nodes> {
 }
 
 /// Three nodes in a View that is not in sync: two with a common history, and one that came later.
+/// The latecomer has the highest rank.
 pub async fn out_of_step(on: On, story: &str) -> Result<Nodes> {
-    let namespace = fresh(story);
-    let mut clusters = joined(on, &namespace, 2, 2).await?;
-    let (mut a, mut b) = tokio::try_join!(clusters[0].context(), clusters[1].context())?;
-    tokio::try_join!(a.barrier(), b.barrier())?;
-    drop((a, b));
-    clusters.push(builder(on, &namespace, 2).join().await?);
-    let nodes = together(clusters).await?;
-    ensure!(
-        nodes.iter().all(|(_, context)| !context.is_in_sync()),
-        "a newcomer cannot know what the others know"
-    );
-    Ok(nodes)
+    for _ in 0..10 {
+        let namespace = fresh(story);
+        let mut clusters = joined(on, &namespace, 2, 2).await?;
+        let (mut a, mut b) = tokio::try_join!(clusters[0].context(), clusters[1].context())?;
+        tokio::try_join!(a.barrier(), b.barrier())?;
+        drop((a, b));
+        let latecomer = builder(on, &namespace, 2).join().await?;
+        let id = latecomer.status().node;
+        clusters.push(latecomer);
+        let nodes = together(clusters).await?;
+        ensure!(
+            nodes.iter().all(|(_, context)| !context.is_in_sync()),
+            "a newcomer cannot know what the others know"
+        );
+        if nodes.last().is_some_and(|(cluster, _)| cluster.status().node == id) {
+            return Ok(nodes);
+        }
+        // The machine has stood still for so long that the View of the two was replaced, first by
+        // one of the latecomer and one of them.
+    }
+    bail!("the latecomer never has the highest rank")
 }
 
 /// These nodes in a View of all of them, in rank order.

@@ -141,7 +141,7 @@ fn bad_sizes() -> Result<()> {
     for (members, said) in [
         ("many", "POTLUCK_MEMBERS cannot be used: \"many\" is no number of members"),
         ("0", "members is 0; it must be between 1 and 32"),
-        ("4,2..3", "members is 4 and max_members is 3"),
+        ("4,2..3", "max_members is 3; it must not be smaller than members, 4"),
     ] {
         let mut start = group.start(0);
         start.variables.push(("POTLUCK_MEMBERS", PathBuf::from(members)));
