@@ -69,7 +69,15 @@ pub fn during<T>(
     output: Option<Output>,
     act: impl FnOnce() -> T,
 ) -> (T, Option<EngineFault>) {
+    /// Forgets the operation when it ends, also if it panics.
+    struct Forget;
+    impl Drop for Forget {
+        fn drop(&mut self) {
+            NOW.set(None);
+        }
+    }
     NOW.set(Some(Now { op, output, fault: None }));
+    let _forget = Forget;
     let result = act();
     (result, NOW.take().and_then(|now| now.fault))
 }
@@ -210,4 +218,21 @@ pub fn patience(timeout_ms: i64) -> Duration {
 
 fn rank(rank: i32) -> Result<Rank, Thrown> {
     u8::try_from(rank).map(Rank).map_err(|_| Thrown::Misuse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Lane;
+
+    #[test]
+    fn a_panic_leaves_no_operation_behind() {
+        let op = OpId { lane: Lane::MAIN, number: 7 };
+        let run = || during::<()>(op, None, || panic!("a fault"));
+        assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+        assert!(NOW.take().is_none());
+        let (result, fault) = during(op, None, || noted::<()>(Err(EngineFault::Unfit)).is_err());
+        assert_eq!((result, fault), (true, Some(EngineFault::Unfit)));
+        assert!(NOW.take().is_none());
+    }
 }
