@@ -266,7 +266,7 @@ namespace PotluckNet
         ///  | notices | `false`: never a line on stderr |
         ///
         ///  Returns POTLUCK_ARGUMENT for another key, and for a value that cannot be read. The configuration
-        ///  is then as before. potluck_join checks the values further, and returns POTLUCK_CONFIG.
+        ///  is then as before. potluck_join checks further: POTLUCK_CONFIG for an invalid value.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_config_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern potluck_status potluck_config_set(potluck_config* config, byte* key, byte* value, potluck_error** error);
@@ -495,7 +495,7 @@ namespace PotluckNet
 
     /// <summary>
     ///  Options of a call. Set all of it to zero, then `size` to `sizeof(potluck_options)`, then the
-    ///  wanted options. A call that does not have an option, or another `size`, ends with
+    ///  wanted options. Another `size`, or an option that the call does not have, ends it with
     ///  POTLUCK_ARGUMENT.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]

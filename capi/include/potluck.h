@@ -335,7 +335,7 @@ typedef uint32_t potluck_op;
 
 /**
  * Options of a call. Set all of it to zero, then `size` to `sizeof(potluck_options)`, then the
- * wanted options. A call that does not have an option, or another `size`, ends with
+ * wanted options. Another `size`, or an option that the call does not have, ends it with
  * POTLUCK_ARGUMENT.
  */
 typedef struct {
@@ -663,7 +663,7 @@ potluck_config *potluck_config_new(void);
  * | notices | `false`: never a line on stderr |
  *
  * Returns POTLUCK_ARGUMENT for another key, and for a value that cannot be read. The configuration
- * is then as before. potluck_join checks the values further, and returns POTLUCK_CONFIG.
+ * is then as before. potluck_join checks further: POTLUCK_CONFIG for an invalid value.
  */
 potluck_status potluck_config_set(potluck_config *config,
                                   const char *key,

@@ -44,7 +44,7 @@ pub extern "C" fn potluck_config_new() -> *mut potluck_config {
 /// | notices | `false`: never a line on stderr |
 ///
 /// Returns POTLUCK_ARGUMENT for another key, and for a value that cannot be read. The configuration
-/// is then as before. potluck_join checks the values further, and returns POTLUCK_CONFIG.
+/// is then as before. potluck_join checks further: POTLUCK_CONFIG for an invalid value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_config_set(
     config: *mut potluck_config,

@@ -15,7 +15,7 @@ pub const POTLUCK_REJECT_NON_FINITE: u32 = 2;
 pub const POTLUCK_WEIGHTED: u32 = 4;
 
 /// Options of a call. Set all of it to zero, then `size` to `sizeof(potluck_options)`, then the
-/// wanted options. A call that does not have an option, or another `size`, ends with
+/// wanted options. Another `size`, or an option that the call does not have, ends it with
 /// POTLUCK_ARGUMENT.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -60,7 +60,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Call(error) => error.fmt(f),
             Failure::Argument(problem) => f.write_str(problem),
-            Failure::GivenUp => f.write_str("the call was aborted before it ended"),
+            Failure::GivenUp => f.write_str("the program dropped the call before it ended"),
             Failure::InCallback => f.write_str(
                 "a function that is called when a call has ended must not wait for another one; \
                  wait in another thread",

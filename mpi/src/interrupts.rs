@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How long a wait goes on after an interrupt: if the call ends by then, the program's own handler
-/// decides the outcome.
+/// decides whether the program goes on.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// How many interrupts there were.

@@ -93,7 +93,7 @@ class Argument(Error, ValueError, code="argument"):
 
 
 class GivenUp(Error, code="given-up"):
-    """The call was aborted before it ended."""
+    """The program dropped the call before it ended."""
 
 
 class InCallback(Error, code="in-callback"):

@@ -357,7 +357,8 @@ impl Context {
         })
     }
 
-    /// Receives a message of this rank, or of any rank: the next with this tag. Returns the rank.
+    /// Receives a message of the rank `source`, or the next one with this tag of any rank. Returns
+    /// the rank of the sender.
     #[pyo3(signature = (
         buffer, source = None, tag = 0, *, deadline = None, best_effort = false, async_op = false,
     ))]

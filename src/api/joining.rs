@@ -61,7 +61,7 @@ pub enum KeyBefore {
 }
 
 /// Takes the cluster key from the machine that shows `code`, and stores it. Ends within half a
-/// minute, and two seconds later for each host name in `config.peers`.
+/// minute, plus up to two seconds for each host name in `config.peers`.
 ///
 /// That machine is found by multicast DNS on the interfaces of `config`; if `config.peers` names
 /// peers, these are tried instead. The key is stored under `config.namespace`, else

@@ -28,8 +28,8 @@ pub enum Activity {
         /// Readable adverts received from nodes of other machines, repetitions included. On
         /// loopback, from other nodes.
         adverts: u64,
-        /// Unreadable records under our service name, restarts of the responder because records
-        /// came too fast, and errors of the responder; on all interfaces together.
+        /// Unreadable records under our service name, restarts of the responder because there were
+        /// too many records or they came too fast, and its errors; on all interfaces together.
         dropped: u64,
     },
     /// It stays silent there.

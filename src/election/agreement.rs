@@ -83,8 +83,8 @@ pub(crate) struct Agreement {
     closing: Option<Closing>,
     /// Lanes in which programs sync, as this member has seen in all its Views.
     stateful: LaneSet,
-    /// The lanes that this member has synced since it came into a View without the common history;
-    /// `None` once it lacks no state.
+    /// If this member lacked a state when it installed its View: the lanes that it had synced by
+    /// then, since it came into a View without the common history.
     catching_up: Option<LaneSet>,
     /// Set when open operations of the installed View ended here as indeterminate: the ballot
     /// promised at that time. Views of ballots up to it may rely on results that this member has

@@ -26,7 +26,7 @@ pub(crate) struct Report {
 /// | the node | Views |
 /// | --- | --- |
 /// | has a View that has begun | those to which members of its View have gone on |
-/// | has none | the newest of those that do not keep it out and have a place; |
+/// | has no such View | the newest of those that do not keep it out and have a place; |
 /// |          | else of those that do not keep it out; else of all |
 pub(crate) fn to_join(has_view: bool, reports: &[Report]) -> BTreeSet<ViewId> {
     let running = || reports.iter().filter(|r| r.is_believed || reporters(reports, r.view) > 1);

@@ -98,10 +98,10 @@ impl Encoded {
     fn reduce_piece(&self, tag: u32, index: usize) -> Result<(), Failure> {
         let Coding { own, of_sums, .. } = self.coding;
         let me = self.me;
-        let claims =
+        let writers =
             (0..self.size).map(|rank| self.result_buffer.claim(rank * self.pieces + index));
-        let mut claims = claims.collect::<Option<Vec<_>>>().ok_or(UNFIT)?;
-        let parts = claims.iter_mut().map(|claim| elements_of_mut::<f32>(claim.bytes_mut()));
+        let mut writers = writers.collect::<Option<Vec<_>>>().ok_or(UNFIT)?;
+        let parts = writers.iter_mut().map(|writer| elements_of_mut::<f32>(writer.bytes_mut()));
         let mut piece = parts.collect::<Option<Vec<_>>>().ok_or(UNFIT)?;
         let lengths = |codec: &dyn Codec| {
             piece.iter().map(|part| codec.encoded_len(part.len())).collect::<Vec<usize>>()
@@ -126,7 +126,7 @@ impl Encoded {
         for (part, sum) in piece.iter_mut().zip(spans(sums.bytes_mut(), &back)) {
             of_sums.decode(sum, part).map_err(|_| UNFIT)?;
         }
-        claims.into_iter().for_each(|claim| _ = claim.land());
+        writers.into_iter().for_each(|writer| _ = writer.land());
         Ok(())
     }
 

@@ -57,7 +57,8 @@ impl Home {
 
     /// The state directory: `identity.key`, `identity.lock`, `state-<name>.<job>.bin`,
     /// `status-<name>.<job>.sock`, `peers-<name>.<job>.toml`, `known-<name>.toml`,
-    /// `paths-<name>.bin`. The files of other slots have the slot's number before the suffix.
+    /// `paths-<name>.bin`. All slots share `peers` and `known`; of the other files, those of a slot
+    /// that is not the first have its number before the suffix.
     pub fn state_dir(&self) -> &Path {
         &self.state
     }

@@ -270,10 +270,10 @@ mod tests {
         let memory = memory.into_memory(&pool).expect("it is owned");
         let result_buffer = ResultBuffer::new(memory, [8].into_iter());
         let result_buffer = result_buffer.expect("there is memory").expect("it fits");
-        let mut claim = result_buffer.claim(0).expect("the first");
-        claim.bytes_mut().copy_from_slice(bytes_of(&[1.5f32, 2.5]));
+        let mut writer = result_buffer.claim(0).expect("the first");
+        writer.bytes_mut().copy_from_slice(bytes_of(&[1.5f32, 2.5]));
         assert!(Block::result(Arc::clone(&result_buffer)).is_none(), "it has not landed");
-        let piece = claim.land();
+        let piece = writer.land();
         let result = Block::result(result_buffer).expect("all of it has landed");
         let (mut result, spare) = result.trade::<f32>(None).expect_err("a frame reads from it");
         assert_eq!((result.bytes(), spare), (bytes_of(&[1.5f32, 2.5]), None));

@@ -62,7 +62,7 @@ impl Relays {
         acts.map(|acts| self.act(acts, outside)).is_ok()
     }
 
-    /// Handles an event of a local end of a circuit: it has sent, consumed or closed.
+    /// Handles an event of a local end of a circuit: it has sent or consumed data, or was closed.
     pub(super) fn on_said(&mut self, said: Said, outside: Outside<'_>) {
         let act = match said {
             Said::Bytes(end, bytes) => self.switch.send(end, bytes),

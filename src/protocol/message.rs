@@ -167,7 +167,7 @@ pub struct Accused {
 
 layout!(Accused { id, breach });
 
-/// A member to which the sender has a live control link.
+/// A member to which the sender has a control link, or had one; see [`Heartbeat::reach`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reached {
     /// The member.
@@ -211,8 +211,8 @@ pub struct Promise {
     pub if_installed: Option<History>,
     /// Its display name.
     pub name: Name,
-    /// It came into `prev`, or into an earlier View, without the common history, and still lacks a
-    /// state.
+    /// It came into `prev`, or into an earlier View, without the common history, and lacked a state
+    /// when it installed `prev`. The lanes that it has synced since are in `closing`.
     pub is_behind: bool,
     /// It has no state to keep in sync.
     pub stateless: bool,

@@ -70,8 +70,8 @@ pub struct View {
     pub ballot: Ballot,
     /// The View whose operations this one decides; `None` if no member has installed one.
     pub parent: Option<ViewId>,
-    /// The committed operations of the parent. Of the others that it decides, those in `failed`
-    /// fail, and all others are aborted.
+    /// The committed operations of the parent. Of the other undecided ones that it decides, those
+    /// in `failed` fail, and the rest are aborted.
     pub committed: Vec<CommittedOp>,
     /// The operations of the parent that fail although members hold results of them.
     pub failed: Vec<FailedOp>,

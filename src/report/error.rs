@@ -279,7 +279,7 @@ impl Error {
     /// | [`NeedsSync`](Error::NeedsSync) | true | The call did not begin; the sync comes first. |
     /// | [`Indeterminate`](Error::Indeterminate) | true | The sync brings the outcome here. |
     /// | [`Aborted`](Error::Aborted): this rank's own deadline | false | The program has set that bound. |
-    /// | [`Aborted`](Error::Aborted): a NaN or an infinity, weights without a sum, or no memory | false | The same call fails again. |
+    /// | [`Aborted`](Error::Aborted): a NaN or an infinity, weights whose sum is 0 or infinite, or no memory | false | The same call fails again. |
     /// | [`Engine`](Error::Engine) | false | The same call fails again. |
     /// | [`Mismatch`](Error::Mismatch), [`Rejected`](Error::Rejected) | false | The program is wrong. |
     /// | [`LostResult`](Error::LostResult) | false | The program must take or discard a result first. |

@@ -111,8 +111,9 @@ impl<'a> Links<'a> {
     }
 }
 
-/// A tree of the View without the ranks outside of the group. If the root is outside, several ranks
-/// have no ancestor in the group: the lowest of them is the root, and the parent of the others.
+/// A tree of the View without the ranks outside of the group. If the root is outside, one or more
+/// ranks have no ancestor in the group: the lowest of them is the root, and the parent of the
+/// others.
 fn contracted(tree: &Tree, group: GroupRanks) -> Tree {
     let size = tree.parents.len();
     let above = |rank: Rank| std::iter::successors(tree.parent(rank), |at| tree.parent(*at));

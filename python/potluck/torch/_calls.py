@@ -111,9 +111,9 @@ class Planned:
 class CallsWork(dist.Work):
     """A Work that raises the error of its calls. PyTorch's own Work of a future drops it.
 
-    The thread that waits processes the results. If no thread may be waiting, because there is a
-    future or results must be copied, a thread of potluck processes them. A future is set in a
-    thread of its own, because the callbacks of the program may wait for other calls.
+    The thread that waits processes the results. With a future, and if results must be copied,
+    possibly no thread waits: then a thread of potluck processes them. A future is set in a thread
+    of its own, because the callbacks of the program may wait for other calls.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ def agree(version: int, state: Mapping[str, Any]) -> Any:
     """The state of the rank whose version is the highest, the lowest rank of these: the same for
     all. To be called by all ranks after a group has begun or was renewed.
 
-    state: a value that `torch.load(weights_only=True)` takes, as `state_dict()` of a model.
+    state: a value that `torch.load(weights_only=True)` loads, such as a model's `state_dict()`.
     """
     versions = torch.zeros(dist.get_world_size(), dtype=torch.int64)
     dist.all_gather_into_tensor(versions, torch.tensor([version]))

@@ -10,11 +10,11 @@ use std::fmt;
 /// The member that adds up a part of the buffer encodes the result, so every rank gets the same
 /// bits.
 ///
-/// Where each rank sends its contribution to the rank that adds it, each contribution and each sum
-/// is encoded once: in an exchange, in a star, and in a ring whose members all reach each other,
-/// where each member receives the contributions of all others for its segment. In a tree with inner
-/// ranks, and in a ring whose members do not all reach each other, partial sums are encoded anew at
-/// every hop.
+/// Where each rank sends its contribution to the rank that adds it, each contribution is encoded
+/// once, and each sum at most once: in an exchange, in a star, and in a ring whose members all
+/// reach each other, where each member receives the contributions of all others for its segment.
+/// In a tree with inner ranks, and in a ring whose members do not all reach each other, partial
+/// sums are encoded anew at every hop.
 ///
 /// The value that counts of a contribution is its whole buffer, encoded and decoded, on every
 /// engine and under every plan; also for the part that never leaves the member. Blocks of 256

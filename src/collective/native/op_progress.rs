@@ -12,14 +12,15 @@
 //!
 //! # Example
 //!
-//! One chunk of an all_reduce on the ring 0, 1, 2. Rank 0 finishes it, so the plan adds the
-//! contributions in the order `a1`, `a2`, `a0`. One that comes early waits in the `ChunkState`.
+//! One chunk of an all_reduce on the ring 0, 1, 2. Rank 0 finishes it, so the contributions travel
+//! from rank 1 over rank 2. Each rank adds those that meet there by ascending rank, its own
+//! included. One that comes early waits in the `ChunkState`.
 //!
 //! ```text
 //!          rank 1                  rank 2                    rank 0
-//! reduce   contribute a1           contribute a2, it waits   contribute a0, it waits
+//! reduce   contribute a1           contribute a2, it waits   contribute a0, the sum so far
 //!          pass_on ----- a1 -----> receive, fold a1 + a2
-//!                                  pass_on --- a1 + a2 ----> receive, fold (a1 + a2) + a0
+//!                                  pass_on --- a1 + a2 ----> receive, fold a0 + (a1 + a2)
 //!                                                            conclude: divides a mean
 //!                                                            land: the chunk is in the result
 //! gather   receive, land <------------- the sum ------------ frame of the gather half

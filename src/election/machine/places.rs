@@ -22,8 +22,8 @@ impl Election {
         partition.roster().map_or(0, |_| partition.members_wanted())
     }
 
-    /// The members to propose: those of the clique that one View may have. The set is empty, or
-    /// without this node, if the members of another View decide about this node.
+    /// The members to propose: those of the clique that one View may have. The set is without this
+    /// node if it gets no place, and empty if the members of another View decide about it.
     pub(super) fn selected(&mut self, now: u64) -> BTreeSet<MemberId> {
         let has_to_join = self.own_view().is_none() && !self.running_elsewhere(now).is_empty();
         if has_to_join && self.left_out(now).is_some() {

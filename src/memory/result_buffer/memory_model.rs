@@ -34,14 +34,14 @@ fn give_back() {
     let giving = {
         let result_buffer = Arc::clone(&result_buffer);
         loom::thread::spawn(move || {
-            let Some(mut claim) = result_buffer.claim(0) else { return };
-            claim.bytes_mut().fill(1);
-            claim.give_back();
+            let Some(mut writer) = result_buffer.claim(0) else { return };
+            writer.bytes_mut().fill(1);
+            writer.give_back();
         })
     };
-    let written = result_buffer.claim(0).map(|mut claim| {
-        claim.bytes_mut().fill(2);
-        claim.land()
+    let written = result_buffer.claim(0).map(|mut writer| {
+        writer.bytes_mut().fill(2);
+        writer.land()
     });
     giving.join().expect("no panic");
     if let Some(piece) = written {

@@ -17,13 +17,13 @@ pub(super) fn result_buffer() -> Arc<ResultBuffer> {
 
 /// Claims a part and writes `mark` to it, or reads the bytes that another thread has written there.
 pub(super) fn write_or_read(result_buffer: &Arc<ResultBuffer>, part: usize, mark: u8) -> bool {
-    let Some(mut claim) = result_buffer.claim(part) else {
+    let Some(mut writer) = result_buffer.claim(part) else {
         let read = result_buffer.landed(result_buffer.range(part));
         assert!(read.is_none_or(|bytes| bytes[0] == bytes[1] && bytes[0] != 0));
         return false;
     };
-    claim.bytes_mut().fill(mark);
-    let piece = claim.land();
+    writer.bytes_mut().fill(mark);
+    let piece = writer.land();
     assert_eq!(piece.bytes(), [mark; 2], "written by another one");
     true
 }
@@ -41,10 +41,10 @@ fn hand_out() {
         .map(|part| {
             let (result_buffer, pool) = (Arc::clone(&result_buffer), pool.clone());
             thread::spawn(move || {
-                let mut claim = result_buffer.claim(part).expect("the first");
+                let mut writer = result_buffer.claim(part).expect("the first");
                 drop(result_buffer);
-                claim.bytes_mut().fill(7);
-                let piece = claim.land();
+                writer.bytes_mut().fill(7);
+                let piece = writer.land();
                 drop(pool.block(2));
                 assert_eq!(piece.bytes(), [7; 2], "its memory was used again");
             })

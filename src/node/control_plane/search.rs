@@ -30,7 +30,7 @@ impl ControlPlane {
         }
     }
 
-    /// Handles an event of a local end of a circuit: it has sent, consumed or closed.
+    /// Handles an event of a local end of a circuit: it has sent or consumed data, or was closed.
     pub(crate) fn on_said(&mut self, said: Said) {
         self.relays.on_said(said, (&self.peers, &self.handshakes));
     }
