@@ -2,9 +2,10 @@
 
 use super::admission::{Admission, Admissions};
 use super::config::NodeConfig;
+use super::control_loop::Handles;
 use super::doors::Doors;
-use super::testing::{in_world, ip, of_group};
-use crate::api::{Cluster, Context};
+use super::testing::{in_world_as, ip, of_group};
+use crate::api::{Cluster, Context, NodeRole};
 use crate::identity::{ClusterKey, ClusterKeys, Namespace, NamespaceName, NodeId};
 use crate::link::MemoryWorld;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,6 +65,20 @@ async fn join(world: &MemoryWorld, group: &str, n: usize) -> Member {
 }
 
 async fn join_with(world: &MemoryWorld, group: &str, n: usize, grace: Duration) -> Member {
+    let (handles, board) = start(NodeRole::Member, world, group, n, grace).await;
+    let cluster = Cluster::of(handles);
+    let node = cluster.status().node;
+    Member { cluster, board, node }
+}
+
+/// Starts a node with the old key.
+async fn start(
+    role: NodeRole,
+    world: &MemoryWorld,
+    group: &str,
+    n: usize,
+    grace: Duration,
+) -> (Handles, Board) {
     let own = of_group(group, format!("n{n}"));
     let board = Board::default();
     let door = board.clone();
@@ -73,10 +88,17 @@ async fn join_with(world: &MemoryWorld, group: &str, n: usize, grace: Duration) 
         node.grace = grace;
         doors.tools.admissions = Box::new(door);
     };
-    let (handles, _) = in_world(world, ip(n), own, adjust).await;
-    let cluster = Cluster::of(handles);
-    let node = cluster.status().node;
-    Member { cluster, board, node }
+    let (handles, _) = in_world_as(role, world, ip(n), own, adjust).await;
+    (handles, board)
+}
+
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            sleep(PAUSE).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.expect("in time");
 }
 
 async fn three(world: &MemoryWorld, group: &str) -> ([Member; 3], [Context; 3]) {
@@ -140,21 +162,11 @@ async fn a_larger_group_changes_its_key_in_time() {
         of(member, MEMBERS).await;
         member.board.put(&[OLD, NEW], &[]);
     }
-    let all_read = async {
-        while !members.iter().all(|member| member.board.is_read()) {
-            sleep(PAUSE).await;
-        }
-    };
-    timeout(PATIENCE, all_read).await.expect("in time");
+    until(|| members.iter().all(|member| member.board.is_read())).await;
     let views = |member: &Member| member.cluster.status().counters.views;
     let before: Vec<u64> = members.iter().map(views).collect();
     members[0].board.put(&[NEW], &[]);
-    let is_read = async {
-        while !members[0].board.is_read() {
-            sleep(PAUSE).await;
-        }
-    };
-    timeout(PATIENCE, is_read).await.expect("in time");
+    until(|| members[0].board.is_read()).await;
     // A link that was not renewed would end with the grace, and the View with it.
     sleep(GRACE + Duration::from_secs(1)).await;
     assert_eq!(members.iter().map(views).collect::<Vec<u64>>(), before);
@@ -192,6 +204,45 @@ async fn a_group_changes_its_key_and_no_call_notices() {
     assert!(late.cluster.status().peers.is_empty());
     late.board.put(&[NEW], &[]);
     of(&late, 4).await;
+}
+
+/// Two observers and a member. The first to drop the old key renews its links before the others
+/// drop it, whether it has the smaller node id of the two or not.
+#[tokio::test]
+async fn no_observer_misses_a_node_while_the_key_changes() {
+    const GRACE: Duration = Duration::from_secs(4);
+    const OBSERVERS: [usize; 2] = [0, 1];
+    for first in [0, 1, 2] {
+        let (world, group) = (MemoryWorld::new(), format!("observed-new-key-{first}"));
+        let mut nodes = Vec::new();
+        for role in [NodeRole::Observer, NodeRole::Observer, NodeRole::Member] {
+            nodes.push(start(role, &world, &group, nodes.len(), GRACE).await);
+        }
+        let seen =
+            |nodes: &[(Handles, Board)]| OBSERVERS.map(|n| nodes[n].0.observed.borrow().len());
+        until(|| seen(&nodes) == [2, 2]).await;
+        nodes.iter().for_each(|(_, board)| board.put(&[OLD, NEW], &[]));
+        until(|| nodes.iter().all(|(_, board)| board.is_read())).await;
+        let before = newest_connections(&world);
+        nodes[first].1.put(&[NEW], &[]);
+        until(|| {
+            let after = newest_connections(&world);
+            let pairs = before.iter().zip(after).zip([(0, 1), (0, 2), (1, 2)]);
+            let mut own = pairs.filter(|(_, (a, b))| [*a, *b].contains(&first));
+            own.all(|((before, after), _)| *before < after) && seen(&nodes) == [2, 2]
+        })
+        .await;
+        nodes.iter().for_each(|(_, board)| board.put(&[NEW], &[]));
+        until(|| nodes.iter().all(|(_, board)| board.is_read())).await;
+        // A link that was not renewed would end with the grace.
+        let read = Instant::now();
+        while read.elapsed() < GRACE + Duration::from_secs(1) {
+            assert_eq!(seen(&nodes), [2, 2], "node {first} was the first");
+            sleep(PAUSE).await;
+        }
+        let after = newest_connections(&world);
+        assert!(before.iter().zip(after).all(|(before, after)| *before < after), "{before:?}");
+    }
 }
 
 #[tokio::test]

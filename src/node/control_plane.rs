@@ -332,6 +332,7 @@ impl ControlPlane {
             // All links get fresh keys before links by the old key end.
             self.renew_links();
         }
+        self.renew_status_links();
         self.seek();
         self.look_up_names(now);
         self.look_at_interfaces(now, discovery);

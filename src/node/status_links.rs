@@ -11,6 +11,7 @@ use super::event::Event;
 use super::look_back::LookBack;
 use super::looking_back::LooksBack;
 use super::told::Told;
+use crate::discovery::Dial;
 use crate::identity::{MemberId, NodeId};
 use crate::link::{PskNumber, SecureChannel, Stream, into_control};
 use crate::report::Status;
@@ -28,6 +29,9 @@ pub(super) const OBSERVERS_MAX: usize = 48;
 
 /// Most links of an observer: 32 machines with several programs each.
 const NODES_MAX: usize = 128;
+
+/// The pause between two dials for the renewal of a link, in milliseconds.
+const RENEW_EVERY_MS: u64 = 1000;
 
 /// Orders that wait for the task of a link, which takes them at once.
 const ORDERS: usize = 4;
@@ -52,6 +56,8 @@ struct Link {
     /// Where the node listens.
     address: SocketAddr,
     psk: PskNumber,
+    /// When the node was last dialled for a link by another key, in milliseconds.
+    renewed_at: Option<u64>,
     task: AbortHandle,
     orders: mpsc::Sender<Order>,
     /// The newest document of the node, if this node observes.
@@ -94,8 +100,9 @@ impl StatusLinks {
     }
 
     /// Takes a link with a node, which `is_preferred` if the node with the smaller key has dialled.
-    /// Returns the node that has no link now because all places were taken: this one, or the
-    /// oldest.
+    /// Of two links with it the one by the newer cluster key stays; of two by the same key the
+    /// preferred one. Returns the node that has no link now because all places were taken: this
+    /// one, or the oldest.
     pub(super) fn take(
         &mut self,
         stream: Box<dyn Stream>,
@@ -105,7 +112,7 @@ impl StatusLinks {
     ) -> Option<MemberId> {
         while self.tasks.try_join_next().is_some() {}
         let (id, is_of_observer) = (channel.peer.id, channel.peer.observer);
-        let known = self.links.get(&id).map(|link| link.is_preferred);
+        let known = self.links.get(&id).map(|link| (self.place(link.psk), link.is_preferred));
         let mut gone = None;
         if known.is_none() && self.is_full() {
             if self.observes {
@@ -134,11 +141,12 @@ impl StatusLinks {
             is_of_observer,
             address,
             psk,
+            renewed_at: None,
             task,
             orders,
             document: None,
         };
-        if known == Some(true) && !is_preferred {
+        if known.is_some_and(|known| (self.place(psk), is_preferred) < known) {
             end_as_spare(&link);
             return gone;
         }
@@ -148,6 +156,27 @@ impl StatusLinks {
         }
         self.links.insert(id, link);
         gone
+    }
+
+    /// Where a cluster key stands in the list of the accepted ones, in which the next key follows
+    /// the current one. A node that has dropped the old key and one that accepts both order the two
+    /// alike, because `None` is less than any place.
+    fn place(&self, psk: PskNumber) -> Option<usize> {
+        self.looks_back.local.psks().iter().position(|accepted| accepted.number == psk)
+    }
+
+    /// The dials that are due to renew links by cluster keys that are not accepted any more.
+    pub(super) fn renewals(&mut self, now_ms: u64) -> Vec<Dial> {
+        let accepted = self.looks_back.local.psks();
+        let stale = self.links.iter_mut().filter(|(_, link)| {
+            !accepted.iter().any(|accepted| accepted.number == link.psk)
+                && link.renewed_at.is_none_or(|at| now_ms >= at + RENEW_EVERY_MS)
+        });
+        let dial = |(id, link): (&MemberId, &mut Link)| {
+            link.renewed_at = Some(now_ms);
+            Dial { to: link.address, expected: Some(id.boot), to_observer: true }
+        };
+        stale.map(dial).collect()
     }
 
     fn is_full(&self) -> bool {

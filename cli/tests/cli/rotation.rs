@@ -107,7 +107,7 @@ fn three() -> Result<Network> {
     Ok(network)
 }
 
-/// Three that run, of whom two change the key: these two observe each other, the third is out.
+/// Three that run, of whom two change the key: these two never part, and the third is out.
 pub fn while_nodes_run() -> Result<()> {
     let network = three()?;
     let mut nodes = all_up(&network, &NAMES, "key")?;
@@ -125,6 +125,13 @@ pub fn while_nodes_run() -> Result<()> {
         ensure!(on(machine, name, &["keys", "finish"])?.json(0)?["finished"] == true);
     }
     all_in(&mut nodes[..2], &BOTH)?;
+    for node in &nodes[..2] {
+        let all = node.stdout();
+        let met = all.iter().position(|line| seen(line) == NAMES).unwrap_or(0);
+        let is_apart = |line: &&String| seen(line).len() == 1;
+        let apart: Vec<&String> = all[met..].iter().filter(is_apart).collect();
+        ensure!(apart.is_empty(), "they have parted: {apart:?}");
+    }
     Ok(())
 }
 

@@ -37,6 +37,18 @@ impl ControlPlane {
         }
     }
 
+    /// Renews the links for the status by a key that is not accepted any more. The new link replaces
+    /// the old one at both ends.
+    pub(super) fn renew_status_links(&mut self) {
+        if !self.access.changes_key() {
+            return;
+        }
+        for dial in self.status_links.renewals(self.now()) {
+            trace::debug!(to = %dial.to, "a link for the status gets the new cluster key");
+            self.handshakes.dial(dial);
+        }
+    }
+
     fn oldest_link(&self, now: u64) -> Option<Old> {
         let is_stale = |data_path: &DataPath| !self.access.accepts(data_path.at().psk);
         let old =
