@@ -51,8 +51,17 @@ struct State<T> {
     held: Vec<Box<dyn Send>>,
     /// To be told of the end. `None` when that has begun: then nobody is added any more.
     listeners: Option<Vec<Told<T>>>,
+    /// The kind of thread that tells them now.
+    teller: Option<Teller>,
     /// All of them have been told.
     is_told: bool,
+}
+
+/// The kind of a thread that tells of the end of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Teller {
+    Executor,
+    Program,
 }
 
 impl<T: Send + Sync + 'static> Call<T> {
@@ -164,17 +173,20 @@ impl<T: Send + Sync + 'static> Call<T> {
             running.end(Err(Failure::GivenUp));
             running.tell();
         }
-        if executor::tells_here() {
-            // This thread cannot wait for one that tells, so it tells by itself if none does.
+        if executor::is_this_thread() {
+            // It cannot wait for itself or for another executor, so it tells if no thread does.
             if running.outcome.get().is_some() {
                 running.tell();
             }
-        } else {
-            // Another thread may be ending it, or telling.
-            let mut state = locked(&running.state);
-            while !state.is_told {
-                state = running.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
+            return;
+        }
+        // Another thread may be ending it, or telling. A function that is told by a thread of the
+        // program does not wait for one that is, which may be itself, or wait for this one.
+        let must_not_wait =
+            |state: &State<T>| executor::tells_here() && state.teller == Some(Teller::Program);
+        let mut state = locked(&running.state);
+        while !state.is_told && !must_not_wait(&state) {
+            state = running.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -186,6 +198,7 @@ impl<T: Send + Sync + 'static> Running<T> {
             waiting: 0,
             held: Vec::new(),
             listeners: Some(Vec::new()),
+            teller: None,
             is_told: false,
         };
         Running {
@@ -240,7 +253,14 @@ impl<T: Send + Sync + 'static> Running<T> {
 
     /// Tells of the end all that wanted to be told, once.
     fn tell(&self) {
-        let Some(listeners) = locked(&self.state).listeners.take() else { return };
+        let teller = if executor::is_this_thread() { Teller::Executor } else { Teller::Program };
+        let listeners = {
+            let mut state = locked(&self.state);
+            let Some(listeners) = state.listeners.take() else { return };
+            state.teller = Some(teller);
+            listeners
+        };
+        self.changed.notify_all();
         if let Some(outcome) = self.outcome.get() {
             listeners.into_iter().for_each(|told| executor::tell(|| told(outcome)));
         }

@@ -1,6 +1,7 @@
 //! The calls on a Context.
 
 use super::call::Call;
+use super::erased::Erased;
 use super::executor::Executor;
 use super::failure::Failure;
 use super::memory::{InPlace, Memory};
@@ -111,7 +112,7 @@ impl SharedContext {
     fn reduce_all<T: Element>(&self, buffer: Memory, op: ReduceOp, o: Terms) -> Begun {
         let context = self.clone();
         self.begun(async move {
-            let mut buffer = buffer.in_place::<T>()?;
+            let mut buffer = context.held(buffer.in_place::<T>())?;
             let call = context.context()?.all_reduce(buffer.elements()).op(op);
             with!(o, call; deadline, best_effort, reject_non_finite).await?;
             kept(&buffer)
@@ -127,7 +128,7 @@ impl SharedContext {
     ) -> Begun {
         let context = self.clone();
         self.begun(async move {
-            let mut buffer = buffer.in_place::<f32>()?;
+            let mut buffer = context.held(buffer.in_place::<f32>())?;
             let call = context.context()?.all_reduce(buffer.elements()).op(op);
             let call = call.compress(&mut locked(&codec));
             with!(o, call; deadline, best_effort, reject_non_finite).await?;
@@ -144,7 +145,7 @@ impl SharedContext {
     ) -> Begun {
         let context = self.clone();
         self.begun(async move {
-            let mut buffer = buffer.in_place::<T>()?;
+            let mut buffer = context.held(buffer.in_place::<T>())?;
             let call = context.context()?.all_reduce(buffer.elements()).weighted(weight);
             with!(o, coded(call); deadline, reject_non_finite).await?;
             kept(&buffer)
@@ -156,7 +157,7 @@ impl SharedContext {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_reduction("reduce")?;
         of_type!(dtype, T => self.begun(async move {
-            let mut buffer = buffer.in_place::<T>()?;
+            let mut buffer = context.held(buffer.in_place::<T>())?;
             let call = context.context()?.reduce(root, buffer.elements()).op(op);
             with!(o, call; deadline, best_effort, reject_non_finite).await?;
             kept(&buffer)
@@ -170,7 +171,7 @@ impl SharedContext {
         let o = o.of_reduction("reduce_scatter")?;
         fits(&buffer, &out, shard)?;
         of_type!(dtype, T => self.begun(async move {
-            let input = buffer.input::<T>()?;
+            let input = context.held(buffer.input::<T>())?;
             let call = context.context()?.reduce_scatter(&input).op(op);
             let shard = with!(o, call; deadline, best_effort, reject_non_finite).await?;
             written(&out, &shard)
@@ -182,7 +183,7 @@ impl SharedContext {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_copy("broadcast")?;
         of_type!(dtype, T => self.begun(async move {
-            let mut buffer = buffer.in_place::<T>()?;
+            let mut buffer = context.held(buffer.in_place::<T>())?;
             let call = context.context()?.broadcast(root, buffer.elements());
             with!(o, call; deadline, best_effort).await?;
             kept(&buffer)
@@ -196,7 +197,7 @@ impl SharedContext {
         let o = o.of_copy("all_gather")?;
         fits(&buffer, &out, all)?;
         of_type!(dtype, T => self.begun(async move {
-            let input = buffer.input::<T>()?;
+            let input = context.held(buffer.input::<T>())?;
             let call = context.context()?.all_gather(&input);
             let all = with!(o, call; deadline, best_effort).await?;
             written(&out, &all)
@@ -217,7 +218,7 @@ impl SharedContext {
             None => {}
         }
         of_type!(dtype, T => self.begun(async move {
-            let input = buffer.input::<T>()?;
+            let input = context.held(buffer.input::<T>())?;
             let call = context.context()?.gather(root, &input);
             let all = with!(o, call; deadline, best_effort).await?;
             match (out, all) {
@@ -240,9 +241,9 @@ impl SharedContext {
             None => {}
         }
         of_type!(dtype, T => self.begun(async move {
-            let parts = parts.map(Memory::input::<T>).transpose()?;
+            let parts = context.held(parts.map(Memory::input::<T>).transpose())?;
             let parts = parts.as_deref().or(is_root.then_some(&[][..]));
-            let mut out = out.in_place::<T>()?;
+            let mut out = context.held(out.in_place::<T>())?;
             let call = context.context()?.scatter(root, parts, out.elements());
             with!(o, call; deadline, best_effort).await?;
             kept(&out)
@@ -256,7 +257,7 @@ impl SharedContext {
         let o = o.of_copy("all_to_all")?;
         fits(&buffer, &out, buffer.count())?;
         of_type!(dtype, T => self.begun(async move {
-            let input = buffer.input::<T>()?;
+            let input = context.held(buffer.input::<T>())?;
             let call = context.context()?.all_to_all(&input);
             let all = with!(o, call; deadline, best_effort).await?;
             written(&out, &all)
@@ -268,9 +269,9 @@ impl SharedContext {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_voted("all_gather_uneven")?;
         of_type!(dtype, T => self.begun(async move {
-            let input = buffer.input::<T>()?;
+            let input = context.held(buffer.input::<T>())?;
             let call = context.context()?.all_gather_uneven(&input);
-            Ok(parts(&with!(o, call; deadline).await?))
+            Ok(parts(with!(o, call; deadline).await?))
         }), _ => unknown(dtype))
     }
 
@@ -280,9 +281,9 @@ impl SharedContext {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_voted("all_to_all_uneven")?;
         of_type!(dtype, T => self.begun(async move {
-            let input = buffer.input::<T>()?;
+            let input = context.held(buffer.input::<T>())?;
             let call = context.context()?.all_to_all_uneven(&input, &lengths);
-            Ok(parts(&with!(o, call; deadline).await?))
+            Ok(parts(with!(o, call; deadline).await?))
         }), _ => unknown(dtype))
     }
 
@@ -291,7 +292,8 @@ impl SharedContext {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_copy("send")?;
         of_type!(dtype, T => self.begun(async move {
-            let input = buffer.input::<T>()?;
+            let nothing = |own: &mut Context| own.send::<T>(to, tag, &[]);
+            let input = context.held_for(buffer.input::<T>(), nothing)?;
             let call = context.context()?.send(to, tag, &input);
             with!(o, call; deadline, best_effort).await?;
             Ok(Reply::Done)
@@ -303,7 +305,8 @@ impl SharedContext {
         let (context, dtype) = (self.clone(), buffer.dtype());
         let o = o.of_copy("recv")?;
         of_type!(dtype, T => self.begun(async move {
-            let mut buffer = buffer.in_place::<T>()?;
+            let nothing = |own: &mut Context| from.map(|from| own.recv::<T>(from, tag, &mut []));
+            let mut buffer = context.held_for(buffer.in_place::<T>(), nothing)?;
             let from = match from {
                 Some(from) => {
                     let call = context.context()?.recv(from, tag, buffer.elements());
@@ -347,6 +350,26 @@ impl SharedContext {
         SharedStep::of(self.clone())
     }
 
+    /// The memory of a collective. Where it cannot be copied, the collective takes its number all
+    /// the same, and is given up for all ranks: otherwise the next one would pair with that of the
+    /// others.
+    pub(crate) fn held<M>(&self, memory: Result<M, Failure>) -> Result<M, Failure> {
+        self.held_for(memory, Context::barrier)
+    }
+
+    /// The same for a call that takes its number as `call` does.
+    fn held_for<M, C>(
+        &self,
+        memory: Result<M, Failure>,
+        call: impl FnOnce(&mut Context) -> C,
+    ) -> Result<M, Failure> {
+        if memory.is_err() {
+            let abandoned = call(&mut *self.context()?);
+            drop(abandoned);
+        }
+        memory
+    }
+
     fn rank(&self) -> Result<usize, Failure> {
         Ok(self.context()?.rank().index())
     }
@@ -373,9 +396,9 @@ fn written<T: Element>(out: &Memory, elements: &[T]) -> Outcome {
     Ok(Reply::Done)
 }
 
-fn parts<T: Element>(parts: &RankParts<T>) -> Reply {
-    let bytes = super::memory::bytes_of(parts.elements()).to_vec();
-    Reply::Parts { bytes, dtype: T::DTYPE, lengths: parts.lengths().to_vec() }
+fn parts<T: Element>(parts: RankParts<T>) -> Reply {
+    let lengths = parts.lengths().to_vec();
+    Reply::Parts { elements: Erased::of(parts), dtype: T::DTYPE, lengths }
 }
 
 /// # Errors

@@ -2,7 +2,9 @@
 //! their buffers. The C interface and the Python module are made of it.
 //!
 //! Each method of [`SharedContext`] begins a call and returns a [`Call`]. By then the call has its
-//! number in the lane, and has been polled once: its contribution has been read. The program waits
+//! number in the lane, and has been polled once: its contribution has been read. A receive from any
+//! rank takes its number when it has chosen a message, and a call with a length per rank reads its
+//! contribution when all ranks have called it. The program waits
 //! for the call, asks whether it has ended, or is told. A thread that waits polls the call itself;
 //! calls that nobody waits for are polled by one thread, the [`Executor`].
 //!
@@ -13,6 +15,7 @@
 
 mod call;
 mod collectives;
+mod erased;
 mod executor;
 mod failure;
 mod memory;
@@ -24,6 +27,7 @@ mod typed;
 
 pub use call::Call;
 pub use collectives::SharedContext;
+pub use erased::Erased;
 pub use executor::Executor;
 pub use failure::Failure;
 pub use memory::Memory;

@@ -1,5 +1,6 @@
 //! The result of a call, apart from the elements that it writes.
 
+use super::erased::Erased;
 use potluck::DType;
 
 /// The result of a call, apart from the elements that it writes.
@@ -13,8 +14,8 @@ pub enum Reply {
     State(Vec<u8>),
     /// The parts of all ranks, in rank order.
     Parts {
-        /// The bytes of all elements.
-        bytes: Vec<u8>,
+        /// All elements.
+        elements: Erased,
         /// Their type.
         dtype: DType,
         /// The elements of each rank.

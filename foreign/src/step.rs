@@ -111,7 +111,7 @@ impl SharedStep {
     }
 
     /// Makes all of these calls. Of the options, a deadline and `reject_non_finite`. Without memory
-    /// for a copy that one of them needs, the call fails, and nothing was called.
+    /// for a copy that one of them needs, the step fails for all ranks.
     ///
     /// # Errors
     /// [`Failure::Argument`] for other options. Nothing was called.
@@ -121,7 +121,8 @@ impl SharedStep {
         let begins = context.clone();
         begins.begun(async move {
             let parts = parts.into_iter().map(|planned| planned());
-            let mut parts = parts.collect::<Result<Vec<Box<dyn Part>>, Failure>>()?;
+            let parts = parts.collect::<Result<Vec<Box<dyn Part>>, Failure>>();
+            let mut parts = context.held(parts)?;
             let mut step = context.context()?.step();
             if reject_non_finite {
                 step.reject_non_finite();

@@ -178,11 +178,11 @@ fn parts_go_where_they_belong() {
     let mut uneven = [vec![1_u8], vec![], vec![2, 3]];
     let gathered =
         on_all(ranks, |(i, rank)| rank.all_gather_uneven(lent(&mut uneven[i], DType::U8), &none()));
-    let parts = |bytes: &[u8], lengths: &[usize]| {
-        let (bytes, lengths) = (bytes.to_vec(), lengths.to_vec());
-        Reply::Parts { bytes, dtype: DType::U8, lengths }
+    let are = |reply: &Reply, wanted: &[u8], each: &[usize]| {
+        let Reply::Parts { elements, dtype: DType::U8, lengths } = reply else { return false };
+        elements.bytes() == wanted && lengths == each
     };
-    assert!(gathered.iter().all(|all| *all == parts(&[1, 2, 3], &[1, 0, 2])), "{gathered:?}");
+    assert!(gathered.iter().all(|all| are(all, &[1, 2, 3], &[1, 0, 2])), "{gathered:?}");
     let mut sent = [vec![1_u8, 2, 3], vec![4], vec![]];
     let lengths = [[2, 0, 1], [0, 1, 0], [0, 0, 0]];
     let came = on_all(ranks, |(i, rank)| {
@@ -191,7 +191,7 @@ fn parts_go_where_they_belong() {
     });
     let rows = [[2, 0, 0], [0, 1, 0], [1, 0, 0]];
     let bytes: [&[u8]; 3] = [&[1, 2], &[4], &[3]];
-    assert!((0..3).all(|i| came[i] == parts(bytes[i], &rows[i])), "{came:?}");
+    assert!((0..3).all(|i| are(&came[i], bytes[i], &rows[i])), "{came:?}");
 }
 
 #[test]
@@ -394,6 +394,42 @@ fn a_wait_ends_in_time_and_the_call_goes_on() {
     let alone = begun(ranks[0].all_reduce(lent(&mut sums[0], DType::F32), ReduceOp::Sum, late));
     assert_eq!(code(&alone), "aborted");
     assert_eq!(sums[0], [3.0]);
+}
+
+/// Rank 0 cannot copy its memory. The call fails for both, and the next ones pair with each other.
+#[test]
+fn a_call_without_memory_for_a_copy_fails_for_all() {
+    let Group { ref ranks, .. } = group("foreign-memory", 2);
+    type Kind = fn(&SharedContext, Memory) -> Begun;
+    let kinds: [Kind; 4] = [
+        |rank, memory| rank.all_reduce(memory, ReduceOp::BitOr, &none()),
+        |rank, memory| rank.all_gather_uneven(memory, &none()),
+        |rank, memory| {
+            let own = rank.context().expect("this process").rank().index();
+            match own {
+                0 => rank.send(memory, 1, 5, &none()),
+                _ => rank.recv(memory, Some(0), 5, &none()),
+            }
+        },
+        |rank, memory| {
+            let mut step = rank.step();
+            step.all_reduce(memory, ReduceOp::BitOr, &none()).expect("a part");
+            step.commit(&none())
+        },
+    ];
+    let (mut flag, mut sums) = ([true], [[1_f32], [2.0]]);
+    for (kind, call) in kinds.into_iter().enumerate() {
+        let more = (usize::MAX / 4, std::ptr::NonNull::dangling().as_ptr());
+        // SAFETY: nobody reads more memory than there is, because there is none for a copy of it.
+        let memory = unsafe { Memory::new(more.1, more.0, DType::Bool) }.expect("it could be");
+        assert_eq!(code(&begun(call(&ranks[0], memory))), "memory", "kind {kind}");
+        let other = begun(call(&ranks[1], lent(&mut flag, DType::Bool)));
+        assert_eq!(code(&other), "aborted", "kind {kind}");
+        on_all(ranks, |(i, rank)| {
+            rank.all_reduce(lent(&mut sums[i], DType::F32), ReduceOp::Max, &none())
+        });
+        assert_eq!(sums, [[2.0], [2.0]]);
+    }
 }
 
 #[test]

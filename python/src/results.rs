@@ -80,8 +80,8 @@ impl Gives {
             (Gives::Object(Some(object)), _) => Ok(object.clone_ref(py)),
             (Gives::From, Reply::From(rank)) => Ok(rank.into_pyobject(py)?.into_any().unbind()),
             (Gives::State, Reply::State(state)) => Ok(PyBytes::new(py, state).into_any().unbind()),
-            (Gives::Parts(like), Reply::Parts { bytes, dtype, lengths }) => {
-                parts(py, like.bind(py), bytes, *dtype, lengths)
+            (Gives::Parts(like), Reply::Parts { elements, dtype, lengths }) => {
+                parts(py, like.bind(py), elements.bytes(), *dtype, lengths)
             }
             _ => Ok(py.None()),
         }
