@@ -73,10 +73,12 @@ namespace PotluckNet
         internal static extern bool potluck_call_lengths(potluck_call* call, nuint** lengths, nuint* count);
 
         /// <summary>
-        ///  Frees a call. If it has not ended, it is given up for all ranks, as if this rank had failed.
-        ///  Returns when nothing points at its memory any more, and the functions that were registered for
-        ///  it have returned: they are called one after the other with those of other calls. Nothing for
-        ///  NULL.
+        ///  Frees a call. If it has not ended, it is given up for all ranks, as if this rank had failed; but
+        ///  once this rank has voted the others decide, and may have the result: then calls of this lane end
+        ///  with POTLUCK_LOST_RESULT until `potluck_discard_result`. Returns when nothing points at its
+        ///  memory any more, and the functions that were registered for it have returned: they are called
+        ///  one after the other with those of other calls. A function that potluck calls on its thread must
+        ///  not free a call of another cluster. Nothing for NULL.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_call_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern void potluck_call_free(potluck_call* call);
@@ -333,7 +335,8 @@ namespace PotluckNet
 
         /// <summary>
         ///  Discards the result of a call of this lane that was freed after this member's vote, so that the
-        ///  lane takes calls again. False if there is none.
+        ///  lane takes calls again when no such call is left. False if there is none, or if it is still
+        ///  undecided: then ask again.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "potluck_discard_result", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         [return: MarshalAs(UnmanagedType.U1)]

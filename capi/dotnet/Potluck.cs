@@ -278,7 +278,8 @@ namespace PotluckNet
     /// <summary>
     /// This node's rank in one View of its group, and one lane of calls: a sequence that all ranks
     /// make in the same order. A method has read its input, and the call has its place, when it
-    /// returns the task. A token that is cancelled gives the call up for all ranks. Buffers are to
+    /// returns the task; but a receive from any rank takes its place when it has chosen a message.
+    /// A token that is cancelled gives the call up for all ranks. Buffers are to
     /// be left alone until the task has ended; on every error they are as they were. A call that
     /// has ended just before its token was cancelled may have written its result, though the task
     /// is cancelled.
@@ -370,7 +371,7 @@ namespace PotluckNet
 
         /// <summary>
         /// Discards the result of a cancelled call that was decided already, so that the lane goes
-        /// on.
+        /// on. False if there is none, or if it is still undecided: then ask again.
         /// </summary>
         public bool DiscardResult()
         {
@@ -488,7 +489,6 @@ namespace PotluckNet
             });
             try
             {
-                token.ThrowIfCancellationRequested();
                 return chosen.Codec == null ? begun(IntPtr.Zero) : chosen.Codec.Used(begun);
             }
             catch
@@ -681,7 +681,8 @@ namespace PotluckNet
             var self = GCHandle.Alloc(this);
             NativeMethods.potluck_call_on_done(begun, onDone, (void*)GCHandle.ToIntPtr(self));
             isListening = true;
-            // It may have been cancelled before.
+            // It may have been cancelled before. Either this reads so, or `GiveUp` reads the above.
+            Thread.MemoryBarrier();
             if (given.IsCancellationRequested)
                 GiveUp();
         }

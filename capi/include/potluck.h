@@ -12,9 +12,11 @@
  * handle or text belongs is POTLUCK_ARGUMENT.
  *
  * Calls. potluck_all_reduce and the like start a call and return it at once, never NULL. By then
- * the call has its place among the calls of its context, and its data have been read. An error,
- * also in the arguments, is the end of the call: potluck_call_wait tells. Calls are all or nothing:
- * on every error, and when a call is freed before it has ended, the buffers are as they were.
+ * the call has its place among the calls of its context, and its data have been read; but a
+ * receive from any rank takes its place when it has chosen a message, and a call with a length per
+ * rank reads its data when all ranks have called it. An error, also in the arguments, is the end of
+ * the call: potluck_call_wait tells. Calls are all or nothing: on every error, and when a call is
+ * freed before it has ended, the buffers are as they were.
  *
  * Memory. It stays the program's, which leaves it alone and alive until the call has ended or has
  * been freed. Lengths are in elements unless the name says bytes. It need not be aligned. `out` may
@@ -413,10 +415,12 @@ bool potluck_call_bytes(const potluck_call *call, const void **bytes, size_t *co
 bool potluck_call_lengths(const potluck_call *call, const size_t **lengths, size_t *count);
 
 /**
- * Frees a call. If it has not ended, it is given up for all ranks, as if this rank had failed.
- * Returns when nothing points at its memory any more, and the functions that were registered for
- * it have returned: they are called one after the other with those of other calls. Nothing for
- * NULL.
+ * Frees a call. If it has not ended, it is given up for all ranks, as if this rank had failed; but
+ * once this rank has voted the others decide, and may have the result: then calls of this lane end
+ * with POTLUCK_LOST_RESULT until `potluck_discard_result`. Returns when nothing points at its
+ * memory any more, and the functions that were registered for it have returned: they are called
+ * one after the other with those of other calls. A function that potluck calls on its thread must
+ * not free a call of another cluster. Nothing for NULL.
  */
 void potluck_call_free(potluck_call *call);
 
@@ -733,7 +737,8 @@ void potluck_shard(const potluck_context *context, size_t count, size_t *first, 
 
 /**
  * Discards the result of a call of this lane that was freed after this member's vote, so that the
- * lane takes calls again. False if there is none.
+ * lane takes calls again when no such call is left. False if there is none, or if it is still
+ * undecided: then ask again.
  */
 bool potluck_discard_result(const potluck_context *context);
 

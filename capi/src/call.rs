@@ -104,11 +104,12 @@ pub unsafe extern "C" fn potluck_call_bytes(
     // SAFETY: see `border`.
     unsafe {
         let returned = match reply(call) {
-            Some(Reply::State(bytes) | Reply::Parts { bytes, .. }) => Some(bytes),
+            Some(Reply::State(bytes)) => Some(bytes.as_slice()),
+            Some(Reply::Parts { elements, .. }) => Some(elements.bytes()),
             _ => None,
         };
         write(bytes, returned.map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast()));
-        write(count, returned.map_or(0, Vec::len));
+        write(count, returned.map_or(0, <[u8]>::len));
         returned.is_some()
     }
 }
@@ -133,10 +134,12 @@ pub unsafe extern "C" fn potluck_call_lengths(
     }
 }
 
-/// Frees a call. If it has not ended, it is given up for all ranks, as if this rank had failed.
-/// Returns when nothing points at its memory any more, and the functions that were registered for
-/// it have returned: they are called one after the other with those of other calls. Nothing for
-/// NULL.
+/// Frees a call. If it has not ended, it is given up for all ranks, as if this rank had failed; but
+/// once this rank has voted the others decide, and may have the result: then calls of this lane end
+/// with POTLUCK_LOST_RESULT until `potluck_discard_result`. Returns when nothing points at its
+/// memory any more, and the functions that were registered for it have returned: they are called
+/// one after the other with those of other calls. A function that potluck calls on its thread must
+/// not free a call of another cluster. Nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_call_free(call: *mut potluck_call) {
     // SAFETY: see `border`.

@@ -149,7 +149,8 @@ pub unsafe extern "C" fn potluck_shard(
 }
 
 /// Discards the result of a call of this lane that was freed after this member's vote, so that the
-/// lane takes calls again. False if there is none.
+/// lane takes calls again when no such call is left. False if there is none, or if it is still
+/// undecided: then ask again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn potluck_discard_result(context: *const potluck_context) -> bool {
     // SAFETY: see `border`.

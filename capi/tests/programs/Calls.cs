@@ -166,6 +166,10 @@ static class Calls
         Right(await CodeOf(given) == "cancelled", "a cancellation");
         Right(await CodeOf(ranks[1].AllReduceAsync<float>(data[1])) == "aborted", "the cancellation of another one");
         Right(data[0].SequenceEqual(new float[] { 1, 2 }) && data[1].SequenceEqual(new float[] { 3, 4 }), "damage");
+        // Also if the token was cancelled before: the call takes its place all the same.
+        given = ranks[0].AllReduceAsync<float>(data[0], token: source.Token);
+        Right(await CodeOf(given) == "cancelled", "a cancellation before the call");
+        Right(await CodeOf(ranks[1].AllReduceAsync<float>(data[1])) == "aborted", "that of another one");
         // Cancellations at any time, also of calls that are just ending.
         var random = new Random(7);
         for (uint i = 0; i < 200; i++)
