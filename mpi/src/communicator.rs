@@ -98,14 +98,15 @@ impl Communicator {
     }
 
     /// Combines the elements by a function of the program: every process folds those of all, in
-    /// the order of their ranks.
+    /// the order of their ranks. A function of MPI sets `inout` to `in` combined with `inout`, so the
+    /// fold begins with the last rank.
     fn fold_all(&self, data: Elements, name: Handle, function: Function) -> Result<(), String> {
         let bytes = data.bytes();
         let mut all = self.gathered(data)?;
         if bytes == 0 {
             return Ok(());
         }
-        let mut parts = all.chunks_exact_mut(bytes);
+        let mut parts = all.chunks_exact_mut(bytes).rev();
         let Some(sum) = parts.next() else { return Ok(()) };
         for part in parts {
             let (input, inout) = (part.as_mut_ptr().cast(), sum.as_mut_ptr().cast());

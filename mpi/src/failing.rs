@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The exit code for a failure after which the program may be started again: that of `sysexits.h`
@@ -11,7 +12,8 @@ const EXIT_CODE: i32 = 75;
 /// Ends the process, without its destructors: other threads of the program may be in the middle of
 /// anything.
 pub fn fail(what: &str, why: impl Display) -> ! {
-    eprintln!("potluck: {what} failed, so this process ends: {why}");
+    // Nobody may read it: then the exit code tells.
+    let _ = writeln!(io::stderr(), "potluck: {what} failed, so this process ends: {why}");
     // SAFETY: it does not return.
     unsafe { libc::_exit(EXIT_CODE) }
 }

@@ -5,6 +5,7 @@
 
 use libc::{c_int, c_void, siginfo_t};
 use potluck_foreign::{Call, Failure};
+use std::io::{self, Write};
 use std::mem;
 use std::ptr;
 use std::sync::OnceLock;
@@ -89,7 +90,9 @@ pub fn outcome<T: Send + Sync + 'static>(
 
 /// Ends the process as SIGINT does where nobody handles it.
 fn end() -> ! {
-    eprintln!("potluck: interrupted while it waited for other processes, so this process ends");
+    let why = "interrupted while it waited for other processes, so this process ends";
+    // Nobody may read it.
+    let _ = writeln!(io::stderr(), "potluck: {why}");
     // SAFETY: neither returns to code that depends on the handler.
     unsafe {
         libc::signal(libc::SIGINT, libc::SIG_DFL);

@@ -64,15 +64,18 @@ type Fold = fn(f32, f32) -> f32;
 /// If a function on elements of two bytes is the sum, the maximum or the minimum of a 16-bit float:
 /// that type and operator. It is called with some numbers to find out. MLX has such functions, for
 /// floats that MPI lacks. Finite numbers of both types have the same order by their bits; the
-/// infinities of bfloat16 are no numbers in float16, and tell the two apart.
+/// infinities of bfloat16 are no numbers in float16, and tell the two apart. Only of a type that the
+/// program has made: `int16_t` also has two bytes.
 pub fn recognized(function: Function, handle: Handle, of: Datatype) -> Option<(DType, ReduceOp)> {
     const MANY: f32 = f32::INFINITY;
-    const PAIRS: [(f32, f32); 9] = [
+    const PAIRS: [(f32, f32); 11] = [
         (1.0, 1.0),
         (2.0, 3.0),
         (3.0, 2.0),
         (-4.0, 0.5),
         (0.25, -8.0),
+        (-1.0, -2.0),
+        (-2.0, -1.0),
         (MANY, 1.0),
         (1.0, MANY),
         (-MANY, 1.0),
@@ -85,7 +88,7 @@ pub fn recognized(function: Function, handle: Handle, of: Datatype) -> Option<(D
     ];
     let operators: [(ReduceOp, Fold); 3] =
         [(ReduceOp::Sum, |a, b| a + b), (ReduceOp::Max, f32::max), (ReduceOp::Min, f32::min)];
-    if of.bytes() != 2 {
+    if of != Datatype::Bytes(2) {
         return None;
     }
     let fits = |form: Bits, operator: Fold| {

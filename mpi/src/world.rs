@@ -51,7 +51,8 @@ pub fn begin() -> Result<(), String> {
     Ok(())
 }
 
-/// Leaves the group. The others may go on until they leave. Nothing in a fork of the process.
+/// Leaves the group. Calls that the others make from then on fail: it does not wait for them,
+/// because it also runs at the exit of a program that has failed. Nothing in a fork of the process.
 pub fn end() {
     let ended = world().take();
     if let Some(ended) = ended {

@@ -57,14 +57,25 @@ static void right(int is_right, const char *what) {
 
 static int calls_of_own;
 
-/* The concatenation of digits: neither commutative nor known to anybody. */
+/* The concatenation of digits: associative, not commutative, and not known to anybody. */
 static void digits(void *in, void *inout, int *length, handle *datatype) {
     (void)datatype;
     for (int i = 0; i < *length; i++) {
-        int64_t last = ((int64_t *)in)[i];
-        ((int64_t *)inout)[i] = 10 * ((int64_t *)inout)[i] + last;
+        int64_t right = ((int64_t *)inout)[i], shift = 10;
+        while (shift <= right)
+            shift *= 10;
+        ((int64_t *)inout)[i] = ((int64_t *)in)[i] * shift + right;
     }
     calls_of_own++;
+}
+
+/* The maximum of int16_t. Of numbers that are not negative it is also that of bfloat16. */
+static void larger(void *in, void *inout, int *length, handle *datatype) {
+    (void)datatype;
+    for (int i = 0; i < *length; i++) {
+        int16_t a = ((int16_t *)in)[i], b = ((int16_t *)inout)[i];
+        ((int16_t *)inout)[i] = a > b ? a : b;
+    }
 }
 
 /* The sum of bfloat16, as MLX has it. */
@@ -169,6 +180,11 @@ static void reductions(int rank, int size) {
     right(one[0] == (size == 2 ? 0x4000 : 0x4040) && one[2] == one[0], "a sum of bfloat16");
     right(calls_of_own < 10, "it is only called to find out what it is");
     extremes(rank, of);
+
+    MPI_Op_create(larger, 1, &op);
+    int16_t low = rank == 0 ? -20000 : -10000;
+    MPI_Allreduce(IN_PLACE, &low, 1, &ompi_mpi_int16_t, op, world);
+    right(low == -10000, "a maximum of int16_t is none of bfloat16");
 }
 
 static void parts(int rank, int size) {
