@@ -53,6 +53,16 @@ impl Plan {
     /// The maximum number of size classes.
     pub const CLASSES_MAX: usize = 8;
 
+    /// The beginning of a reason that leaves room for `rest` bytes more. A reason is for people: a
+    /// longer one is cut, because other members could not read the plan.
+    pub fn cut_reason(reason: &str, rest: usize) -> &str {
+        let mut end = reason.len().min(Plan::REASON_BYTES_MAX.saturating_sub(rest));
+        while !reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        &reason[..end]
+    }
+
     /// A plan that exchanges whole buffers for every size.
     #[cfg(any(test, fuzzing))]
     pub fn mesh(size: usize) -> Plan {

@@ -25,7 +25,9 @@ pub(super) fn with_codecs(members: &[MemberId], links: &LinkMap, mut plan: Plan)
     let autos: Vec<AutoCodecs> =
         plan.classes.iter().map(|class| choice.codecs_for(class)).collect();
     plan.classes.iter_mut().zip(autos).for_each(|(class, auto)| class.auto = auto);
-    plan.reason = format!("{}{}", without_codecs(&plan.reason), choice.reason(&plan));
+    let codecs = choice.reason(&plan);
+    let before = Plan::cut_reason(without_codecs(&plan.reason), codecs.len());
+    plan.reason = format!("{before}{codecs}");
     plan
 }
 

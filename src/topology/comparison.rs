@@ -221,7 +221,7 @@ impl Comparison {
             .filter(|one| !is_same(&one.plan, &fastest.plan))
             .map(|one| format!("{:.1} ms {}", one.us / 1e3, in_words(large(&one.plan))))
             .collect();
-        let mut reason = format!(
+        let reason = format!(
             "by trial, because operations took longer than predicted: 1 MiB {} takes {:.1} ms, \
              against {}{}",
             in_words(large(&fastest.plan)),
@@ -229,9 +229,7 @@ impl Comparison {
             others.join(" and "),
             of_codecs(&fastest.plan.reason)
         );
-        // All of it is ASCII.
-        reason.truncate(Plan::REASON_BYTES_MAX);
-        Plan { reason, ..fastest.plan.clone() }
+        Plan { reason: Plan::cut_reason(&reason, 0).to_owned(), ..fastest.plan.clone() }
     }
 }
 

@@ -54,6 +54,7 @@ impl Heterogeneous {
         let ring_us = candidates.us(&ring, LARGE_BYTES, large);
         let shared = shared(members, links.segments());
         let reason = candidates.reason(large, us, packing.bound_kbps) + &shared;
+        let reason = Plan::cut_reason(&reason, 0).to_owned();
         Some(Heterogeneous { plan: Plan { revision: 0, reason, classes }, us, ring_us })
     }
 

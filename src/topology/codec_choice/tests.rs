@@ -182,6 +182,17 @@ fn rings_and_gloo_know_no_fast_and_slow_ways() {
     }
 }
 
+/// Otherwise the other members could not read the plan.
+#[test]
+fn a_long_reason_is_cut_and_keeps_the_sentence_about_codecs() {
+    let behind = |first: u8| (first..32).step_by(3).collect::<Vec<u8>>();
+    let home = Home::new(&[Lan::Wired(940); 32], &[]);
+    let home = home.with_trunk(&behind(0), 100, true).with_trunk(&behind(1), 100, true);
+    let (plan, _) = plain(&home, 5000);
+    assert!(plan.reason.contains("Codec::auto"), "{}", plan.reason);
+    assert_eq!(plan.reason.len(), Plan::REASON_BYTES_MAX, "{}", plan.reason);
+}
+
 #[test]
 fn many_ways_fit_in_a_sentence() {
     let mut machines = vec![Lan::Wired(9400); 14];
