@@ -17,7 +17,7 @@ use crate::collective::{
 };
 use crate::link::DataLink;
 use crate::memory::{Block, Pool};
-use crate::protocol::{EngineFault, EngineKind, OPS_IN_FLIGHT_MAX, OpId, Rank, View};
+use crate::protocol::{EngineFault, EngineKind, OPS_IN_FLIGHT_MAX, OpId, PARTS_MAX, Rank, View};
 use crate::report::Traffic;
 use crate::trace;
 use std::collections::{BTreeMap, VecDeque};
@@ -87,8 +87,10 @@ enum Stage {
     Ended(EngineFault),
 }
 
-/// Every operation in flight may have a thread.
-const THREADS_MAX: usize = OPS_IN_FLIGHT_MAX;
+/// Every call of every operation in flight may have a thread: ranks begin the calls of different
+/// lanes in different orders, and a thread waits for the same call on all ranks. With fewer threads
+/// than calls, ranks could wait for each other.
+const THREADS_MAX: usize = OPS_IN_FLIGHT_MAX * PARTS_MAX;
 
 impl GlooEngine {
     /// Makes an engine that allocates working memory from `pool`.

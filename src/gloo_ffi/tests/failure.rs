@@ -5,7 +5,9 @@ use crate::collective::Board;
 use crate::collective::suite::{self, Chance, Group, bytes, f32_call, op};
 use crate::link::{Ends, memory, sealed_tcp};
 use crate::memory::bytes_of;
-use crate::protocol::{Algorithm, Call, CallKind, EngineFault, OpId, Plan, Rank, ReduceOp};
+use crate::protocol::{
+    Algorithm, Call, CallKind, EngineFault, OPS_IN_FLIGHT_MAX, OpId, Plan, Rank, ReduceOp,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +29,26 @@ fn assert_sums(group: &Group, op: OpId, count: usize, plan: &Arc<Plan>) {
         assert!(bytes(&finished) == bytes_of(&vec![group.backends.len() as f32; count]));
     }
     group.retire(op);
+}
+
+/// More calls than operations may be in flight, as two steps have, which each rank begins in an
+/// order of its own.
+#[test]
+fn ranks_that_begin_lanes_in_other_orders_do_not_wait_for_each_other() {
+    const CALLS: u64 = 2 * OPS_IN_FLIGHT_MAX as u64;
+    let (group, plan, input) = (DOOR.linked(2, memory), plan(Algorithm::GlooRing), [1f32; 100]);
+    for (me, lanes) in [(Rank(0), [1, 2]), (Rank(1), [2, 1])] {
+        for call in lanes.into_iter().flat_map(|lane| (0..CALLS).map(move |n| op(lane, n))) {
+            group.start(me, call, f32_call(SUM, input.len()), None, &plan, bytes_of(&input));
+            group.credit_from(call, me);
+        }
+    }
+    for _ in 0..4 * CALLS {
+        let (rank, of, result) = group.outcome();
+        let finished = result.unwrap_or_else(|fault| panic!("{of} on rank {rank}: {fault}"));
+        assert!(bytes(&finished) == bytes_of(&[2f32; 100]));
+    }
+    assert!(group.end().is_empty());
 }
 
 #[test]
