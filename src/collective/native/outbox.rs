@@ -25,10 +25,12 @@ pub const EAGER_OP_FRAMES: usize = 64;
 /// [`EAGER_PEER_BYTES`] outstanding by its own count. The rest covers operations that are decided
 /// at the sender but not yet at the receiver.
 pub const EARLY_BYTES_MAX: usize = EAGER_PEER_BYTES + EARLY_OPS_MAX * EAGER_OP_BYTES;
-/// Most early frames kept for one peer: on average four for each call of the largest number of
-/// steps in flight, and those of operations that are decided at the sender.
-pub const EARLY_FRAMES_MAX: usize =
-    4 * OPS_IN_FLIGHT_MAX * PARTS_MAX + EARLY_OPS_MAX * EAGER_OP_FRAMES;
+/// Most eager frames of all operations together sent to one peer: on average four for each call of
+/// the largest number of steps in flight.
+pub const EAGER_PEER_FRAMES: usize = 4 * OPS_IN_FLIGHT_MAX * PARTS_MAX;
+/// Most early frames that a receiver keeps for one peer: as with the bytes, those of the sender's
+/// own count, and those of operations that are decided at the sender.
+pub const EARLY_FRAMES_MAX: usize = EAGER_PEER_FRAMES + EARLY_OPS_MAX * EAGER_OP_FRAMES;
 
 /// A queued frame and its operation.
 pub struct Frame {
@@ -59,6 +61,7 @@ struct OutboxState {
 pub struct Eager {
     ops: BTreeMap<OpId, Spent>,
     bytes: usize,
+    frames: usize,
 }
 
 /// The part of the eager bounds that one operation has used.
@@ -83,16 +86,20 @@ impl Spent {
 
 impl Eager {
     fn add(&mut self, op: OpId, bytes: usize) -> bool {
-        let fits =
-            self.bytes + bytes <= EAGER_PEER_BYTES && self.ops.entry(op).or_default().add(bytes);
+        let fits = self.bytes + bytes <= EAGER_PEER_BYTES
+            && self.frames < EAGER_PEER_FRAMES
+            && self.ops.entry(op).or_default().add(bytes);
         if fits {
             self.bytes += bytes;
+            self.frames += 1;
         }
         fits
     }
 
     fn give_back(&mut self, op: OpId) {
-        self.bytes -= self.ops.remove(&op).map_or(0, |spent| spent.bytes);
+        let spent = self.ops.remove(&op).unwrap_or_default();
+        self.bytes -= spent.bytes;
+        self.frames -= spent.frames;
     }
 }
 
@@ -215,6 +222,17 @@ mod tests {
         assert!(spent.add(EAGER_OP_BYTES) && !spent.add(1));
         let mut eager = Eager::default();
         assert_eq!((0..100).filter(|_| eager.add(op(0), 4)).count(), EAGER_OP_FRAMES);
+    }
+
+    /// An honest sender never has more early frames at a peer than that keeps.
+    #[test]
+    fn all_operations_together_stay_below_the_peers_frames() {
+        let mut eager = Eager::default();
+        let ops = (EAGER_PEER_FRAMES / EAGER_OP_FRAMES + 1) as u64;
+        let all = (0..ops).flat_map(|number| [op(number); EAGER_OP_FRAMES]);
+        assert_eq!(all.filter(|op| eager.add(*op, 4)).count(), EAGER_PEER_FRAMES);
+        eager.give_back(op(0));
+        assert!(eager.add(op(ops), 4));
     }
 
     #[test]
