@@ -158,6 +158,11 @@ impl StatusLinks {
         gone
     }
 
+    /// The number of the link with a node.
+    pub(super) fn number_of(&self, node: MemberId) -> Option<u64> {
+        self.links.get(&node).map(|link| link.number)
+    }
+
     /// Where a cluster key stands in the list of the accepted ones, in which the next key follows
     /// the current one. A node that has dropped the old key and one that accepts both order the two
     /// alike, because `None` is less than any place.
