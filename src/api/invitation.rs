@@ -77,7 +77,8 @@ impl Invitation {
 
     /// Invites `machines` machines, from one to [`Invitation::MACHINES_MAX`], for at most `lasts`,
     /// up to [`Invitation::LASTS_MAX`]; a value outside counts as the nearest of these. The cluster
-    /// is the one that a node with this configuration would join.
+    /// is the one that a node with this configuration would join. If its key changes meanwhile, the
+    /// machines that come later get the new one.
     ///
     /// It listens on the first free port of `config.ports` and announces itself on the interfaces
     /// of `config`, like a node; a node of this machine may run beside it. Connections to other
@@ -197,6 +198,7 @@ async fn prepare(config: &Config, machines: usize, lasts: Duration) -> Result<Pr
     let machines = machines.clamp(1, Invitation::MACHINES_MAX);
     let lasts_ms = lasts.min(Invitation::LASTS_MAX).as_millis() as u64;
     let window = Mutex::new(Window::open(0, lasts_ms, machines));
+    let welcome = lasting(config.clone(), welcome);
     let terms = Terms { code, welcome, window, began: Instant::now() };
     let doors = Doors {
         listener,
@@ -204,6 +206,18 @@ async fn prepare(config: &Config, machines: usize, lasts: Duration) -> Result<Pr
         interface_source: Box::new(interface_source),
     };
     Ok(Prepared { doors, advert, terms, addresses })
+}
+
+/// Gives the welcome with the key that lasts at the time of the call: the key file may change while
+/// the invitation stands. A file that cannot be used any longer changes nothing.
+fn lasting(config: Config, first: Welcome) -> Box<dyn Fn() -> Welcome + Send + Sync> {
+    Box::new(move || {
+        let key = key_of(&config).unwrap_or_else(|problem| {
+            trace::warn!(%problem, "the invitation hands on the key that it began with");
+            first.key.clone()
+        });
+        Welcome { key, ..first.clone() }
+    })
 }
 
 /// The cluster key of the configuration, while it is being changed the next one. A namespace
@@ -278,3 +292,33 @@ impl fmt::Display for InvitationEvent {
 
 /// Events that wait for the reader: more than an honest invitation has.
 const EVENTS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::Admission;
+    use super::super::keys::Keys;
+    use super::*;
+    use crate::identity::Scratch;
+
+    #[test]
+    fn an_invitation_hands_on_the_key_that_lasts() {
+        let scratch = Scratch::new();
+        let mut config = Config::loopback();
+        config.home = Some(scratch.path().join("home"));
+        let keys = Keys::of(&config).expect("a home");
+        let first = keys.create_cluster_key().expect("a key");
+        let namespace = namespace_of(&config).expect("a name");
+        let welcome = Welcome { key: first.clone(), namespace, name: name_of(&config) };
+        let lasting = lasting(config.clone(), welcome.clone());
+        assert_eq!(lasting(), welcome);
+        let next = keys.rotate_cluster_key().expect("a next key");
+        assert_eq!(lasting(), Welcome { key: next.clone(), ..welcome.clone() });
+        keys.finish_rotation().expect("the next key is the only one");
+        assert_eq!(lasting(), Welcome { key: next, ..welcome.clone() });
+        std::fs::remove_file(keys.cluster_key_file()).expect("removed");
+        assert_eq!(lasting(), welcome, "the one that it began with");
+        config.admission = Admission::Key(first);
+        keys.create_cluster_key().expect("another key");
+        assert_eq!(super::lasting(config, welcome.clone())(), welcome, "the given key stays");
+    }
+}

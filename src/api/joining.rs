@@ -3,7 +3,7 @@
 use super::config::{Config, Network};
 use super::environment::{home_of, lookup, namespace_of};
 use super::machine_interfaces::MachineInterfaces;
-use super::start::{choose, discover, name_of, network_of};
+use super::start::{choose, discover, name_of, network_of, peer_texts};
 use crate::discovery::FixedPeer;
 use crate::identity::{
     ClusterKey, Home, IdentityProblem, NAMESPACE_VARIABLE, Name, NamespaceName, PairingCode,
@@ -61,11 +61,12 @@ pub enum KeyBefore {
 }
 
 /// Takes the cluster key from the machine that shows `code`, and stores it. Ends within half a
-/// minute, plus up to two seconds for each host name in `config.peers`.
+/// minute, plus up to two seconds for each host name in `config.peers` and `POTLUCK_PEERS`.
 ///
-/// That machine is found by multicast DNS on the interfaces of `config`; if `config.peers` names
-/// peers, these are tried instead. The key is stored under `config.namespace`, else
-/// `POTLUCK_NAMESPACE`, else the name that the cluster has on the other machine.
+/// That machine is found by multicast DNS on the interfaces of `config`, and if it is not, among
+/// the peers in `POTLUCK_PEERS`; if `config.peers` names peers, these are tried instead. The key is
+/// stored under `config.namespace`, else `POTLUCK_NAMESPACE`, else the name that the cluster has on
+/// the other machine.
 ///
 /// It runs on its own thread with its own runtime, so the caller needs no tokio runtime. If the
 /// future is dropped, the attempt is given up; the key may be stored by then.
@@ -125,7 +126,7 @@ async fn hints(config: &Config) -> Result<Hints> {
         return Err(unavailable());
     }
     if !config.peers.is_empty() {
-        return Ok(Hints::Named(peers(config).await?));
+        return Ok(Hints::Named(peers(&config.peers).await?));
     }
     let chosen = choose(config, &inventory().unwrap_or_default())?;
     if chosen.is_empty() && config.network == Network::Lan {
@@ -135,13 +136,14 @@ async fn hints(config: &Config) -> Result<Hints> {
     let interface_set = MachineInterfaces::of(config)?.look();
     let policy =
         interface_set.map_or_else(AddressPolicy::everywhere, |interface_set| interface_set.policy);
-    Ok(Hints::Announced(discover(config, &chosen)?, policy))
+    let discovery = discover(config, &chosen)?;
+    Ok(Hints::Announced { discovery, policy, otherwise: peers(&peer_texts(config)).await? })
 }
 
 /// The addresses of the named peers, one list for each.
-async fn peers(config: &Config) -> Result<Vec<Vec<SocketAddr>>> {
+async fn peers(texts: &[String]) -> Result<Vec<Vec<SocketAddr>>> {
     let mut machines = Vec::new();
-    for text in &config.peers {
+    for text in texts {
         let bad = |why| Error::Config(ConfigProblem::BadPeer(format!("{text}: {why}")));
         for peer in FixedPeer::parse_list(text).map_err(bad)? {
             machines.push(peer.resolve().await.map_err(bad)?);

@@ -4,9 +4,9 @@ use super::config::Config;
 use super::environment::{home_of, lookup, namespace_of};
 use super::start::name_of;
 use crate::identity::{
-    ClusterKey, ClusterKeys, Home, KEY_VARIABLE, Name, NamespaceName, NodeId, NodesFile, Slot,
-    Stored, create_cluster_key, find_cluster_keys, first_identity, random_cluster_key,
-    replace_cluster_keys, store_cluster_key, store_next_key, stored_cluster_keys,
+    ClusterKey, Home, KEY_VARIABLE, Name, NamespaceName, NodeId, NodesFile, Slot, Stored,
+    create_cluster_key, find_cluster_keys, finish_cluster_key, first_identity, random_cluster_key,
+    rotate_cluster_key, store_cluster_key, store_next_key, stored_cluster_keys,
 };
 use crate::report::{ConfigProblem, Error, Result};
 use std::collections::BTreeMap;
@@ -107,13 +107,8 @@ impl Keys {
     /// [`ConfigProblem::NoClusterKey`] if no key is stored, [`Error::Identity`] if the operating
     /// system has no randomness or the file cannot be used.
     pub fn rotate_cluster_key(&self) -> Result<ClusterKey> {
-        let keys = self.stored()?;
-        if let Some(next) = keys.next {
-            return Ok(next);
-        }
-        let next = random_cluster_key()?;
-        self.store_next_cluster_key(&next)?;
-        Ok(next)
+        let next = rotate_cluster_key(&self.namespace, &self.home)?;
+        next.ok_or(Error::Config(ConfigProblem::NoClusterKey))
     }
 
     /// Follows a change that was begun on another machine: stores its next cluster key beside the
@@ -137,14 +132,8 @@ impl Keys {
     /// # Errors
     /// As [`rotate_cluster_key`](Keys::rotate_cluster_key).
     pub fn finish_rotation(&self) -> Result<bool> {
-        let Some(next) = self.stored()?.next else { return Ok(false) };
-        replace_cluster_keys(&self.namespace, &self.home, &ClusterKeys::only(next))?;
-        Ok(true)
-    }
-
-    fn stored(&self) -> Result<ClusterKeys> {
-        stored_cluster_keys(&self.namespace, &self.home)?
-            .ok_or(Error::Config(ConfigProblem::NoClusterKey))
+        let finished = finish_cluster_key(&self.namespace, &self.home)?;
+        finished.ok_or(Error::Config(ConfigProblem::NoClusterKey))
     }
 
     /// The path of the list of denied nodes, whether or not it exists.

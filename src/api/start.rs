@@ -349,7 +349,8 @@ pub(crate) fn discover(config: &Config, chosen: &[Interface]) -> Result<Box<dyn 
     }
 }
 
-fn peer_texts(config: &Config) -> Vec<String> {
+/// The texts of the configured peers, those of `POTLUCK_PEERS` last.
+pub(crate) fn peer_texts(config: &Config) -> Vec<String> {
     let from_env =
         lookup("POTLUCK_PEERS").and_then(|v| v.into_string().ok()).filter(|v| !v.trim().is_empty());
     config.peers.iter().cloned().chain(from_env).collect()

@@ -88,6 +88,7 @@ pub fn store_cluster_key(
 ) -> Result<(), IdentityProblem> {
     make_private_dir(home.config_dir())?;
     let path = home.cluster_key_path(name);
+    let _lock = private_file::lock(&path)?;
     let text = ClusterKeys::only(key.clone()).to_text();
     let written = match stored {
         Stored::Keep => private_file::create(&path, text.as_bytes()),
@@ -107,25 +108,62 @@ pub fn store_next_key(
     home: &Home,
     next: &ClusterKey,
 ) -> Result<bool, IdentityProblem> {
-    let Some(ClusterKeys { current, .. }) = stored_cluster_keys(name, home)? else {
-        return Ok(false);
-    };
-    if current != *next {
-        replace_cluster_keys(name, home, &ClusterKeys { current, next: Some(next.clone()) })?;
-    }
-    Ok(true)
+    let before = change_keys(name, home, |keys| {
+        let is_there = keys.iter().any(|key| key == next);
+        (!is_there).then(|| ClusterKeys { next: Some(next.clone()), ..keys.clone() })
+    })?;
+    Ok(before.is_some())
 }
 
-/// Replaces the keys of a namespace.
-pub fn replace_cluster_keys(
+/// The next key of a namespace: the one that is stored, else a new one, which is now stored beside
+/// the current key. Returns `None` if no key is stored.
+pub fn rotate_cluster_key(
     name: &NamespaceName,
     home: &Home,
-    keys: &ClusterKeys,
-) -> Result<(), IdentityProblem> {
-    make_private_dir(home.config_dir())?;
+) -> Result<Option<ClusterKey>, IdentityProblem> {
+    let fresh = random_cluster_key()?;
+    let before = change_keys(name, home, |keys| {
+        let next = Some(fresh.clone());
+        keys.next.is_none().then(|| ClusterKeys { next, ..keys.clone() })
+    })?;
+    Ok(before.map(|keys| keys.next.unwrap_or(fresh)))
+}
+
+/// Makes the next key of a namespace its only one. Returns whether there was a next key, and `None`
+/// if no key is stored.
+pub fn finish_cluster_key(
+    name: &NamespaceName,
+    home: &Home,
+) -> Result<Option<bool>, IdentityProblem> {
+    let before = change_keys(name, home, |keys| keys.next.clone().map(ClusterKeys::only))?;
+    Ok(before.map(|keys| keys.next.is_some()))
+}
+
+/// Stores the keys that `change` makes of the stored ones, while no other process changes them.
+/// Where it makes none, nothing is locked or written. Returns the keys before; `None` if no key is
+/// stored.
+fn change_keys(
+    name: &NamespaceName,
+    home: &Home,
+    change: impl Fn(&ClusterKeys) -> Option<ClusterKeys>,
+) -> Result<Option<ClusterKeys>, IdentityProblem> {
+    let before = stored_cluster_keys(name, home)?;
+    if before.as_ref().and_then(&change).is_none() {
+        return Ok(before);
+    }
     let path = home.cluster_key_path(name);
-    private_file::replace(&path, keys.to_text().as_bytes())
-        .map_err(|error| private_file::refused(&path, FileAction::Write, &error))
+    let _lock = private_file::lock(&path)?;
+    // Another process may have changed them just before.
+    let before = stored_cluster_keys(name, home)?;
+    if let Some(changed) = before.as_ref().and_then(&change) {
+        replace(&path, &changed)?;
+    }
+    Ok(before)
+}
+
+fn replace(path: &Path, keys: &ClusterKeys) -> Result<(), IdentityProblem> {
+    private_file::replace(path, keys.to_text().as_bytes())
+        .map_err(|error| private_file::refused(path, FileAction::Write, &error))
 }
 
 fn keep_if_same(path: &Path, key: &ClusterKey) -> Result<(), IdentityProblem> {
@@ -154,153 +192,4 @@ fn load(path: &Path) -> Result<Option<ClusterKeys>, IdentityProblem> {
 const FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]
-mod tests {
-    use super::super::node_id::assert_hides;
-    use super::super::scratch::Scratch;
-    use super::*;
-    use std::fs;
-    use std::os::unix::ffi::OsStringExt;
-    use std::os::unix::fs::PermissionsExt;
-
-    fn scratch_home() -> (Scratch, Home, NamespaceName) {
-        let scratch = Scratch::new();
-        let home = Home::at(scratch.path().join("potluck"));
-        (scratch, home, NamespaceName::default())
-    }
-
-    fn find(
-        name: &NamespaceName,
-        home: &Home,
-        variable: Option<&str>,
-    ) -> Result<Option<ClusterKey>, IdentityProblem> {
-        let found = find_cluster_keys(name, home, |asked| {
-            variable.filter(|_| asked == "POTLUCK_KEY").map(OsString::from)
-        });
-        found.map(|keys| keys.map(|keys| keys.current))
-    }
-
-    #[test]
-    fn while_the_key_changes_there_are_two() {
-        let (_scratch, home, name) = scratch_home();
-        let [old, new, other] = [1, 2, 3].map(|byte| ClusterKey::from_bytes(&[byte; 32]));
-        let both = ClusterKeys { current: old.clone(), next: Some(new.clone()) };
-        replace_cluster_keys(&name, &home, &both).expect("stored");
-        assert_eq!(stored_cluster_keys(&name, &home), Ok(Some(both.clone())));
-        let text = both.to_text();
-        let found = find_cluster_keys(&name, &home, |_| Some(OsString::from(text.as_str())));
-        assert_eq!(found, Ok(Some(both)));
-        for kept in [&old, &new] {
-            store_cluster_key(&name, &home, kept, Stored::Keep).expect("it is there");
-        }
-        assert!(store_cluster_key(&name, &home, &other, Stored::Keep).is_err());
-    }
-
-    #[test]
-    fn the_environment_comes_before_the_file_and_nothing_is_no_key() {
-        let (_scratch, home, name) = scratch_home();
-        assert_eq!(find(&name, &home, None), Ok(None));
-        let filed = create_cluster_key(&name, &home).expect("created");
-        assert_eq!(find(&name, &home, None), Ok(Some(filed.clone())));
-        assert_eq!(find(&name, &home, Some("")), Ok(Some(filed.clone())));
-        let other = ClusterKey::from_bytes(&[3; 32]);
-        assert_eq!(find(&name, &home, Some(&other.to_text())), Ok(Some(other)));
-        let elsewhere = NamespaceName::parse("lab").expect("a name");
-        assert_eq!(find(&elsewhere, &home, None), Ok(None));
-        let mode =
-            fs::metadata(home.cluster_key_path(&name)).expect("it exists").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-    }
-
-    #[test]
-    fn a_stored_key_is_replaced_only_on_demand() {
-        let (_scratch, home, name) = scratch_home();
-        let (first, second) = (ClusterKey::from_bytes(&[1; 32]), ClusterKey::from_bytes(&[2; 32]));
-        store_cluster_key(&name, &home, &first, Stored::Keep).expect("stored");
-        store_cluster_key(&name, &home, &first, Stored::Keep).expect("the same again");
-        let taken = IdentityProblem::OtherKeyStored { path: home.cluster_key_path(&name) };
-        assert_eq!(store_cluster_key(&name, &home, &second, Stored::Keep), Err(taken.clone()));
-        assert_eq!(create_cluster_key(&name, &home), Err(taken));
-        assert_eq!(find(&name, &home, None), Ok(Some(first)));
-        store_cluster_key(&name, &home, &second, Stored::Replace).expect("replaced");
-        assert_eq!(find(&name, &home, None), Ok(Some(second)));
-    }
-
-    #[test]
-    fn a_bad_source_is_an_error_and_not_passed_over() {
-        let (_scratch, home, name) = scratch_home();
-        create_cluster_key(&name, &home).expect("created");
-        let bad =
-            |reason| Err(IdentityProblem::NotAKeyVariable { variable: "POTLUCK_KEY", reason });
-        assert_eq!(find(&name, &home, Some("secret")), bad(KeyTextError::Prefix));
-        let not_text = find_cluster_keys(&name, &home, |_| Some(OsString::from_vec(vec![0xff])));
-        assert_eq!(not_text.map(drop), bad(KeyTextError::NotText).map(drop));
-
-        let path = home.cluster_key_path(&name);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
-        assert_eq!(
-            find(&name, &home, None),
-            Err(IdentityProblem::LoosePermissions { path: path.clone(), mode: 0o640 })
-        );
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed");
-        fs::write(&path, "plk1nonsense").expect("written");
-        let reason = KeyTextError::Length(12);
-        assert_eq!(
-            find(&name, &home, None),
-            Err(IdentityProblem::NotAKey { path: path.clone(), reason })
-        );
-        fs::write(&path, b"").expect("written");
-        assert_eq!(
-            find(&name, &home, None),
-            Err(IdentityProblem::Empty { path, content: FileContent::ClusterKey })
-        );
-    }
-
-    #[test]
-    fn a_key_written_by_hand_may_have_blanks() {
-        let (_scratch, home, name) = scratch_home();
-        let key = create_cluster_key(&name, &home).expect("created");
-        let text = key.to_text();
-        fs::write(home.cluster_key_path(&name), format!("\n {} {} \r\n", &text[..30], &text[30..]))
-            .expect("written");
-        assert_eq!(find(&name, &home, None), Ok(Some(key)));
-    }
-
-    #[test]
-    fn problems_do_not_show_the_key() {
-        let (_scratch, home, name) = scratch_home();
-        let key = ClusterKey::from_bytes(&std::array::from_fn(|i| i as u8 + 65));
-        let text = key.to_text();
-        let wrong = format!("{}a", &text[..59]).replace('7', "6");
-        let problems = [
-            find(&name, &home, Some(&wrong)),
-            find(&name, &home, Some(&text[..58])),
-            find(&name, &home, Some(&text)),
-        ];
-        for shown in problems.map(|found| {
-            format!(
-                "{found:?} {}",
-                found.as_ref().err().map(ToString::to_string).unwrap_or_default()
-            )
-        }) {
-            assert_hides(&shown, text.as_bytes());
-            assert_hides(&shown, key.bytes());
-        }
-    }
-
-    #[test]
-    fn the_namespace_is_named_by_the_environment() {
-        let named = |value: Option<&str>| {
-            namespace_name(|asked| {
-                value.filter(|_| asked == "POTLUCK_NAMESPACE").map(OsString::from)
-            })
-        };
-        assert_eq!(named(Some("lab")).map(|n| n.to_string()), Ok("lab".to_owned()));
-        assert_eq!(named(None), Ok(NamespaceName::default()));
-        assert_eq!(named(Some("")), Ok(NamespaceName::default()));
-        assert_eq!(named(Some("a/b")), Err(NamespaceNameError::Character(2)));
-        assert_eq!(
-            namespace_name(|_| Some(OsString::from_vec(vec![b'a', 0xff]))),
-            Err(NamespaceNameError::Character(2))
-        );
-    }
-}
+mod tests;

@@ -50,7 +50,8 @@ impl Home {
         })
     }
 
-    /// The configuration directory: `cluster-<name>.key`, `denied.toml`.
+    /// The configuration directory: `cluster-<name>.key`, `denied.toml`, and a lock file beside
+    /// each.
     pub fn config_dir(&self) -> &Path {
         &self.config
     }

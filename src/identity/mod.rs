@@ -34,8 +34,8 @@ mod trust;
 pub use cluster_key::{ClusterKey, KeyTextError};
 pub use cluster_key_file::{
     KEY_VARIABLE, NAMESPACE_VARIABLE, Stored, create_cluster_key, find_cluster_keys,
-    namespace_name, random_cluster_key, replace_cluster_keys, store_cluster_key, store_next_key,
-    stored_cluster_keys,
+    finish_cluster_key, namespace_name, random_cluster_key, rotate_cluster_key, store_cluster_key,
+    store_next_key, stored_cluster_keys,
 };
 pub use cluster_keys::ClusterKeys;
 pub use home::{Home, Slot};

@@ -53,9 +53,7 @@ impl NodesFile {
         if let Some(directory) = self.path.parent() {
             make_private_dir(directory)?;
         }
-        let lock = self.path.with_extension("lock");
-        let file = private_file::open_lock(&lock)?;
-        file.lock().map_err(|error| private_file::refused(&lock, FileAction::Lock, &error))?;
+        let _lock = private_file::lock(&self.path)?;
         let mut nodes = self.load()?;
         let before = nodes.clone();
         let told = change(&mut nodes);

@@ -98,7 +98,7 @@ fn sweep_if(path: &Path, is_one: impl Fn(&Metadata) -> bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens the lock file of a slot, creating it if necessary.
+/// Opens a lock file, creating it if necessary.
 pub(super) fn open_lock(path: &Path) -> Result<File, IdentityProblem> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     // Locks on a network file system need a file opened for writing.
@@ -113,6 +113,22 @@ pub(super) fn open_lock(path: &Path) -> Result<File, IdentityProblem> {
     let file = opened.map_err(|error| not_opened(path, FileAction::Lock, &error))?;
     let facts = file.metadata().map_err(|error| refused(path, FileAction::Lock, &error))?;
     judge(path, &facts, rustix::process::geteuid().as_raw())?;
+    Ok(file)
+}
+
+/// Waits until no other process holds the lock of the file at `path`. Its lock file is beside it.
+/// Readers need no lock: a file is replaced as a whole. A caller that holds the lock must not ask
+/// for it again.
+pub(super) fn lock(path: &Path) -> Result<File, IdentityProblem> {
+    let beside = path.with_extension("lock");
+    let file = open_lock(&beside).map_err(|problem| match problem {
+        // Where no lock file can be made, the file itself could not be written either.
+        IdentityProblem::Refused { reason, .. } => {
+            IdentityProblem::Refused { path: path.to_owned(), action: FileAction::Write, reason }
+        }
+        other => other,
+    })?;
+    file.lock().map_err(|error| refused(&beside, FileAction::Lock, &error))?;
     Ok(file)
 }
 

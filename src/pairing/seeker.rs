@@ -12,18 +12,25 @@ use crate::link::{Net, Stream};
 use crate::os::AddressPolicy;
 use crate::trace;
 use crate::wire::PROTOCOL_VERSION;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// Where to look for the invitation.
 pub enum Hints {
-    /// Among the announcements on the network; these addresses may be dialled.
-    Announced(Box<dyn Discovery>, AddressPolicy),
+    /// Among the announcements on the network.
+    Announced {
+        /// The source of the announcements.
+        discovery: Box<dyn Discovery>,
+        /// The announced addresses that may be dialled.
+        policy: AddressPolicy,
+        /// At these addresses, one list for each machine, if no announcement leads to a key.
+        otherwise: Vec<Vec<SocketAddr>>,
+    },
     /// At these addresses, one list for each machine.
     Named(Vec<Vec<SocketAddr>>),
 }
@@ -39,7 +46,7 @@ pub struct Found {
 }
 
 /// Looks for the invitation of `code` and proves the code there. Takes at most
-/// [`SEEK_TIMEOUT`]. Each machine is asked once, because it may count a wrong code.
+/// [`SEEK_TIMEOUT`]. Each machine is shown the code once, because it may count a wrong one.
 pub async fn seek(
     net: Arc<dyn Net>,
     hints: Hints,
@@ -50,7 +57,7 @@ pub async fn seek(
         code,
         guesses: Arc::new(AtomicUsize::new(GUESSES_MAX)),
         attempts: JoinSet::new(),
-        known: BTreeSet::new(),
+        known: BTreeMap::new(),
         problem: PairingProblem::NotFound,
     };
     let found = timeout(SEEK_TIMEOUT, search.run(hints)).await;
@@ -64,25 +71,54 @@ struct Search {
     guesses: Arc<AtomicUsize>,
     attempts: JoinSet<Result<Found, PairingProblem>>,
     /// The machines that are or were asked, by the instance of their advert.
-    known: BTreeSet<String>,
+    known: BTreeMap<String, Asked>,
     /// The most that is known about why there is no key.
     problem: PairingProblem,
+}
+
+/// A machine that is or was asked.
+#[derive(Default)]
+struct Asked {
+    /// The addresses that were dialled.
+    dialled: BTreeSet<SocketAddr>,
+    shown: Shown,
+}
+
+/// Whether a machine was shown the code. All attempts at it share this.
+type Shown = Arc<AtomicBool>;
+
+impl Asked {
+    /// Takes those addresses that were not dialled yet.
+    fn new_of(&mut self, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+        let dialled = &mut self.dialled;
+        let is_new = |to: &SocketAddr| dialled.len() < ADDRESSES_MAX && dialled.insert(*to);
+        addresses.into_iter().filter(is_new).collect()
+    }
 }
 
 impl Search {
     async fn run(&mut self, hints: Hints) -> Option<Found> {
         match hints {
-            Hints::Named(machines) => {
-                machines.into_iter().take(MACHINES_MAX).for_each(|at| self.attempt(at, At::Named));
-                while let Some(ended) = self.attempts.join_next().await {
-                    if let Some(found) = self.ended(ended.ok()?) {
-                        return Some(found);
-                    }
+            Hints::Named(machines) => self.ask_all(machines).await,
+            Hints::Announced { discovery, policy, otherwise } => {
+                match self.listen(discovery, &policy).await {
+                    None => self.ask_all(otherwise).await,
+                    found => found,
                 }
-                None
             }
-            Hints::Announced(discovery, policy) => self.listen(discovery, &policy).await,
         }
+    }
+
+    async fn ask_all(&mut self, machines: Vec<Vec<SocketAddr>>) -> Option<Found> {
+        for addresses in machines.into_iter().take(MACHINES_MAX) {
+            self.attempt(addresses, At::Named, Shown::default());
+        }
+        while let Some(ended) = self.attempts.join_next().await {
+            if let Some(found) = self.ended(ended.ok()?) {
+                return Some(found);
+            }
+        }
+        None
     }
 
     async fn listen(
@@ -110,7 +146,10 @@ impl Search {
 
     fn sighted(&mut self, sighting: Sighting, policy: &AddressPolicy) {
         let Sighting::Appeared(advert) = sighting else { return };
-        if !invites(&advert, self.code.selector()) || self.known.len() >= MACHINES_MAX {
+        let is_one_more = !self.known.contains_key(&advert.instance);
+        if !invites(&advert, self.code.selector())
+            || (is_one_more && self.known.len() >= MACHINES_MAX)
+        {
             return;
         }
         if advert.version != PROTOCOL_VERSION {
@@ -120,13 +159,20 @@ impl Search {
         let addresses: Vec<SocketAddr> =
             advert.addresses.iter().copied().filter(|to| policy.allows_advertised(*to)).collect();
         // Its addresses may come later than its name.
-        if !addresses.is_empty() && self.known.insert(advert.instance) {
-            self.attempt(addresses, At::Announced);
+        if addresses.is_empty() {
+            return;
+        }
+        // Those of the other family may come later still.
+        let asked = self.known.entry(advert.instance).or_default();
+        let (addresses, shown) = (asked.new_of(addresses), Arc::clone(&asked.shown));
+        if !addresses.is_empty() && !shown.load(Ordering::Relaxed) {
+            self.attempt(addresses, At::Announced, shown);
         }
     }
 
-    /// Dials all addresses of a machine, and takes the first that answers.
-    fn attempt(&mut self, addresses: Vec<SocketAddr>, at: At) {
+    /// Dials these addresses of a machine, and takes the first that answers. Another attempt at the
+    /// same machine may go on.
+    fn attempt(&mut self, addresses: Vec<SocketAddr>, at: At, shown: Shown) {
         let (net, code, guesses) =
             (Arc::clone(&self.net), self.code.clone(), Arc::clone(&self.guesses));
         self.attempts.spawn(async move {
@@ -137,9 +183,16 @@ impl Search {
             let mut dials = dials(&net, addresses);
             while let Some(dialled) = dials.join_next().await {
                 let Ok(Some((from, stream))) = dialled else { continue };
-                match ask(stream, &code, || take_one(&guesses)).await {
+                let mut is_shown = false;
+                let may_show = || {
+                    is_shown = shown.swap(true, Ordering::Relaxed);
+                    !is_shown && take_one(&guesses)
+                };
+                match ask(stream, &code, may_show).await {
                     Ok((welcome, reply)) => return Ok(Found { welcome, from, reply }),
                     Err((Stage::Confirmed, trouble)) => return Err(problem_of(trouble)),
+                    // The attempt that has shown the code tells its outcome.
+                    Err(_) if is_shown => return Err(PairingProblem::NotFound),
                     // A node of the same machine does not answer either.
                     Err((Stage::Unanswered, trouble)) => {
                         trace::debug!(%from, %trouble, "no invitation there");

@@ -33,8 +33,9 @@ const RECEIPT_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Terms {
     /// The code.
     pub code: PairingCode,
-    /// The message for a machine that knows the code.
-    pub welcome: Welcome,
+    /// Gives the message for a machine that knows the code. It is asked for each one, since the
+    /// cluster key may change meanwhile.
+    pub welcome: Box<dyn Fn() -> Welcome + Send + Sync>,
     /// Counts the admitted machines and the wrong codes.
     pub window: Mutex<Window>,
     /// When the window's clock was 0.
@@ -146,7 +147,7 @@ async fn verify(stream: &mut Box<dyn Stream>, terms: &Terms) -> Result<Proof, Vi
         })
     });
     match (verdict, proven) {
-        (Verdict::Admitted, Some(proven)) => Ok(proven.welcome(&terms.welcome)),
+        (Verdict::Admitted, Some(proven)) => Ok(proven.welcome(&(terms.welcome)())),
         (Verdict::Wrong { left }, _) => Err(Visit::WrongCode { left }),
         _ => Err(Visit::Left(Trouble::Over)),
     }

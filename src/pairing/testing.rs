@@ -31,5 +31,6 @@ pub(super) fn receipt(kept: Kept) -> Receipt {
 /// An invitation of [`CODE`] that begins now.
 pub(super) fn terms(machines: usize) -> Arc<Terms> {
     let window = Mutex::new(Window::open(0, LASTS_MS, machines));
-    Arc::new(Terms { code: code(CODE), welcome: welcome(), window, began: Instant::now() })
+    let (code, welcome) = (code(CODE), Box::new(welcome));
+    Arc::new(Terms { code, welcome, window, began: Instant::now() })
 }

@@ -135,6 +135,26 @@ pub fn while_nodes_run() -> Result<()> {
     Ok(())
 }
 
+/// The key changes twice while an invitation stands: each machine gets the one that lasts then.
+pub fn while_inviting() -> Result<()> {
+    let network = Network::loopback()?;
+    for name in BOTH {
+        told(&network.home(name), &["join"], KEY)?;
+    }
+    let invite = ["--name", "ada", "--machines", "2"];
+    let mut ada = Child::spawn(&mut network.json("n1", "ada", "invite", &invite))?;
+    let code = code_of(&event(&mut ada, "invited")?)?;
+    let file = |name: &str| fs::read_to_string(network.home(name).join("cluster-default.key"));
+    told(&network.home("ada"), &["keys", "rotate"], "")?;
+    let followed = network.run("n1", "bob", "join", &["--next", &code])?.json(0)?;
+    ensure!(followed["stored"] == "next", "{followed}");
+    ensure!(file("ada")? == file("bob")?, "another key");
+    told(&network.home("ada"), &["keys", "finish"], "")?;
+    let joined = network.run("n1", "eve", "join", &[&code])?.json(0)?;
+    ensure!(joined["stored"] == "new" && file("eve")? == file("ada")?, "{joined}");
+    ended(ada, "used", 0)
+}
+
 /// A node that both other machines deny is out, and returns when they allow it again.
 pub fn denied_while_nodes_run() -> Result<()> {
     let network = three()?;

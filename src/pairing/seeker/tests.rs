@@ -93,9 +93,14 @@ impl Story {
     }
 
     async fn seek(&self, text: &str) -> Result<Found, PairingProblem> {
+        self.seek_by(text, self.announced(Vec::new())).await
+    }
+
+    /// The announcements, and these machines otherwise.
+    fn announced(&self, otherwise: Vec<Vec<SocketAddr>>) -> Hints {
         let subnet = InterfaceAddress { ip: IpAddr::from([10, 0, 0, 9]), prefix_bits: 24 };
         let policy = AddressPolicy::Lan(vec![subnet]);
-        self.seek_by(text, Hints::Announced(Box::new(self.medium.node()), policy)).await
+        Hints::Announced { discovery: Box::new(self.medium.node()), policy, otherwise }
     }
 
     async fn seek_by(&self, text: &str, hints: Hints) -> Result<Found, PairingProblem> {
@@ -163,6 +168,58 @@ async fn a_wrong_code_is_tried_once_and_soon_said() {
     assert!(visits.try_recv().is_err(), "it was asked again");
 }
 
+/// An advert of host 3 with the addresses of these hosts.
+fn reached_at(hosts: &[u8]) -> Advert {
+    Advert { addresses: hosts.iter().map(|host| at(*host)).collect(), ..advert(3, Some(42)) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_comes_later_is_dialled_too() {
+    let story = Story::default();
+    let mut visits = story.inviter(3, terms(1)).await;
+    let mut node = story.medium.node();
+    let announcing = async {
+        for hosts in [&[4][..], &[4, 3], &[3, 4]] {
+            node.announce(&reached_at(hosts)).await.expect("announced");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let (found, ()) = tokio::join!(story.seek(CODE), announcing);
+    assert_eq!(taken(found).await, Ok(at(3)));
+    assert!(matches!(visits.recv().await, Some(Visit::Took { left: 0, .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_attempts_at_a_machine_one_shows_the_code() {
+    let story = Story::default();
+    let terms = terms(1);
+    let mut visits = Vec::new();
+    for host in 3..8 {
+        visits.push(story.inviter(host, Arc::clone(&terms)).await);
+    }
+    for (text, is_right) in [(WRONG, false), (CODE, true)] {
+        let mut node = story.medium.node();
+        let announcing = async {
+            for last in 3..8 {
+                let hosts: Vec<u8> = (3..=last).collect();
+                node.announce(&reached_at(&hosts)).await.expect("announced");
+            }
+        };
+        let (found, ()) = tokio::join!(story.seek(text), announcing);
+        match taken(found).await {
+            Ok(_) => assert!(is_right),
+            Err(problem) => assert_eq!((problem, is_right), (PairingProblem::Refused, false)),
+        }
+        let mut wrong = 0;
+        for told in &mut visits {
+            while let Ok(visit) = told.try_recv() {
+                wrong += usize::from(matches!(visit, Visit::WrongCode { .. }));
+            }
+        }
+        assert_eq!(wrong, usize::from(!is_right), "{text}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_two_invitations_with_one_selector_the_right_one_lets_in() {
     let mut story = Story::default();
@@ -210,6 +267,15 @@ async fn what_cannot_be_reached_is_named_and_other_networks_are_not_dialled() {
     story.announce(Advert { version: 7, ..advert(5, Some(42)) }).await;
     let theirs = PairingProblem::OtherVersion { theirs: 7 };
     assert_eq!(taken(story.seek(CODE).await).await, Err(theirs));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_announced_the_other_hints_are_tried() {
+    let story = Story::default();
+    let mut visits = story.inviter(3, terms(1)).await;
+    let found = story.seek_by(CODE, story.announced(vec![vec![at(2)], vec![at(3)]])).await;
+    assert_eq!(taken(found).await, Ok(at(3)));
+    assert!(matches!(visits.recv().await, Some(Visit::Took { left: 0, .. })));
 }
 
 #[tokio::test(start_paused = true)]
