@@ -85,11 +85,13 @@ impl Bench {
         progress.finish_and_clear();
         cluster.leave().await;
         let report = measured?;
+        // Printed first: a file that cannot be written must not lose the measurement.
+        let printed = output.result(&report, || report.to_text(output.paper()));
         if let Some(file) = &self.svg {
             std::fs::write(file, chart::svg(&report))
                 .with_context(|| format!("{} cannot be written", file.display()))?;
         }
-        output.result(&report, || report.to_text(output.paper()))?;
+        printed?;
         Ok(Exit::Done)
     }
 

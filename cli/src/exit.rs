@@ -118,6 +118,8 @@ fn of_library(error: &Error) -> Exit {
             | C::BadInterfaces(_)
             | C::BadSizes(_)
             | C::BadMembers(_)
+            | C::BadPartition(_)
+            | C::BadRoster(_)
             | C::BadEngine(_)
             | C::NoGloo,
         ) => Exit::Usage,
@@ -135,6 +137,10 @@ mod tests {
         assert_eq!(exit(Error::Config(ConfigProblem::NoClusterKey)), (Exit::Key, "no-cluster-key"));
         assert_eq!(
             exit(Error::Config(ConfigProblem::BadMembers("0".to_owned()))),
+            (Exit::Usage, "config")
+        );
+        assert_eq!(
+            exit(Error::Config(ConfigProblem::BadPartition("none".to_owned()))),
             (Exit::Usage, "config")
         );
         assert_eq!(exit(Error::Identity(IdentityProblem::NoHome)), (Exit::Failed, "identity"));

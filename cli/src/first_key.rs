@@ -37,7 +37,7 @@ pub async fn make_if_missing(
     }
     drop(keys.create_cluster_key()?);
     let file = keys.cluster_key_file();
-    let made = json!({ "event": "key-made", "file": file });
+    let made = json!({ "event": "key-made", "file": file.display().to_string() });
     output.result(&made, || format!("Made a new cluster key: {}", file.display()))?;
     Ok(true)
 }

@@ -36,11 +36,11 @@ impl Show {
             "node": hex(me.node),
             "short": me.node.to_string(),
             "name": me.name.as_str(),
-            "file": me.file,
+            "file": me.file.display().to_string(),
             "slot": me.slot,
             "namespace": keys.namespace(),
             "key": key,
-            "key_file": key_file,
+            "key_file": key_file.display().to_string(),
         });
         output.result(&document, || {
             let key = match key {

@@ -106,7 +106,7 @@ impl Join {
         let document = json!({
             "ok": true,
             "namespace": namespace,
-            "file": file,
+            "file": file.display().to_string(),
             "stored": stored(before),
             "inviter": inviter.as_str(),
             "address": address,
@@ -129,7 +129,7 @@ impl Join {
         let document = json!({
             "ok": true,
             "namespace": keys.namespace(),
-            "file": file,
+            "file": file.display().to_string(),
             "stored": stored(before),
             "inviter": null,
             "address": null,

@@ -44,7 +44,7 @@ impl Show {
             "ok": true,
             "namespace": keys.namespace(),
             "source": source,
-            "file": file,
+            "file": file.as_ref().map(|file| file.display().to_string()),
             "changing": changing,
             "key": shown,
         });

@@ -65,7 +65,7 @@ impl Rotate {
         let document = json!({
             "ok": true,
             "namespace": keys.namespace(),
-            "file": file,
+            "file": file.display().to_string(),
             "next": if was_there { "there" } else { "new" },
         });
         output.result(&document, || {
@@ -87,7 +87,7 @@ impl Finish {
         let document = json!({
             "ok": true,
             "namespace": keys.namespace(),
-            "file": file,
+            "file": file.display().to_string(),
             "finished": finished,
         });
         output.result(&document, || {

@@ -24,7 +24,7 @@ pub struct Manual {
 struct Page {
     /// For example `potluck-up.1`.
     name: String,
-    file: Option<PathBuf>,
+    file: Option<String>,
     /// In the language of roff.
     text: String,
 }
@@ -42,7 +42,7 @@ impl Manual {
         }
         output.result(&json!({ "ok": true, "pages": pages }), || {
             let line = |page: &Page| match &page.file {
-                Some(file) => format!("Wrote {}", file.display()),
+                Some(file) => format!("Wrote {file}"),
                 None => page.text.clone(),
             };
             pages.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -63,7 +63,7 @@ impl Page {
         let file = folder.join(&self.name);
         std::fs::write(&file, &self.text)
             .with_context(|| format!("cannot write {}", file.display()))?;
-        self.file = Some(file);
+        self.file = Some(file.display().to_string());
         Ok(())
     }
 }

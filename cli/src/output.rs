@@ -75,6 +75,8 @@ impl Output {
     ) -> Result<()> {
         let listed: Vec<_> =
             nodes.iter().map(|(node, name)| json!({"node": hex(*node), "name": name})).collect();
+        // A path that is not text has no JSON.
+        let file = file.display().to_string();
         let document = json!({"ok": true, "file": file, "changed": changed, list: listed});
         self.result(&document, || {
             let lines: Vec<String> =

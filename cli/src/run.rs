@@ -15,6 +15,7 @@ mod subnet;
 mod supervisor;
 mod variables;
 mod verdict;
+mod writer;
 
 use crate::args::{Where, Which};
 use crate::exit::{Exit, Stop};
@@ -23,7 +24,7 @@ use anyhow::Result;
 use clap::Args;
 use command::Command;
 pub use guard::Guard;
-use potluck::Config;
+use potluck::{Config, Partition};
 use report::Rules;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -132,6 +133,8 @@ impl Run {
         config.members = Some(self.members.into());
         config.min_members = Some(1);
         config.max_members = Some(self.members.into());
+        // POTLUCK_PARTITION is for the programs.
+        config.partition = Some(Partition::Continue);
         config.stateless = true;
         config.peers.clone_from(&self.peer);
         config.name.clone_from(&self.name);

@@ -86,11 +86,10 @@ impl Ask {
                 jobs_of(nodes)
             ))),
         };
-        if let Some(file) = &self.svg {
-            std::fs::write(file, picture::svg(one()?))
-                .with_context(|| format!("cannot write {}", file.display()))?;
-            output.say(&format!("Wrote {}", file.display()));
-        }
+        let drawing = match &self.svg {
+            Some(file) => Some((file, picture::svg(one()?))),
+            None => None,
+        };
         let mut document = document_of(here, nodes)?;
         if !neighbours.is_empty() {
             document["neighbours"] = serde_json::to_value(neighbours)?;
@@ -108,6 +107,12 @@ impl Ask {
             _ => output.result(&document, || {
                 nodes.iter().map(status_text).collect::<Vec<_>>().join("\n\n")
             })?,
+        }
+        // Written last: a file that cannot be written must not lose the result.
+        if let Some((file, svg)) = drawing {
+            std::fs::write(file, svg)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+            output.say(&format!("Wrote {}", file.display()));
         }
         Ok(Exit::Done)
     }

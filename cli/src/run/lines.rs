@@ -1,5 +1,6 @@
 //! The output of the programs: line by line behind the rank, and into files.
 
+use super::writer::{LAST_WORDS, Writer};
 use crate::output::Output;
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -9,7 +10,6 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 /// The file with the output of one rank.
 pub type Log = Arc<Mutex<File>>;
@@ -37,19 +37,20 @@ impl Stream {
 #[derive(Debug)]
 pub struct Copiers {
     output: Output,
+    writer: Writer,
     /// Each thread has a sender; nothing is ever sent.
     running: SyncSender<()>,
     ended: Receiver<()>,
 }
 
 impl Copiers {
-    /// None yet.
-    pub fn new(output: &Output) -> Copiers {
+    /// None yet. The messages of the command go to this writer.
+    pub fn new(output: &Output, writer: &Writer) -> Copiers {
         let (running, ended) = sync_channel(0);
-        Copiers { output: output.clone(), running, ended }
+        Copiers { output: output.clone(), writer: writer.clone(), running, ended }
     }
 
-    /// Copies one stream of a program until its end.
+    /// Copies one stream of a program until its end, behind the messages that there are by now.
     pub fn copy(
         &self,
         source: PipeReader,
@@ -58,7 +59,10 @@ impl Copiers {
         log: Option<Log>,
     ) -> Result<()> {
         let (output, running) = (self.output.clone(), self.running.clone());
+        let messages = self.writer.mark();
         let copy = move || {
+            // The end of this channel.
+            let _ = messages.recv();
             for line in Lines::new(BufReader::new(source)) {
                 show(&output, rank, stream, &line);
                 if let Some(log) = &log {
@@ -178,8 +182,6 @@ fn write_to(log: &Log, line: &[u8]) {
 }
 
 const LINE_MAX: usize = 64 * 1024;
-
-const LAST_WORDS: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use super::ports::Ports;
 use super::programs::Programs;
 use super::report::{Report, Rules, Stage};
 use super::variables::Place;
+use super::writer::Writer;
 use crate::output::Output;
 use anyhow::Result;
 use potluck::{Peer, Status};
@@ -31,11 +32,11 @@ pub struct Machine {
 
 impl Machine {
     /// Before the first generation.
-    pub fn new(rules: Rules, command: Command, output: &Output) -> Machine {
+    pub fn new(rules: Rules, command: Command, output: &Output, writer: &Writer) -> Machine {
         Machine {
             rules,
             command,
-            copiers: Copiers::new(output),
+            copiers: Copiers::new(output, writer),
             programs: None,
             ports: None,
             machines: 0,

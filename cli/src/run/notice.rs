@@ -3,9 +3,8 @@
 use super::offer::Offer;
 use super::variables::Place;
 use super::verdict::Reason;
+use super::writer::Writer;
 use crate::exit::{Exit, Stop};
-use crate::output::Output;
-use anyhow::Result;
 use potluck::Peer;
 use serde_json::json;
 use std::cell::RefCell;
@@ -15,26 +14,31 @@ use std::time::Duration;
 /// Reports the events of a run. Clones say nothing twice.
 #[derive(Clone)]
 pub struct Notice {
-    output: Output,
+    writer: Writer,
     waits: Rc<RefCell<String>>,
 }
 
 impl Notice {
-    /// Says it on this output.
-    pub fn new(output: &Output) -> Notice {
-        Notice { output: output.clone(), waits: Rc::default() }
+    /// Has it written by this writer.
+    pub fn new(writer: Writer) -> Notice {
+        Notice { writer, waits: Rc::default() }
+    }
+
+    /// Waits until all is written, but not for long.
+    pub fn finish(&self) {
+        self.writer.finish();
     }
 
     /// The last printed reason of a wait: each is printed once until it changes.
     pub fn waits(&self, what: &str) {
         if *self.waits.borrow() != what {
-            self.output.say(&format!("potluck: {what}"));
+            self.writer.say(format!("potluck: {what}"));
             what.clone_into(&mut self.waits.borrow_mut());
         }
     }
 
     /// A generation starts.
-    pub fn started(&self, place: &Place<'_>, members: &[Peer]) -> Result<()> {
+    pub fn started(&self, place: &Place<'_>, members: &[Peer]) {
         self.waits.borrow_mut().clear();
         let (layout, generation, master) = (place.layout, place.generation, place.master());
         let machines: Vec<&str> = layout
@@ -45,17 +49,17 @@ impl Notice {
         let next = layout.first_ranks.get(place.machine + 1).copied().unwrap_or(layout.world);
         let ranks: Vec<usize> = (place.first_rank()..next).collect();
         let listed: Vec<String> = ranks.iter().map(usize::to_string).collect();
-        self.output.say(&format!(
+        self.writer.say(format!(
             "potluck: generation {generation} on {}: {} of {} here, master {master}",
             machines.join(", "),
             counted("rank", &listed),
             layout.world
         ));
         let (ip, port) = (master.ip(), master.port());
-        self.document(&json!({
+        self.writer.document(json!({
             "event": "started", "generation": generation, "machines": machines,
             "world": layout.world, "ranks": ranks, "master": ip, "port": port,
-        }))
+        }));
     }
 
     /// Machines whose users have typed another command are named.
@@ -64,7 +68,7 @@ impl Notice {
         let others = offers.iter().zip(members).filter(|(offer, _)| offer.command != own.command);
         let names: Vec<String> = others.map(|(_, member)| named(member)).collect();
         if !names.is_empty() {
-            self.output.say(&format!(
+            self.writer.say(format!(
                 "potluck: warning: the commands differ: {} run another one than this machine",
                 names.join(", ")
             ));
@@ -72,24 +76,19 @@ impl Notice {
     }
 
     /// The programs of a generation end, and others follow.
-    pub fn stopped(
-        &self,
-        generation: u32,
-        why: &Reason,
-        started: &[Peer],
-        members: &[Peer],
-    ) -> Result<()> {
+    pub fn stopped(&self, generation: u32, why: &Reason, started: &[Peer], members: &[Peer]) {
         let why = sentence(why, started, members);
-        self.output.say(&format!("potluck: {why}; the programs end and start again"));
-        self.document(&json!({ "event": "stopped", "generation": generation, "why": why }))
+        self.writer.say(format!("potluck: {why}; the programs end and start again"));
+        let document = json!({ "event": "stopped", "generation": generation, "why": why });
+        self.writer.document(document);
     }
 
     /// All programs have ended with 0.
-    pub fn finished(&self) -> Result<Exit> {
+    pub fn finished(&self) -> Exit {
         let why = "all programs have ended";
-        self.output.say(&format!("potluck: {why}"));
-        self.document(&json!({ "event": "ended", "why": why, "exit": 0 }))?;
-        Ok(Exit::Done)
+        self.writer.say(format!("potluck: {why}"));
+        self.writer.document(json!({ "event": "ended", "why": why, "exit": 0 }));
+        Exit::Done
     }
 
     /// The run has ended in another way.
@@ -114,13 +113,6 @@ impl Notice {
             self.waits.borrow()
         );
         Stop::with(Exit::NoPeers, "not-enough-peers", sentence)
-    }
-
-    fn document(&self, document: &serde_json::Value) -> Result<()> {
-        if self.output.is_json() {
-            self.output.result(document, String::new)?;
-        }
-        Ok(())
     }
 }
 

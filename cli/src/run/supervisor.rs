@@ -12,8 +12,10 @@ use super::report::{Report, Rules, Stage};
 use super::signals::{Ask, Signals};
 use super::variables::Place;
 use super::verdict::{Reason, Verdict, verdict};
+use super::writer::Writer;
 use crate::exit::{Exit, Stop};
 use crate::output::Output;
+use crate::picture::plain;
 use anyhow::{Context as _, Result};
 use potluck::report::State;
 use potluck::{Cluster, Config, Context, Peer};
@@ -54,13 +56,13 @@ impl Supervisor {
         patience: Option<Duration>,
         output: &Output,
     ) -> Result<Supervisor> {
-        let signals = Signals::catch()?;
+        let (signals, writer) = (Signals::catch()?, Writer::start(output)?);
         let cluster = Cluster::join_with(config).await?;
         Ok(Supervisor {
             cluster,
-            machine: Machine::new(rules, command, output),
+            machine: Machine::new(rules, command, output, &writer),
             signals,
-            notice: Notice::new(output),
+            notice: Notice::new(writer),
             patience,
             ready_since: Instant::now(),
             started: Vec::new(),
@@ -87,9 +89,10 @@ impl Supervisor {
 
     /// Kills the programs that still run, shows their last output, and leaves the group.
     pub async fn leave(self) {
-        let Supervisor { machine, cluster, .. } = self;
+        let Supervisor { machine, cluster, notice, .. } = self;
         machine.finish();
         cluster.leave().await;
+        notice.finish();
     }
 
     /// Exchanges the reports of all machines and acts on them. None when the View has changed.
@@ -108,7 +111,7 @@ impl Supervisor {
         let reports = told.iter().zip(&members).map(decoded).collect::<Result<Vec<Report>>>()?;
         match verdict(&reports) {
             Verdict::End(why) => return Ok(Some(Next::End(why, members))),
-            Verdict::Stop { why, restarts } => self.stop(why, restarts, &members)?,
+            Verdict::Stop { why, restarts } => self.stop(why, restarts, &members),
             // The others learn of an interrupt in the next round.
             Verdict::Start if self.machine.is_interrupted() => {}
             Verdict::Start => self.start_programs(context.rank().index(), &reports, &members)?,
@@ -124,14 +127,13 @@ impl Supervisor {
         Ok(Some(Next::Round))
     }
 
-    fn stop(&mut self, why: Reason, restarts: u32, members: &[Peer]) -> Result<()> {
+    fn stop(&mut self, why: Reason, restarts: u32, members: &[Peer]) {
         self.machine.note_restarts(restarts);
         self.ready_since = Instant::now();
         if matches!(self.machine.stage(), Stage::Started { .. }) {
-            self.notice.stopped(self.machine.generation(), &why, &self.started, members)?;
+            self.notice.stopped(self.machine.generation(), &why, &self.started, members);
             self.machine.stop();
         }
-        Ok(())
     }
 
     /// Starts the next generation, if the offers allow it.
@@ -158,7 +160,7 @@ impl Supervisor {
             layout: &layout,
         };
         self.notice.commands(&offers, me, members);
-        self.notice.started(&place, members)?;
+        self.notice.started(&place, members);
         self.started = members.to_vec();
         self.machine.start(&place)
     }
@@ -178,7 +180,7 @@ impl Supervisor {
             self.during(sleep(PACE)).await?;
         }
         match why {
-            Reason::Finished => self.notice.finished(),
+            Reason::Finished => Ok(self.notice.finished()),
             Reason::Interrupted { machine } if machine == me => Err(interrupted()),
             why => Err(self.notice.ended(&why, &self.started, members)),
         }
@@ -281,8 +283,10 @@ fn interrupted() -> anyhow::Error {
 }
 
 fn not_a_report(peer: &Peer, problem: &anyhow::Error) -> anyhow::Error {
+    // It may name a field of the report, which is another machine's text.
+    let problem = plain(&format!("{problem:#}"));
     let sentence = format!(
-        "{peer} does not speak as this version does ({problem:#}): run the same version of potluck \
+        "{peer} does not speak as this version does ({problem}): run the same version of potluck \
          on all machines"
     );
     Stop::with(Exit::OtherVersion, "other-version", sentence)

@@ -3,7 +3,9 @@
 use crate::run::{Ran, potluck, run, told};
 use anyhow::{Result, ensure};
 use potluck_harness::Scratch;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -97,6 +99,23 @@ pub fn join() -> Result<()> {
     ensure!(lab["stored"] == "new" && lab["namespace"] == "lab", "{lab}");
     let missing = told(home.path(), &["join", "--file", "/nowhere/key"], "")?;
     ensure!(missing.complaint(1)?.contains("/nowhere/key"), "{missing:?}");
+    Ok(())
+}
+
+/// A path that is not UTF-8 has a JSON text all the same.
+pub fn path_that_is_no_text() -> Result<()> {
+    if cfg!(target_os = "macos") {
+        return Ok(()); // its file systems take only text
+    }
+    let scratch = Scratch::new()?;
+    let home = scratch.path().join(OsStr::from_bytes(b"home-\xff"));
+    told(&home, &["join", "--json"], KEY)?.json(0)?;
+    let rotate = &["keys", "rotate"][..];
+    for arguments in [rotate, &["keys", "finish"], &["identity"], &["key"], &["deny"], &["known"]] {
+        let document = told(&home, &[&["--json"], arguments].concat(), "")?.json(0)?;
+        let file = document["file"].as_str().unwrap_or_default();
+        ensure!(file.contains("home-\u{fffd}/"), "{document}");
+    }
     Ok(())
 }
 

@@ -1,9 +1,10 @@
 //! `run` on machines of a lab: how a run ends, and `hosts`.
 
 use crate::keys::KEY;
-use crate::run::{Network, SOON, event, run, told};
+use crate::run::{Network, SOON, clean, event, run, told};
 use anyhow::{Context, Result, ensure};
 use potluck_harness::Child;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -211,6 +212,23 @@ pub fn interrupted() -> Result<()> {
     are_gone(&left)
 }
 
+/// SIGHUP is ignored from the start, as under `nohup`.
+pub fn without_a_terminal() -> Result<()> {
+    let network = network(1)?;
+    let mut command = network.lab.command("n1", "sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_potluck")]);
+    command.args(["run", "--json", "--name", "n1", "--members", "1", "--", "sh", "-c", STAYS]);
+    clean(&mut command, &network.home("n1"));
+    let mut child = Child::spawn(&mut command)?;
+    let left = pids(&mut child)?;
+    let id = Pid::from_raw(i32::try_from(child.id())?).context("a process")?;
+    kill_process(id, Signal::HUP)?;
+    ensure!(child.wait(Duration::from_millis(500)).is_err(), "the hangup has ended it");
+    child.terminate()?;
+    ends(&mut child, 130)?;
+    are_gone(&left)
+}
+
 pub fn other_command() -> Result<()> {
     let network = network(2)?;
     let mut one = start(&network, "n1", &["--members", "2"], &["echo", "one"])?;
@@ -266,6 +284,11 @@ pub fn refused() -> Result<()> {
     ensure!(ran(&["--members", "2"])?.code == 2, "without a command");
     let killed = ran(&["--members", "1", "--", "sh", "-c", "kill -SEGV $$"])?;
     ensure!(killed.code == 128 + 11, "{killed:?}");
+    // The rule of partitions is for the programs.
+    let rule = format!("majority:{},{}", "ab".repeat(32), "cd".repeat(32));
+    let shows = ["--members", "1", "--", "sh", "-c", "echo $POTLUCK_PARTITION"];
+    let ruled = run(network.json("n1", "n1", "run", &shows).env("POTLUCK_PARTITION", &rule), "")?;
+    ensure!(ruled.code == 0 && ruled.out.contains(&rule), "{ruled:?}");
     // A machine without the key.
     fs::remove_file(network.home("n1").join("cluster-default.key"))?;
     ensure!(ran(&["--members", "1", "--", "true"])?.json(6)?["code"] == "no-cluster-key");

@@ -63,6 +63,7 @@ const ALONE: &[(&str, Body)] = &[
     ("identity: made once, shown again, no key in it", keys::identity),
     ("identity: a damaged file is one sentence and stays", keys::damaged_identity),
     ("join: from a pipe and from a file", keys::join),
+    ("json: a path that is no text", keys::path_that_is_no_text),
     ("join: a mistyped key is refused and nothing is stored", keys::mistyped_key),
     ("join: a second key replaces the first only on demand", keys::second_key),
     ("join: a key on the command line is refused", keys::key_in_argv),
@@ -113,6 +114,7 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ("join: without an invitation it says so", pairing::nobody_invites),
     ("up: beside an invitation no key is made", pairing::up_beside_an_invitation),
     ("keys: two of three that run change the key, and the third is out", rotation::while_nodes_run),
+    ("keys: an invitation hands on the key that lasts", rotation::while_inviting),
     (
         "deny: a node that runs is out, and is back when it is allowed",
         rotation::denied_while_nodes_run,
@@ -132,6 +134,7 @@ const IN_A_LAB: &[(&str, Body)] = &[
     ("run: a machine that is lost ends all, and no program is left", launch::machine_lost),
     ("run: elastic, the others go on, and it returns", launch::elastic),
     ("run: Ctrl-C leaves no process", launch::interrupted),
+    ("run: under nohup it outlives its terminal", launch::without_a_terminal),
     ("run: a machine with another command is named", launch::other_command),
     ("run: lines behind their ranks, and in files", launch::output),
     ("run: too few machines, no program, wrong usage, no key", launch::refused),

@@ -80,6 +80,9 @@ pub fn three_machines() -> Result<()> {
     );
     let nowhere = group.status("n1", &["--svg", "/nowhere/group.svg"])?;
     ensure!(nowhere.complaint(1)?.contains("cannot write /nowhere/group.svg"), "{nowhere:?}");
+    // The result is there all the same, and then the error.
+    let nowhere = group.status("n1", &["--json", "--svg", "/nowhere/group.svg"])?;
+    ensure!(nowhere.code == 1 && nowhere.out.lines().count() == 2, "{nowhere:?}");
     group.end()
 }
 
