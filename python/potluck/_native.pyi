@@ -560,7 +560,8 @@ class GradientSync:
         deadline: float | None = None,
         timeout: float | None = None,
     ) -> GradientStep:
-        """Begins a step. TimeoutError if it has not begun within the timeout."""
+        """Begins a step. TimeoutError if it has not begun within the timeout, `Argument` if the one
+        before is neither finished nor given up."""
 
 @final
 class GradientStep:

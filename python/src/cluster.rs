@@ -18,13 +18,16 @@ use std::time::Duration;
 /// A running node; empty when it has left.
 type Node = Mutex<Option<potluck::Cluster>>;
 
+/// Keeps a node among those that Python leaves with at its end, also without its [`Cluster`].
+pub type KeptNode = ProcessLocal<Arc<Node>>;
+
 /// All nodes of this process and of those that it is a fork of.
 static NODES: Mutex<Vec<ProcessLocal<Weak<Node>>>> = Mutex::new(Vec::new());
 
 /// A running node of a group.
 #[pyclass(frozen, weakref, module = "potluck")]
 pub struct Cluster {
-    node: ProcessLocal<Arc<Node>>,
+    node: KeptNode,
 }
 
 #[pyfunction]
@@ -118,6 +121,11 @@ impl Cluster {
         let handle = locked(self.node.get().or_raise(py)?).clone();
         handle.ok_or(Failure::Call(Error::Closed)).or_raise(py)
     }
+
+    /// The node, for an object that may live longer than this.
+    pub fn kept(&self) -> KeptNode {
+        self.node.clone()
+    }
 }
 
 #[pymethods]
@@ -134,7 +142,7 @@ impl Cluster {
             };
             Ok(SharedContext::new(context, &executor))
         })?;
-        Ok(context.into())
+        Ok(Context::of(context, self.kept()))
     }
 
     /// The document that `potluck status --json` prints of this node, as a dict.

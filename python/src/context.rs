@@ -2,6 +2,7 @@
 
 use super::asked::{Asked, operator};
 use super::buffer::Buffer;
+use super::cluster::KeptNode;
 use super::codec::Codec;
 use super::error::OrRaise;
 use super::events::hex;
@@ -21,17 +22,17 @@ use pyo3::types::PyList;
 #[pyclass(frozen, weakref, module = "potluck")]
 pub struct Context {
     shared: ProcessLocal<SharedContext>,
-}
-
-impl From<SharedContext> for Context {
-    fn from(shared: SharedContext) -> Context {
-        Context { shared: ProcessLocal::new(shared) }
-    }
+    node: KeptNode,
 }
 
 type Begun = Result<Call<Reply>, Failure>;
 
 impl Context {
+    /// The Context of a View that this node is in.
+    pub fn of(shared: SharedContext, node: KeptNode) -> Context {
+        Context { shared: ProcessLocal::new(shared), node }
+    }
+
     fn shared(&self, py: Python<'_>) -> PyResult<&SharedContext> {
         self.shared.get().or_raise(py)
     }
@@ -417,13 +418,15 @@ impl Context {
 
     /// Another sequence of calls in this View, for another thread. Each tag once.
     fn lane(&self, py: Python<'_>, tag: u32) -> PyResult<Context> {
-        Ok(self.shared(py)?.lane(tag).or_raise(py)?.into())
+        let lane = self.shared(py)?.lane(tag).or_raise(py)?;
+        Ok(Context::of(lane, self.node.clone()))
     }
 
     /// The calls of some ranks among themselves; these ranks make it, with their own one.
     #[pyo3(signature = (ranks, tag = 0))]
     fn group(&self, py: Python<'_>, ranks: Vec<usize>, tag: u32) -> PyResult<Context> {
-        Ok(self.shared(py)?.group(&ranks, tag).or_raise(py)?.into())
+        let group = self.shared(py)?.group(&ranks, tag).or_raise(py)?;
+        Ok(Context::of(group, self.node.clone()))
     }
 
     /// The Context of the newest View. TimeoutError after the timeout, in seconds.
@@ -434,7 +437,7 @@ impl Context {
         let executor = executor(py)?;
         let context =
             done(py, patience, async move { Ok(SharedContext::new(renewed.await?, &executor)) })?;
-        Ok(context.into())
+        Ok(Context::of(context, self.node.clone()))
     }
 
     /// The result of a call that was given up and took effect anyway, in one axis; else None.
@@ -447,21 +450,24 @@ impl Context {
             .ok_or_else(|| PyTypeError::new_err(format!("there is no dtype {dtype:?}")))?;
         // Before the result is taken: it would be lost.
         results::new(py, None, &[0], dtype)?;
-        let mut context = self.shared(py)?.context().or_raise(py)?;
-        // By elements of the same width: a result of another length stays.
-        let bytes = match dtype.bytes() {
-            1 => context.take_result::<u8>(),
-            2 => context
-                .take_result::<u16>()
-                .map(|of| of.into_iter().flat_map(u16::to_le_bytes).collect()),
-            4 => context
-                .take_result::<u32>()
-                .map(|of| of.into_iter().flat_map(u32::to_le_bytes).collect()),
-            _ => context
-                .take_result::<u64>()
-                .map(|of| of.into_iter().flat_map(u64::to_le_bytes).collect()),
+        // The lock ends before Python runs, which may let a thread run that waits for it.
+        let bytes: Option<Vec<u8>> = {
+            let mut context = self.shared(py)?.context().or_raise(py)?;
+            // By elements of the same width: a result of another length stays.
+            match dtype.bytes() {
+                1 => context.take_result::<u8>(),
+                2 => context
+                    .take_result::<u16>()
+                    .map(|of| of.into_iter().flat_map(u16::to_le_bytes).collect()),
+                4 => context
+                    .take_result::<u32>()
+                    .map(|of| of.into_iter().flat_map(u32::to_le_bytes).collect()),
+                _ => context
+                    .take_result::<u64>()
+                    .map(|of| of.into_iter().flat_map(u64::to_le_bytes).collect()),
+            }
         };
-        bytes.map(|bytes: Vec<u8>| results::filled(py, None, &bytes, dtype)).transpose()
+        bytes.map(|bytes| results::filled(py, None, &bytes, dtype)).transpose()
     }
 
     /// Discards that result; False if there is none.

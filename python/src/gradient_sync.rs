@@ -1,7 +1,7 @@
 //! Means of gradients, while the backward pass continues.
 
 use super::buffer::Buffer;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, KeptNode};
 use super::codec::Codec;
 use super::context::Context;
 use super::error::{OrRaise, late, wrong};
@@ -13,6 +13,7 @@ use super::waiting::{done, seconds, wait};
 use potluck_foreign::{Call, Failure, ProcessLocal, Reply, SharedContext};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -22,16 +23,23 @@ use tokio::sync::{mpsc, oneshot};
 pub struct GradientSync {
     sync: ProcessLocal<Shared>,
     cluster: ProcessLocal<potluck::Cluster>,
+    node: KeptNode,
+    is_open: IsOpen,
 }
 
 /// One step has it at a time.
 type Shared = Arc<tokio::sync::Mutex<potluck::GradientSync>>;
+
+/// Whether there is a step that is neither finished nor given up: another one would wait for it
+/// without bound.
+type IsOpen = Arc<AtomicBool>;
 
 /// One step of it.
 #[pyclass(frozen, module = "potluck")]
 pub struct GradientStep {
     work: ProcessLocal<Mutex<Option<Work>>>,
     place: (usize, usize),
+    is_open: IsOpen,
 }
 
 /// The call that makes the step, and its orders.
@@ -60,14 +68,15 @@ impl GradientSync {
         codec: Option<&Bound<'_, Codec>>,
         bucket_bytes: usize,
     ) -> PyResult<GradientSync> {
-        let cluster = cluster.get().handle(py)?;
+        let (cluster, node) = (cluster.get().handle(py)?, cluster.get().kept());
         let sync = potluck::GradientSync::new(&cluster, &lens).bucket_bytes(bucket_bytes);
         let sync = match codec {
             Some(codec) => sync.compress(codec.get().copy()),
             None => sync,
         };
         let sync = ProcessLocal::new(Arc::new(tokio::sync::Mutex::new(sync)));
-        Ok(GradientSync { sync, cluster: ProcessLocal::new(cluster) })
+        let cluster = ProcessLocal::new(cluster);
+        Ok(GradientSync { sync, cluster, node, is_open: IsOpen::default() })
     }
 
     /// The newest View, in the lane of the gradients: for a `sync` before a step.
@@ -80,10 +89,11 @@ impl GradientSync {
             let newest = cluster.context().await?;
             Ok(SharedContext::new(newest.lane(potluck::GradientSync::LANE), &executor))
         })?;
-        Ok(context.into())
+        Ok(Context::of(context, self.node.clone()))
     }
 
-    /// Begins a step. TimeoutError if it has not begun within the timeout, in seconds.
+    /// Begins a step, when the one before is finished or given up. TimeoutError if it has not begun
+    /// within the timeout, in seconds.
     #[pyo3(signature = (*, weight = None, deadline = None, timeout = None))]
     fn step(
         &self,
@@ -95,31 +105,50 @@ impl GradientSync {
         let sync = Arc::clone(self.sync.get().or_raise(py)?);
         let terms = Terms { weight, deadline: seconds("deadline", deadline)? };
         let patience = seconds("timeout", timeout)?;
-        let (orders, inbox) = mpsc::unbounded_channel();
-        let (tell, told) = oneshot::channel();
-        let executor = executor(py)?;
-        let call = py.detach(|| Call::begin(&executor, carried_out(sync, terms, inbox, tell)));
-        // If the step does not begin, its call says why.
-        let begun = py.detach(|| Call::begin(&executor, async { Ok(told.await.ok()) }));
-        let in_time = wait(py, &begun, patience);
-        let place = begun.outcome().and_then(|told| told.as_ref().ok().copied().flatten());
-        let step = match (in_time, place) {
-            (Ok(true), Some(place)) => {
-                let work = Work { call, orders, leases: Vec::new() };
-                return Ok(GradientStep { work: ProcessLocal::new(Mutex::new(Some(work))), place });
-            }
-            (Ok(true), None) => returned(py, call, Vec::new(), Gives::Object(None), false),
-            (Ok(false), _) => {
-                py.detach(|| drop(call));
-                Err(late())
-            }
-            (Err(error), _) => {
-                py.detach(|| drop(call));
-                Err(error)
-            }
-        };
-        step.and(Err(wrong(py, "the step has ended before it began")))
+        if self.is_open.swap(true, Ordering::AcqRel) {
+            return Err(wrong(py, "the step before is open; finish it or drop it"));
+        }
+        let step = begun(py, sync, terms, patience, &self.is_open);
+        if step.is_err() {
+            self.is_open.store(false, Ordering::Release);
+        }
+        step
     }
+}
+
+/// A step that has begun.
+fn begun(
+    py: Python<'_>,
+    sync: Shared,
+    terms: Terms,
+    patience: Option<Duration>,
+    is_open: &IsOpen,
+) -> PyResult<GradientStep> {
+    let (orders, inbox) = mpsc::unbounded_channel();
+    let (tell, told) = oneshot::channel();
+    let executor = executor(py)?;
+    let call = py.detach(|| Call::begin(&executor, carried_out(sync, terms, inbox, tell)));
+    // If the step does not begin, its call says why.
+    let begun = py.detach(|| Call::begin(&executor, async { Ok(told.await.ok()) }));
+    let in_time = wait(py, &begun, patience);
+    let place = begun.outcome().and_then(|told| told.as_ref().ok().copied().flatten());
+    let step = match (in_time, place) {
+        (Ok(true), Some(place)) => {
+            let work = Work { call, orders, leases: Vec::new() };
+            let work = ProcessLocal::new(Mutex::new(Some(work)));
+            return Ok(GradientStep { work, place, is_open: Arc::clone(is_open) });
+        }
+        (Ok(true), None) => returned(py, call, Vec::new(), Gives::Object(None), false),
+        (Ok(false), _) => {
+            py.detach(|| drop(call));
+            Err(late())
+        }
+        (Err(error), _) => {
+            py.detach(|| drop(call));
+            Err(error)
+        }
+    };
+    step.and(Err(wrong(py, "the step has ended before it began")))
 }
 
 struct Terms {
@@ -135,9 +164,11 @@ async fn carried_out(
     tell: oneshot::Sender<(usize, usize)>,
 ) -> Result<Reply, Failure> {
     let mut sync = sync.lock().await;
-    if let Some(weight) = terms.weight {
-        sync.weighted(weight);
-    }
+    match terms.weight {
+        Some(weight) => sync.weighted(weight),
+        // An earlier step that has not begun may have left its weight.
+        None => sync.unweighted(),
+    };
     let mut step = sync.step().await?;
     if let Some(deadline) = terms.deadline {
         step.deadline(deadline);
@@ -166,6 +197,7 @@ impl GradientStep {
         if let Some(Work { call, leases, .. }) = abandoned {
             py.detach(|| drop(call));
             drop(leases);
+            self.is_open.store(false, Ordering::Release);
         }
         Ok(())
     }
@@ -188,6 +220,7 @@ impl GradientStep {
     /// The gradient of a parameter. Leave it alone until the step has ended, which writes the mean
     /// to it.
     fn push(&self, py: Python<'_>, parameter: usize, gradient: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.work.get().or_raise(py)?;
         let buffer = Buffer::to_write(gradient)?;
         let not_floats = || PyTypeError::new_err("a gradient has aligned elements of f32");
         let lease_of = |buffer| Lease::of(py, vec![buffer]);
@@ -211,6 +244,8 @@ impl GradientStep {
         let Some(Work { call, orders, leases }) = work else {
             return Err(wrong(py, "this step has ended"));
         };
+        // The next step waits for the end of this one.
+        self.is_open.store(false, Ordering::Release);
         let _ = orders.send(Order::Finish);
         returned(py, call, leases, Gives::Object(None), async_op)
     }

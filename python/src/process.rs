@@ -18,7 +18,11 @@ pub fn executor(py: Python<'_>) -> PyResult<Executor> {
     if let Some(Ok(executor)) = kept.as_ref().map(ProcessLocal::get) {
         return Ok(executor.clone());
     }
-    let executor = Executor::start().or_raise(py)?;
-    *kept = Some(ProcessLocal::new(executor.clone()));
-    Ok(executor)
+    let started = Executor::start();
+    if let Ok(executor) = &started {
+        *kept = Some(ProcessLocal::new(executor.clone()));
+    }
+    // To raise an error runs Python, which may let a thread run that waits for the lock.
+    drop(kept);
+    started.or_raise(py)
 }

@@ -231,8 +231,34 @@ def gradients(cluster, ctx):
         sync.step().push(0, np.ones(3))
     with pytest.raises(potluck.Rejected), sync.step() as step:
         step.push(0, own[0])
+    open_step = sync.step(timeout=60)
+    with pytest.raises(potluck.Argument, match="the step before is open"):
+        sync.step(timeout=60)
+    for i in range(3):
+        open_step.push(i, own[i])
+    # A step that is finished is waited for, also if that has not ended.
+    pending = open_step.finish(async_op=True)
+    again = sync.step(timeout=60)
+    pending.wait()
+    # One that is dropped is none any more.
+    del again
     assert sync.context().size == 2
     return True
+
+
+def weight_of_a_late_step(cluster, ctx):
+    sync = potluck.GradientSync(cluster, [3])
+    # The first step of a View asks the others, which takes longer.
+    with pytest.raises(TimeoutError):
+        sync.step(weight=1 + 2.0 * ctx.rank, timeout=0)
+    with sync.step(timeout=60) as step:
+        own = np.full(3, 1 + step.rank, "float32")
+        step.push(0, own)
+    return own.tolist()
+
+
+def test_a_step_that_does_not_begin_leaves_no_weight(group):
+    assert group.run(weight_of_a_late_step) == [[1.5] * 3] * 2
 
 
 def test_gradients_are_averaged(group):

@@ -192,8 +192,8 @@ def test_a_fork_has_no_node_and_its_parent_goes_on(group):
     assert group.run(forks) == [[4.0] * 3] * 2
 
 
-@joins_itself
-def forgets():
+def forgetting(keep):
+    """Leaves nothing behind but what `keep` makes."""
     global kept
     cluster = joined(members=2, min_members=1)
     ctx = cluster.context(60)
@@ -205,9 +205,24 @@ def forgets():
             kinds.append(next(events)["kind"])
         return kinds[-1]
     sys.stdin.read()
-    # A Context, calls under way and functions that are told of them, and no leave().
-    kept = [cluster, ctx, *under_way(cluster, ctx)]
+    kept = keep(cluster, ctx)
     return "forgot"
+
+
+@joins_itself
+def forgets():
+    """A Context, calls under way and functions that are told of them, and no leave()."""
+    return forgetting(lambda cluster, ctx: [cluster, ctx, *under_way(cluster, ctx)])
+
+
+@joins_itself
+def keeps_a_lane():
+    return forgetting(lambda cluster, ctx: ctx.lane(4))
+
+
+@joins_itself
+def keeps_gradients():
+    return forgetting(lambda cluster, ctx: potluck.GradientSync(cluster, [3]))
 
 
 def under_way(cluster, ctx):
@@ -217,8 +232,9 @@ def under_way(cluster, ctx):
     return [pending, lane, lane.barrier(async_op=True), cluster.events(), ctx.step()]
 
 
-def test_a_program_that_forgets_to_leave_ends_cleanly(group):
-    members = group.start(forgets, 2, members=2, min_members=1)
+@pytest.mark.parametrize("function", [forgets, keeps_a_lane, keeps_gradients])
+def test_a_program_that_forgets_to_leave_ends_cleanly(group, function):
+    members = group.start(function, 2, members=2, min_members=1)
     ranks = {member.heard()["rank"]: member for member in members}
     began = time.monotonic()
     ranks[1].process.stdin.close()

@@ -169,6 +169,13 @@ impl GradientSync {
         self
     }
 
+    /// Makes the means of the next step plain ones: takes back the weight of a step that has not
+    /// begun.
+    pub fn unweighted(&mut self) -> &mut GradientSync {
+        self.weight = None;
+        self
+    }
+
     /// The parameters of each bucket, in the order in which buckets are reduced: from the last
     /// parameters to the first.
     pub fn buckets(&self) -> &[Range<usize>] {
