@@ -400,3 +400,58 @@ def parts_are_equal_or_refused(_rank: int, size: int) -> None:
     nothing = torch.empty(0)
     dist.all_to_all_single(nothing, nothing)
     dist.reduce_scatter_tensor(nothing, nothing)
+
+
+@check
+def an_output_of_another_type_is_refused(rank: int, size: int) -> None:
+    doubles = torch.empty(size, dtype=torch.float64)
+    own, whole = torch.ones(1), torch.ones(size)
+    # PyTorch itself compares the types of the other calls.
+    for call in (
+        lambda: dist.all_gather_into_tensor(doubles, own),
+        lambda: dist.reduce_scatter_tensor(doubles[:1], whole),
+    ):
+        assert "the output has torch.float64" in refused(call)
+
+
+@check
+def inference_mode_ends_before_the_call(rank: int, size: int) -> None:
+    with torch.inference_mode():
+        own = torch.full((size,), float(rank))
+        places = [torch.empty(size) for _ in range(size)]
+        out = torch.empty(size)
+        gathered = dist.all_gather(places, own, async_op=True)
+        exchanged = dist.all_to_all_single(out, own, async_op=True)
+    assert gathered is not None and exchanged is not None
+    gathered.wait()
+    exchanged.wait()
+    assert out.tolist() == list(range(size))
+    assert [place[0].item() for place in places] == list(range(size))
+
+
+@check
+def leaves_that_want_gradients_are_written(rank: int, size: int) -> None:
+    outs = [torch.zeros(1, requires_grad=True) for _ in range(size)]
+    dist.all_to_all(outs, [torch.tensor([float(rank)]) for _ in range(size)])
+    assert [out.item() for out in outs] == list(range(size))
+    # A change of a tensor that autograd has saved is still noticed.
+    saved = torch.ones(size, 1, requires_grad=True)
+    whole = saved * 1
+    loss = (whole * whole).sum()
+    dist.all_to_all_single(whole, torch.ones(size, 1))
+    assert "modified by an inplace operation" in refused(loss.backward)
+
+
+@check
+def another_default_device(rank: int, size: int) -> None:
+    own, part, out = torch.full((size,), float(rank)), torch.empty(1), torch.empty(size)
+    places = [torch.empty(size) for _ in range(size)]
+    parts = [torch.full((1,), float(k)) for k in range(size)]
+    with torch.device("meta"):
+        dist.all_gather(places, own)
+        dist.all_to_all_single(out, own)
+        dist.scatter(part, parts if rank == 0 else None, 0)
+        assert part.item() == rank
+        dist.reduce_scatter_tensor(part, own)
+    assert [place[0].item() for place in places] == list(range(size))
+    assert out.tolist() == list(range(size)) and part.item() == sum(range(size))

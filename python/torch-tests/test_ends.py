@@ -2,10 +2,14 @@
 
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
+import pytest
 import torch
 import torch.distributed as dist
-from rank import begin, say
+from potluck.torch._node import Node, hand_out, settings_of_launcher
+from rank import MINUTE, begin, say
 from torch import nn
 
 import potluck.torch
@@ -89,3 +93,56 @@ def sums_in_turns(rank, size):
 
 def test_a_process_may_have_a_group_after_another(group):
     assert group.run(sums_in_turns, 2) == [[0, 2, 4]] * 2
+
+
+def begins_under_another_default_device(rank, size):
+    dist.destroy_process_group()
+    with torch.device("meta"):
+        begin(size)
+    tensor = torch.tensor([1.0])
+    dist.all_reduce(tensor)
+    return tensor.item()
+
+
+def test_a_group_may_begin_under_another_default_device(group):
+    assert group.run(begins_under_another_default_device, 2) == [2, 2]
+
+
+def renews(rank, size):
+    """The timeout of a group that is made anew, and a group after an attempt that has failed."""
+    dist.destroy_process_group()
+    begin(size)
+    potluck.torch.renew(MINUTE)
+    kept = Node.current.timeout == MINUTE
+    dist.destroy_process_group()
+    if rank == 0:
+        # It fails here alone.
+        with pytest.raises(ValueError, match="there is no"):
+            dist.init_process_group("potluck", init_method="potluck://?unknown=1")
+    begin(size)
+    rank, got = dist.get_rank(), torch.zeros(1)
+    if rank == 0:
+        dist.send(torch.ones(1), 1)
+    else:
+        dist.recv(got, 0)
+    return [kept, got.item() == rank]
+
+
+def test_a_renewed_group_has_its_timeout_and_a_failed_attempt_does_no_harm(group):
+    assert group.run(renews, 2) == [[True, True]] * 2
+
+
+def test_each_group_of_a_store_that_lives_on_has_a_job_of_its_own():
+    store = dist.PrefixStore("default_pg", dist.HashStore())
+    # The request of a process that has gone.
+    store.set("potluck of 1", "old")
+    jobs = []
+    for _ in range(3):
+        with ThreadPoolExecutor(3) as threads:
+            told = [threads.submit(settings_of_launcher, store, k, 3, MINUTE) for k in range(3)]
+            of_group = {settings.result()["job"] for settings in told}
+        assert len(of_group) == 1, of_group
+        jobs += of_group
+    assert len(set(jobs)) == 3, jobs
+    with pytest.raises(RuntimeError, match=r"ranks \[1\] have not come"):
+        hand_out("token", dist.HashStore(), 2, timedelta(seconds=0.05))

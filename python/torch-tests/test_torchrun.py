@@ -6,9 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
+from potluck.torch._torchrun import LOOKS_EVERY, Round
+from torch.distributed import TCPStore
 
 HERE = Path(__file__).parent
 PATIENCE = 120
@@ -76,6 +79,21 @@ def agents(group, tmp_path):
     yield start
     for agent in started:
         agent.close()
+
+
+def test_a_round_that_one_begins_again_is_noticed_by_the_others():
+    server = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    client = TCPStore("localhost", server.port, wait_for_workers=False)
+    one, other = Round(server), Round(client)
+    other.watch()
+    time.sleep(3 * LOOKS_EVERY)
+    assert not other.is_again
+    one.begin_again()
+    end = time.monotonic() + PATIENCE
+    while not other.is_again and time.monotonic() < end:
+        time.sleep(0.01)
+    assert other.is_again
+    other.close()
 
 
 def test_agents_meet_lose_one_and_admit_one(agents, tmp_path):

@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.futures import Future
 
@@ -159,8 +160,11 @@ class CallsWork(dist.Work):
                 return
             try:
                 values = [call.result() for call in self._begun]
-                for end in self._ends:
-                    end(values)
+                # The tensors may be those of inference mode, which are written inside of it alone.
+                # The mode is that of a thread, and this one may be another than the program's.
+                with torch.inference_mode():
+                    for end in self._ends:
+                        end(values)
             except Exception as error:
                 self._error, self._result = failed(error), None
             else:

@@ -129,8 +129,9 @@ class ElasticDDP(nn.Module):
             self._load(newest)
         # A sync moves nothing if the members have the same history: also if all are new, and each
         # has weights of its own.
-        places = torch.zeros((context.size, 2), dtype=torch.int64)
-        context.all_gather(torch.tensor([int(self._has_state), self.steps]), out=places)
+        places = torch.zeros((context.size, 2), dtype=torch.int64, device="cpu")
+        place = torch.tensor([int(self._has_state), self.steps], device="cpu")
+        context.all_gather(place, out=places)
         told = [tuple(place) for place in places.tolist()]
         if len(set(told)) > 1 or not any(has_state for has_state, _ in told):
             self._load(self._broadcast(context, told.index(max(told))))
@@ -139,7 +140,7 @@ class ElasticDDP(nn.Module):
     def _broadcast(self, context: potluck.Context, source: int) -> bytes:
         """The state of this rank."""
         saved = self._saved()
-        length = torch.tensor([len(saved)])
+        length = torch.tensor([len(saved)], device="cpu")
         context.broadcast(length, source)
         state = bytearray(saved if context.rank == source else int(length))
         context.broadcast(state, source)

@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import ReduceOp
 from .. import Codec, Context
 from ._calls import Calls
 from ._room import Room
-from ._tensors import Tensor, in_bytes, in_numbers, is_same, on_host, operator
+from ._tensors import Tensor, in_bytes, in_numbers, is_same, on_host, operator, same_type
 
 if TYPE_CHECKING:
     from ._node import Node
@@ -164,6 +164,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _scatter_sum(self, calls: Calls, out: Tensor, parts: list[Tensor], opts: Any) -> None:
         """Combines the parts of all ranks; `out` gets the own one."""
         opts = opts or dist.ReduceScatterOptions()
+        same_type(out, *parts)
         op, factor = opts.reduceOp, None
         if op == ReduceOp.PREMUL_SUM:
             op, factor = ReduceOp.SUM, opts.reduceOp.factor
@@ -172,7 +173,7 @@ class ProcessGroup(dist.ProcessGroup):
         if factor is not None:
             flat = flat * factor
         if len({part.numel() for part in parts}) == 1:
-            own = torch.empty(out.numel(), dtype=flat.dtype)
+            own = torch.empty(out.numel(), dtype=flat.dtype, device="cpu")
             result = in_numbers(own)
             numbers = in_numbers(flat, op)
             calls.add("reduce_scatter", numbers, operator(op), out=result.reshape(-1))
@@ -213,9 +214,10 @@ class ProcessGroup(dist.ProcessGroup):
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def _gather_into(self, calls: Calls, out: Tensor, tensor: Tensor) -> None:
+        same_type(out, tensor)
         host, place = on_host(tensor), on_host(out)
         is_direct = self._is_in_order and is_same(place, out)
-        whole = place if is_direct else torch.empty(out.numel(), dtype=out.dtype)
+        whole = place if is_direct else torch.empty(out.numel(), dtype=out.dtype, device="cpu")
         calls.add("all_gather", in_bytes(host), out=in_bytes(whole))
         if not is_direct:
             rows = whole.reshape(self.size(), -1)
@@ -227,7 +229,7 @@ class ProcessGroup(dist.ProcessGroup):
         calls = self._calls(opts or dist.AllgatherOptions())
         for places, tensor in zip(outs, tensors, strict=True):
             host = on_host(tensor)
-            rows = torch.empty((self.size(), host.numel()), dtype=host.dtype)
+            rows = self._new_rows(host)
             calls.add("all_gather", in_bytes(host), out=in_bytes(rows))
             self._rows_to(calls, places, rows)
         return calls.work(outs)
@@ -239,8 +241,13 @@ class ProcessGroup(dist.ProcessGroup):
         by_tensor = [list(places) for places in zip(*outs, strict=True)]
         return self.allgather(by_tensor, tensors, opts)
 
+    def _new_rows(self, host: Tensor) -> Tensor:
+        """Memory for such a tensor of each rank."""
+        return torch.empty((self.size(), host.numel()), dtype=host.dtype, device="cpu")
+
     def _rows_to(self, calls: Calls, places: list[Tensor], rows: Tensor) -> None:
         for place, rank in zip(places, self._order, strict=True):
+            same_type(place, rows)
             calls.copies(place, rows[rank])
 
     def gather(
@@ -251,7 +258,7 @@ class ProcessGroup(dist.ProcessGroup):
         for number, tensor in enumerate(tensors):
             host, rows = on_host(tensor), None
             if is_root:
-                rows = torch.empty((self.size(), host.numel()), dtype=host.dtype)
+                rows = self._new_rows(host)
             place = None if rows is None else in_bytes(rows)
             calls.add("gather", in_bytes(host), self._order[opts.rootRank], out=place)
             if rows is not None:
@@ -262,8 +269,9 @@ class ProcessGroup(dist.ProcessGroup):
         opts = opts or dist.ScatterOptions()
         calls, is_root = self._calls(opts), opts.rootRank == self._own
         for number, out in enumerate(outs):
-            own, given = torch.empty(out.numel(), dtype=out.dtype), None
+            own, given = torch.empty(out.numel(), dtype=out.dtype, device="cpu"), None
             if is_root:
+                same_type(out, *parts[number])
                 given = torch.cat([on_host(parts[number][k]).reshape(-1) for k in self._from])
                 given = in_bytes(given)
             calls.add("scatter", in_bytes(own), given, self._order[opts.rootRank])
@@ -279,7 +287,7 @@ class ProcessGroup(dist.ProcessGroup):
         opts: Any = None,
     ) -> dist.Work:
         calls = self._calls(opts or dist.AllToAllOptions())
-        own = torch.empty(out.shape, dtype=out.dtype)
+        own = torch.empty(out.shape, dtype=out.dtype, device="cpu")
         self._exchange(calls, self._rows(own, out_splits), self._rows(tensor, splits))
         calls.copies(out, own)
         return calls.work(out)
@@ -299,6 +307,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _exchange(self, calls: Calls, outs: list[Tensor], tensors: list[Tensor]) -> None:
         """Sends a tensor to each rank, and writes the one that each rank sends to this one."""
+        for out, tensor in zip(outs, tensors, strict=True):
+            same_type(out, tensor)
         parts = [in_bytes(on_host(tensors[k])) for k in self._from]
         lengths = [part.numel() for part in parts]
         calls.add("all_to_all_uneven", torch.cat(parts), lengths)
@@ -306,8 +316,8 @@ class ProcessGroup(dist.ProcessGroup):
         def take(values: list[Any]) -> None:
             [came] = values
             for out, rank in zip(outs, self._order, strict=True):
-                row = torch.as_tensor(came[rank], dtype=torch.uint8)
-                out.copy_(row.view(out.dtype).reshape(out.shape))
+                # A new tensor of bytes, as the one that was sent is of bytes.
+                out.detach().copy_(came[rank].view(out.dtype).reshape(out.shape))
 
         calls.then(take)
 

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ._calls import Failed
-from ._node import Node
+from ._node import Node, count_anew
 
 
 def renew(timeout: timedelta | None = None) -> None:
@@ -26,18 +26,21 @@ def renew(timeout: timedelta | None = None) -> None:
     if node is None:
         raise RuntimeError("potluck: there is no process group of potluck to renew")
     end = None if timeout is None else time.monotonic() + timeout.total_seconds()
+    of_group = node.timeout
     while True:
         if dist.is_initialized():
             dist.destroy_process_group()
         left = None if end is None else timedelta(seconds=max(0.0, end - time.monotonic()))
         node = Node.joined(left, **node.settings)
         context, node.patience = node.context, left
-        # PyTorch names groups by their number, also after an attempt that has failed. Lanes have
-        # these names, and the others may have made fewer attempts.
-        dist.distributed_c10d._world.group_count = 0
+        count_anew()
         try:
             dist.init_process_group(
-                "potluck", store=dist.HashStore(), rank=context.rank, world_size=context.size
+                "potluck",
+                store=dist.HashStore(),
+                rank=context.rank,
+                world_size=context.size,
+                timeout=of_group,
             )
         except Failed as error:
             # The group has changed again meanwhile.
@@ -55,13 +58,13 @@ def agree(version: int, state: Mapping[str, Any]) -> Any:
 
     state: a value that `torch.load(weights_only=True)` loads, such as a model's `state_dict()`.
     """
-    versions = torch.zeros(dist.get_world_size(), dtype=torch.int64)
-    dist.all_gather_into_tensor(versions, torch.tensor([version]))
+    versions = torch.zeros(dist.get_world_size(), dtype=torch.int64, device="cpu")
+    dist.all_gather_into_tensor(versions, torch.tensor([version], device="cpu"))
     source = int(versions.argmax())
     saved = io.BytesIO()
     if dist.get_rank() == source:
         torch.save(dict(state), saved)
-    length = torch.tensor([saved.tell()])
+    length = torch.tensor([saved.tell()], device="cpu")
     dist.broadcast(length, source)
     data = bytearray(saved.getvalue() or int(length))
     dist.broadcast(torch.frombuffer(data, dtype=torch.uint8), source)

@@ -60,6 +60,16 @@ def in_numbers(host: Tensor, op: Any = ReduceOp.SUM) -> Tensor:
     return real
 
 
+def same_type(out: Tensor, *tensors: Tensor) -> None:
+    """RuntimeError if an output has another type than the tensors that come there: they come as
+    bytes."""
+    for tensor in tensors:
+        if out.dtype != tensor.dtype:
+            raise RuntimeError(
+                f"potluck: the output has {out.dtype}, and the tensor {tensor.dtype}"
+            )
+
+
 def in_bytes(host: Tensor) -> Tensor:
     """The same memory as bytes."""
     return host.reshape(-1).view(torch.uint8)

@@ -9,8 +9,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -36,6 +38,46 @@ LAST_CALL = 5.0
 
 JOIN_TIMEOUT = 600.0
 
+AGAIN = "potluck again"
+"""The key in the store of a round that a node sets when it begins the round again."""
+
+LOOKS_EVERY = 0.2
+"""Seconds between two looks for that key."""
+
+
+class Round:
+    """The store of a round. The server of it may be lost and never answer, so only threads of this
+    ask it."""
+
+    def __init__(self, store: TCPStore) -> None:
+        self.store = store
+        self.is_again = False
+        """Whether a node has begun the round again."""
+        self._is_over = threading.Event()
+
+    def watch(self) -> None:
+        """Looks whether a node begins the round again, until the round is over."""
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        with suppress(RuntimeError):
+            while not self._is_over.wait(LOOKS_EVERY):
+                if self.store.check([AGAIN]):
+                    self.is_again = True
+                    return
+
+    def begin_again(self) -> None:
+        """Tells the others that this node begins it again."""
+        self.close()
+        threading.Thread(target=self._tell, daemon=True).start()
+
+    def _tell(self) -> None:
+        with suppress(RuntimeError):
+            self.store.set(AGAIN, "1")
+
+    def close(self) -> None:
+        self._is_over.set()
+
 
 class Handler(RendezvousHandler):
     """The node of an agent, and the rounds of its group."""
@@ -56,7 +98,7 @@ class Handler(RendezvousHandler):
         os.environ.setdefault(URL, url)
         self._cluster = potluck.join(stateless=True, **settings)
         self._context: potluck.Context | None = None
-        self._store: TCPStore | None = None
+        self._last: Round | None = None
         self._is_closed = False
 
     def get_backend(self) -> str:
@@ -69,18 +111,24 @@ class Handler(RendezvousHandler):
     def next_rendezvous(self) -> RendezvousInfo:
         """Waits for enough nodes, and a while for more."""
         end = time.monotonic() + self._join_timeout
+        if self._last is not None:
+            # The others may be in a round that this node was in, and see no change of the group.
+            self._last.begin_again()
         while True:
             if self._is_closed:
                 raise RendezvousClosedError
             try:
                 context = self._gathered(end)
-                return self._round(context)
+                return self._round(context, end)
             except potluck.NotEnoughPeers as error:
                 raise RendezvousTimeoutError(str(error)) from None
             except potluck.Error as error:
-                # The group has changed meanwhile.
-                if not error.can_renew or time.monotonic() >= end:
+                if time.monotonic() >= end:
+                    raise RendezvousTimeoutError(str(error)) from None
+                if not error.can_renew:
                     raise
+                # The group has changed meanwhile.
+                time.sleep(0.1)
 
     def _gathered(self, end: float) -> potluck.Context:
         context = self._newest(end)
@@ -93,26 +141,33 @@ class Handler(RendezvousHandler):
     def _newest(self, end: float) -> potluck.Context:
         return self._cluster.context(max(0.0, end - time.monotonic()))
 
-    def _round(self, context: potluck.Context) -> RendezvousInfo:
+    def _round(self, context: potluck.Context, end: float) -> RendezvousInfo:
         """The store of a round is on the node of rank 0."""
         lane = context.lane(number("store of torchrun"))
-        # The store of the former round is closed.
-        self._store = None
-        port = torch.zeros(1, dtype=torch.int64)
+        port = torch.zeros(1, dtype=torch.int64, device="cpu")
         host = self._host_of(context)
+        store: TCPStore | None = None
         if context.rank == 0:
-            self._store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-            port[0] = self._store.port
-        lane.broadcast(port, 0)
+            store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+            port[0] = store.port
+        lane.broadcast(port, 0, deadline=_left(end))
         if context.rank != 0:
-            left = timedelta(seconds=self._join_timeout)
-            self._store = TCPStore(host, int(port), timeout=left, wait_for_workers=False)
-        # All have the store, or all begin again.
-        lane.barrier()
+            patience = timedelta(seconds=self._join_timeout)
+            store = TCPStore(host, int(port), timeout=patience, wait_for_workers=False)
+        assert store is not None, "every rank has one"
+        # All are here: none looks into the store of the former round any more.
+        self._last = Round(store)
+        try:
+            # All have the store, or all begin again.
+            lane.barrier(deadline=_left(end))
+        except potluck.Error:
+            # Some may have gone on.
+            self._last.begin_again()
+            raise
         self._context = context
-        assert self._store is not None, "every rank has one"
+        self._last.watch()
         address = RendezvousStoreInfo(host, int(port))
-        return RendezvousInfo(self._store, context.rank, context.size, address)
+        return RendezvousInfo(store, context.rank, context.size, address)
 
     def _host_of(self, context: potluck.Context) -> str:
         """Where this node reaches that of rank 0."""
@@ -120,10 +175,14 @@ class Handler(RendezvousHandler):
             return "localhost"
         first = context.members[0]
         for peer in self._cluster.status()["peers"]:
-            if peer["node"] == first.node:
+            # Without a direct link, the address is that of a relay.
+            if peer["node"] == first.node and not peer["through"]:
                 host: str = peer["address"].rpartition(":")[0].strip("[]")
                 return host
-        raise potluck.ViewChanged(f'there is no direct link to rank 0 ("{first.name}")')
+        error = potluck.ViewChanged(f'there is no direct link to rank 0 ("{first.name}")')
+        # There may be one soon.
+        error.can_renew = True
+        raise error
 
     def is_closed(self) -> bool:
         return self._is_closed
@@ -132,18 +191,29 @@ class Handler(RendezvousHandler):
         self._is_closed = True
 
     def num_nodes_waiting(self) -> int:
-        """The nodes that have come since the round began: the workers then begin again."""
-        view = self._cluster.status().get("view")
-        if self._context is None or view is None or view["id"] == self._context.view:
+        """The nodes that have come since the round began, or begin it again: the workers then begin
+        again."""
+        if self._context is None or self._last is None:
             return 0
-        return max(0, len(view["members"]) - self._context.size)
+        again = int(self._last.is_again)
+        view = self._cluster.status().get("view")
+        if view is None or view["id"] == self._context.view:
+            return again
+        return max(again, len(view["members"]) - self._context.size)
 
     def get_run_id(self) -> str:
         return str(self._run)
 
     def shutdown(self) -> bool:
+        if self._last is not None:
+            self._last.close()
         self._cluster.leave()
         return True
+
+
+def _left(end: float) -> float:
+    """The seconds until then, and never none."""
+    return max(0.001, end - time.monotonic())
 
 
 def handler() -> Callable[[RendezvousParameters], Any]:
