@@ -248,9 +248,10 @@ async fn no_observer_misses_a_node_while_the_key_changes() {
     }
 }
 
-/// The node asked dials an address that does not answer. Meanwhile its link is replaced.
+/// The node asked dials an address that does not answer. Meanwhile its link is replaced: it is asked
+/// again over the new one.
 #[tokio::test]
-async fn a_look_back_ends_when_its_link_is_replaced() {
+async fn a_look_back_goes_on_when_its_link_is_replaced() {
     let (world, group) = (MemoryWorld::new(), "looking-back-new-key");
     world.cut(ip(1), ip(9));
     let silent = move |node: &mut NodeConfig| node.advertised = vec![SocketAddr::new(ip(9), 1)];
@@ -268,6 +269,7 @@ async fn a_look_back_ends_when_its_link_is_replaced() {
     boards.iter().for_each(|board| board.put(&[NEW], &[]));
     until(|| world.connections(ip(0), ip(1)).expect("they are linked").1 > before).await;
     until(|| eye.looked_back.borrow().waits_for.is_empty()).await;
+    assert!(matches!(&eye.looked_back.borrow().answers[..], [(_, Some(_))]));
 }
 
 #[tokio::test]

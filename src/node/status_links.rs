@@ -60,6 +60,8 @@ struct Link {
     renewed_at: Option<u64>,
     task: AbortHandle,
     orders: mpsc::Sender<Order>,
+    /// The question for a look back that is open.
+    question: Option<LookBack>,
     /// The newest document of the node, if this node observes.
     document: Option<StatusDocument>,
 }
@@ -144,6 +146,7 @@ impl StatusLinks {
             renewed_at: None,
             task,
             orders,
+            question: None,
             document: None,
         };
         if known.is_some_and(|known| (self.place(psk), is_preferred) < known) {
@@ -152,15 +155,14 @@ impl StatusLinks {
         }
         if let Some(mut spare) = self.links.remove(&id) {
             link.document = spare.document.take();
+            // Its answer would come over the link that ends.
+            if let Some(question) = spare.question.take() {
+                link.ask_to_look_back(question);
+            }
             end_as_spare(&spare);
         }
         self.links.insert(id, link);
         gone
-    }
-
-    /// The number of the link with a node.
-    pub(super) fn number_of(&self, node: MemberId) -> Option<u64> {
-        self.links.get(&node).map(|link| link.number)
     }
 
     /// Where a cluster key stands in the list of the accepted ones, in which the next key follows
@@ -200,7 +202,10 @@ impl StatusLinks {
             return Outcome::Stale;
         };
         let outcome = match told {
-            Told::LookedBack(_) => Outcome::Heard,
+            Told::LookedBack(_) => {
+                link.question = None;
+                Outcome::Heard
+            }
             Told::Status(document) if !document.is_closed() => {
                 link.document = Some((**document).clone());
                 Outcome::Heard
@@ -222,9 +227,9 @@ impl StatusLinks {
     pub(super) fn look_back(&mut self, question: &LookBack) -> Vec<MemberId> {
         let asked = self
             .links
-            .iter()
-            .filter(|(_, link)| link.orders.try_send(Order::LookBack(question.clone())).is_ok());
-        asked.map(|(id, _)| *id).collect()
+            .iter_mut()
+            .filter_map(|(id, link)| link.ask_to_look_back(question.clone()).then_some(*id));
+        asked.collect()
     }
 
     /// Ends the links with nodes, or by keys, for which `stays` returns false, and returns these
@@ -251,6 +256,17 @@ impl StatusLinks {
         let unasked = self.links.values().filter(|link| !link.is_of_observer);
         unasked.for_each(|link| link.task.abort());
         while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+impl Link {
+    /// Returns false if too many orders wait.
+    fn ask_to_look_back(&mut self, question: LookBack) -> bool {
+        let is_asked = self.orders.try_send(Order::LookBack(question.clone())).is_ok();
+        if is_asked {
+            self.question = Some(question);
+        }
+        is_asked
     }
 }
 

@@ -36,13 +36,8 @@ impl ControlPlane {
         let first = self.me.node.min(peer.node);
         let dialler = if dialled == Dialled::ByMe { self.me.node } else { peer.node };
         self.roster.link_up(peer);
-        let before = self.status_links.number_of(peer);
         if let Some(gone) = self.status_links.take(stream, channel, address, dialler == first) {
             self.roster.set_aside(gone, ASIDE_MS, self.clock.now());
-        }
-        if before.is_some() && before != self.status_links.number_of(peer) {
-            // A question was asked over the link that has given way.
-            self.reporter.will_not_look_back(peer.node);
         }
     }
 
