@@ -98,8 +98,8 @@ impl Communicator {
     }
 
     /// Combines the elements by a function of the program: every process folds those of all, in
-    /// the order of their ranks. A function of MPI sets `inout` to `in` combined with `inout`, so the
-    /// fold begins with the last rank.
+    /// the order of their ranks. A function of MPI sets `inout` to `in` combined with `inout`, so
+    /// the fold begins with the last rank.
     fn fold_all(&self, data: Elements, name: Handle, function: Function) -> Result<(), String> {
         let bytes = data.bytes();
         let mut all = self.gathered(data)?;

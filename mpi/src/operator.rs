@@ -64,8 +64,8 @@ type Fold = fn(f32, f32) -> f32;
 /// If a function on elements of two bytes is the sum, the maximum or the minimum of a 16-bit float:
 /// that type and operator. It is called with some numbers to find out. MLX has such functions, for
 /// floats that MPI lacks. Finite numbers of both types have the same order by their bits; the
-/// infinities of bfloat16 are no numbers in float16, and tell the two apart. Only of a type that the
-/// program has made: `int16_t` also has two bytes.
+/// infinities of bfloat16 are no numbers in float16, and tell the two apart. Only of a type that
+/// the program has made: `int16_t` also has two bytes.
 pub fn recognized(function: Function, handle: Handle, of: Datatype) -> Option<(DType, ReduceOp)> {
     const MANY: f32 = f32::INFINITY;
     const PAIRS: [(f32, f32); 11] = [

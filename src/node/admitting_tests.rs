@@ -248,8 +248,8 @@ async fn no_observer_misses_a_node_while_the_key_changes() {
     }
 }
 
-/// The node asked dials an address that does not answer. Meanwhile its link is replaced: it is asked
-/// again over the new one.
+/// The node that is asked dials an address that does not answer. Meanwhile its link is replaced: it
+/// is asked again over the new one.
 #[tokio::test]
 async fn a_look_back_goes_on_when_its_link_is_replaced() {
     let (world, group) = (MemoryWorld::new(), "looking-back-new-key");

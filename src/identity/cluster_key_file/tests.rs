@@ -1,3 +1,5 @@
+//! Where a cluster key comes from, what its file may be, and changes of it at the same time.
+
 use super::super::node_id::assert_hides;
 use super::super::scratch::Scratch;
 use super::*;

@@ -37,8 +37,8 @@ impl ControlPlane {
         }
     }
 
-    /// Renews the links for the status by a key that is not accepted any more. The new link replaces
-    /// the old one at both ends.
+    /// Renews the links for the status by a key that is not accepted any more. The new link
+    /// replaces the old one at both ends.
     pub(super) fn renew_status_links(&mut self) {
         if !self.access.changes_key() {
             return;
