@@ -9,6 +9,8 @@ mod drain;
 #[cfg(test)]
 mod drain_tests;
 mod duplicates;
+#[cfg(test)]
+mod duplicates_tests;
 mod link_quality;
 #[cfg(test)]
 mod link_quality_tests;
@@ -370,7 +372,6 @@ impl Election {
         let late = elapsed.saturating_sub(2 * self.rest_ms());
         self.late_ms = late.max(self.late_ms.saturating_sub(elapsed / 2));
         self.lose_the_silent(now);
-        self.end_contests(now);
         self.watch_for_one_way(now);
         // Announces a disk wait at the first tick; a write that ends before it needs no
         // announcement.

@@ -1,6 +1,6 @@
 //! Heterogeneous machines: their links are measured, and the plan follows while the View stays.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use potluck_harness::group::{MEASURED, PATIENCE, rated};
 use potluck_harness::outcome::all_exact;
 use potluck_harness::peer::now_ms;
@@ -58,11 +58,14 @@ const BURST_BYTES: u64 = 50_000;
 /// after half a minute of calls.
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(1);
+/// The time of calls between two trials, less a sixth, in milliseconds.
 const SPARE_AFTER_MS: f64 = 25_000.0;
+/// The time of calls with pauses between them, in which a trial comes, in milliseconds.
+const PAUSES_MS: f64 = 10_000.0;
 
 /// A disturbed burst is repeated after half a minute of calls, and on a busy processor several are
 /// disturbed.
-const RISEN_WITHIN: Duration = Duration::from_secs(300);
+const RISEN_WITHIN: Duration = Duration::from_secs(500);
 
 /// More than a link of 20 Mbit/s carries, and less than one of 200 Mbit/s reaches on a busy
 /// processor.
@@ -186,6 +189,13 @@ fn paths(status: &Value) -> Vec<Value> {
     status["view"]["paths"].as_array().cloned().unwrap_or_default()
 }
 
+/// The revision of the plan, and the rates in kbit/s, in a line.
+fn rates_shown(status: &Value) -> String {
+    let rate = |path: &Value| format!("{}>{} {}", path["from"], path["to"], path["rate_kbps"]);
+    let rates: Vec<String> = paths(status).iter().map(rate).collect();
+    format!("kbit/s {}; plan revision {}", rates.join(", "), status["view"]["plan_revision"])
+}
+
 /// Whether each of three stations has a path to each of the three other machines, and the plan is
 /// one for a shared channel. An earlier plan may exist before the channel is detected.
 fn is_of_stations(status: &Value, wired: &Value) -> bool {
@@ -232,10 +242,19 @@ fn slowed_down() -> Result<()> {
     };
     let (began, mut served_ms, order) =
         (Instant::now(), 0.0, json!({"do": "all_reduce", "len": 1 << 21, "seed": 4}));
-    while let Err(unlike) = group.peers[0]
-        .status_where(is_as_before, if served_ms < SPARE_AFTER_MS { SHORT } else { LONG })
+    // The time of calls at which pauses begin, in which the link may be tried.
+    let mut due_ms = SPARE_AFTER_MS;
+    while let Err(unlike) =
+        group.peers[0].status_where(is_as_before, if served_ms < due_ms { SHORT } else { LONG })
     {
-        ensure!(began.elapsed() < RISEN_WITHIN, "{unlike}");
+        if served_ms >= due_ms + PAUSES_MS {
+            due_ms = served_ms + SPARE_AFTER_MS;
+        }
+        if began.elapsed() >= RISEN_WITHIN {
+            let kept = group.keep_logs(&format!("not-risen-{}", std::process::id()));
+            let status = group.peers[0].status()?;
+            bail!("{}, before it was {trees}; logs in {kept}; {unlike}", rates_shown(&status));
+        }
         let done = group.all(&order, "done")?;
         all_exact(&done)?;
         served_ms += done[0]["ms"].as_f64().unwrap_or(0.0);

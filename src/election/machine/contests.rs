@@ -37,6 +37,6 @@ pub(super) struct Contest {
     pub(super) newcomer: MemberId,
     /// The relays of its link.
     pub(super) over: Vec<MemberId>,
+    /// The number of the ping to the holder.
     pub(super) number: u64,
-    pub(super) until: u64,
 }

@@ -1,8 +1,16 @@
 //! Duplicate identities: two processes with one node id, told apart by their boot (two *lives*).
 //! Usually the earlier process has ended and its link is not closed yet. Otherwise an identity
-//! has been copied, and both processes live. The process that holds a link is probed with a ping:
-//! if it answers it keeps its place and the newcomer is told of the duplicate, else the newcomer
-//! takes over.
+//! has been copied, and both processes live. The process that holds a link is probed with a ping,
+//! and the newcomer waits:
+//!
+//! | the holder | the newcomer |
+//! |---|---|
+//! | answers the ping, however late | is told of the duplicate and refused |
+//! | is lost: unreachable, down for too long, or silent for too long | takes its place |
+//! | has a new link | goes on waiting; the holder is probed again |
+//!
+//! There is no time limit of its own, because a member that is late is not lost: on a busy machine
+//! or behind a radio that saves power, an answer may take as long as a heartbeat.
 
 use super::super::agreement::Effect;
 use super::super::notice::Notice;
@@ -11,10 +19,6 @@ use super::contests::Contest;
 use super::peer::Link;
 use crate::identity::{MemberId, NodeId};
 use crate::protocol::{Duplicate, Message};
-
-/// Timeout of a probe; this node's own tick delay is added. A process that has ended is usually
-/// known earlier, by its closed connection.
-const ANSWER_MS: u64 = 300;
 
 /// How long a node that gives way to its duplicate refuses all links.
 const ASIDE_MS: u64 = 5000;
@@ -66,32 +70,30 @@ impl Election {
         let other_life = |(other, p): &(&MemberId, &super::peer::Peer)| {
             other.node == id.node && **other != id && p.link != Link::Gone
         };
-        let Some((holder, up)) = self
-            .peers
-            .iter()
-            .find(other_life)
-            .map(|(h, p)| (*h, matches!(p.link, Link::Up { .. })))
-        else {
+        let Some(holder) = self.peers.iter().find(other_life).map(|(holder, _)| *holder) else {
             return false;
         };
-        if !up {
-            self.lose_life(now, holder);
-            return false;
-        }
         match self.duplicates.contests.get_mut(&holder) {
             Some(contest) if contest.newcomer == id => contest.over = over.to_vec(),
             Some(_) => self.effects.push(Effect::Drop(id)),
             None => {
                 self.duplicates.probes += 1;
                 let number = PROBE | self.duplicates.probes;
-                self.duplicates.contests.insert(
-                    holder,
-                    Contest { newcomer: id, over: over.to_vec(), number, until: now + ANSWER_MS },
-                );
-                self.effects.push(Effect::Send(holder, Message::Ping(number)));
+                self.duplicates
+                    .contests
+                    .insert(holder, Contest { newcomer: id, over: over.to_vec(), number });
+                self.probe(holder);
             }
         }
         true
+    }
+
+    /// Asks a peer with a link for a sign of life, if another process waits for its place.
+    pub(super) fn probe(&mut self, holder: MemberId) {
+        let is_up = self.peers.get(&holder).is_some_and(|p| matches!(p.link, Link::Up { .. }));
+        if let Some(contest) = self.duplicates.contests.get(&holder).filter(|_| is_up) {
+            self.effects.push(Effect::Send(holder, Message::Ping(contest.number)));
+        }
     }
 
     /// The holder has answered the probe: its newcomer is refused.
@@ -117,20 +119,7 @@ impl Election {
         ]);
     }
 
-    pub(super) fn end_contests(&mut self, now: u64) {
-        let late = self.late_ms;
-        let over = self
-            .duplicates
-            .contests
-            .iter()
-            .find(|(_, c)| now >= c.until + late)
-            .map(|(holder, _)| *holder);
-        if let Some(holder) = over {
-            self.lose_life(now, holder);
-        }
-    }
-
-    /// The holder of the link has ended: its newcomer, if there is one, takes its place.
+    /// The holder of the link is lost: its newcomer, if there is one, takes its place.
     pub(super) fn succeed(&mut self, now: u64, holder: MemberId) {
         if let Some(contest) = self.duplicates.contests.remove(&holder) {
             self.on_link_up(now, contest.newcomer, contest.over);
@@ -140,11 +129,6 @@ impl Election {
     /// The newcomer's link is gone: its contest ends.
     pub(super) fn give_up_contest(&mut self, newcomer: MemberId) {
         self.duplicates.contests.retain(|_, contest| contest.newcomer != newcomer);
-    }
-
-    pub(super) fn lose_life(&mut self, now: u64, life: MemberId) {
-        self.effects.push(Effect::Drop(life));
-        self.on_gone(now, life);
     }
 
     /// `from` has a link to this node's duplicate. This node stays if it reaches another member of

@@ -61,6 +61,8 @@ impl Election {
         self.set_limits(id);
         self.change.clique = None;
         self.announce(now);
+        // An earlier ping may have been lost with another link.
+        self.probe(id);
     }
 
     fn meet(&mut self, now: u64, id: MemberId, detector: Detector) {
@@ -105,7 +107,6 @@ impl Election {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.link = Link::Down { since: now };
         }
-        self.succeed(now, id);
     }
 
     pub(super) fn on_lost(&mut self, now: u64, id: MemberId, why: LossReason) {
