@@ -11,8 +11,11 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// Total duration of reductions after which a known path is measured again. A burst takes half a
-/// second at most, so this costs a sixtieth of the time.
+/// second at most, so this costs a thirtieth of the time.
 const SPARE_AFTER: Duration = Duration::from_secs(30);
+/// Spare bursts that may be sent then, after the survey's back-off, until one gives a rate: an
+/// operation may interrupt them.
+const SPARES: u32 = 2;
 /// Minimum interval between two wishes for one pair; earlier ones are ignored.
 const WISHES_APART_MS: u64 = 1_000;
 /// Highest reported rate. Above it the rate depends on processors more than on wires, and varies at
@@ -40,8 +43,11 @@ pub(super) struct Rates {
     asked: BTreeMap<Rank, (Turn, Manner)>,
     /// All members have been told which ports share a medium, and which segments there are.
     shares_told: bool,
-    /// Total duration of the reductions since the last spare burst.
+    /// Total duration of the reductions since the last spare burst that gave a rate, or the last
+    /// of [`SPARES`].
     served: Duration,
+    /// The spare bursts without a rate since then.
+    spares: u32,
 }
 
 /// A rate of a path, as a member reports it.
@@ -217,7 +223,10 @@ impl Rates {
         let probe = probe.or_else(|| {
             let is_time = is_quiet && may_spare && self.served >= SPARE_AFTER;
             let spare = if is_time { survey.begin_spare(now) } else { None }?;
-            self.served = Duration::ZERO;
+            self.spares += 1;
+            if self.spares == SPARES {
+                (self.served, self.spares) = (Duration::ZERO, 0);
+            }
             Some(spare)
         })?;
         let (pairs, manner) = match probe {
@@ -263,6 +272,9 @@ impl Rates {
             return None;
         }
         if let Some(kbps) = NonZeroU32::new(kbps) {
+            if manner == Manner::Spare {
+                (self.served, self.spares) = (Duration::ZERO, 0);
+            }
             // A burst may show too low a rate, never too high a one. So a repeated measurement in
             // the same turn, or a spare one, can only raise the rate of a port. Any other
             // measurement replaces the rate, because that is in doubt.
@@ -358,4 +370,55 @@ pub(super) fn is_measured(port: Port) -> bool {
 /// The members of the View, in rank order.
 pub(super) fn members(view: &View) -> Vec<MemberId> {
     view.members.iter().map(|member| member.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{member_id, view_of};
+    use crate::topology::Path;
+
+    const RATE: NonZeroU32 = NonZeroU32::new(900_000).expect("not zero");
+
+    fn ethernet() -> Port {
+        Port::unmeasured(InterfaceKind::Ethernet, 1)
+    }
+
+    fn report(rates: &mut Rates, now: u64, pair: Pair, kbps: u32) {
+        let (port, turn) = (ethernet(), Turn::default());
+        let rated = Rated { pair, port, kbps, turn, manner: Manner::Spare };
+        let _ = rates.on_rate(now, true, &view_of(2), &mut LinkMap::default(), rated);
+    }
+
+    /// The spare burst that begins now.
+    fn spare(rates: &mut Rates, now: u64) -> Option<Pair> {
+        let (paths, manner) = rates.next(now, true, true)?;
+        assert_eq!((paths.len(), manner), (1, Manner::Spare));
+        Some(paths[0].0)
+    }
+
+    /// An operation may interrupt a burst. One more follows in the next pause, not at once.
+    #[test]
+    fn half_a_minute_of_reductions_allows_a_spare_burst_and_one_in_place_of_a_vain_one() {
+        let (mut rates, mut links) = (Rates::default(), LinkMap::default());
+        for (from, to) in [(1, 2), (2, 1)] {
+            let path = Path { port: ethernet(), rate_kbps: Some(RATE), ..Path::unmeasured(100) };
+            links.observe(member_id(from), member_id(to), path);
+        }
+        rates.begin_survey(&view_of(2), &links);
+        let mut now = 0;
+        for gives_rates in [true, false, true] {
+            assert_eq!(spare(&mut rates, now), None);
+            rates.note_served(SPARE_AFTER);
+            let first = spare(&mut rates, now).expect("it is due");
+            report(&mut rates, now, first, if gives_rates { RATE.get() } else { 0 });
+            assert_eq!(spare(&mut rates, now), None, "{gives_rates}");
+            now += 60_000;
+            if !gives_rates {
+                let second = spare(&mut rates, now).expect("another chance");
+                report(&mut rates, now, second, 0);
+                now += 60_000;
+            }
+        }
+    }
 }

@@ -245,6 +245,11 @@ impl Survey {
                 .filter(|(other, rate)| is_doubtful(other, **rate))
                 .map(|(other, _)| *other);
             slower.collect::<Vec<Pair>>().into_iter().for_each(|other| self.again(other));
+            // This burst, too, may have shown too little: the earlier ones count no more.
+            let mut tries = Tries::default();
+            tries.begin();
+            tries.tell(kbps);
+            self.tries.insert(pair, tries);
             self.media.forget(pair);
             self.search_again();
             self.has_risen = true;
@@ -290,7 +295,14 @@ impl Survey {
         }
         // A burst can show too little but never too much.
         for (pair, kbps) in came {
-            self.rates.entry(pair).and_modify(|best| *best = kbps.max(*best));
+            let Some(best) = self.rates.get_mut(&pair) else { continue };
+            let has_risen = is_less(*best, kbps);
+            *best = kbps.max(*best);
+            // The plan uses the rate of single bursts, so these must show it too.
+            if has_risen && !self.tries(pair).are_over() {
+                self.rates.remove(&pair);
+                self.tries.remove(&pair);
+            }
         }
     }
 

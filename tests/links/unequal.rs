@@ -58,14 +58,11 @@ const BURST_BYTES: u64 = 50_000;
 /// after half a minute of calls.
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(1);
-/// The time of calls between two trials, less a sixth, in milliseconds.
 const SPARE_AFTER_MS: f64 = 25_000.0;
-/// The time of calls with pauses between them, in which a trial comes, in milliseconds.
-const PAUSES_MS: f64 = 10_000.0;
 
-/// A disturbed burst is repeated after half a minute of calls, and on a busy processor several are
-/// disturbed.
-const RISEN_WITHIN: Duration = Duration::from_secs(500);
+/// A burst that shows too little is repeated after half a minute of calls, and on a busy processor
+/// several do.
+const RISEN_WITHIN: Duration = Duration::from_secs(300);
 
 /// More than a link of 20 Mbit/s carries, and less than one of 200 Mbit/s reaches on a busy
 /// processor.
@@ -242,14 +239,9 @@ fn slowed_down() -> Result<()> {
     };
     let (began, mut served_ms, order) =
         (Instant::now(), 0.0, json!({"do": "all_reduce", "len": 1 << 21, "seed": 4}));
-    // The time of calls at which pauses begin, in which the link may be tried.
-    let mut due_ms = SPARE_AFTER_MS;
-    while let Err(unlike) =
-        group.peers[0].status_where(is_as_before, if served_ms < due_ms { SHORT } else { LONG })
+    while let Err(unlike) = group.peers[0]
+        .status_where(is_as_before, if served_ms < SPARE_AFTER_MS { SHORT } else { LONG })
     {
-        if served_ms >= due_ms + PAUSES_MS {
-            due_ms = served_ms + SPARE_AFTER_MS;
-        }
         if began.elapsed() >= RISEN_WITHIN {
             let kept = group.keep_logs(&format!("not-risen-{}", std::process::id()));
             let status = group.peers[0].status()?;

@@ -48,13 +48,16 @@ impl ControlPlane {
         }
     }
 
-    /// Has the next paths measured, if it is time.
+    /// Has the next paths measured, if it is time. Once only spare bursts are left, the shared
+    /// segments are told, before a plan is searched for.
     fn measure_on(&mut self, is_quiet: bool, may_spare: bool) {
         let next = self.rates.next(self.clock.now(), is_quiet, may_spare);
-        let Some((paths, manner)) = next else { return self.tell_shares() };
-        for ((from, to), turn) in paths {
-            self.tell_rate(from, RateStep::Measure { to, turn, manner });
+        if let Some((paths, manner)) = next {
+            for ((from, to), turn) in paths {
+                self.tell_rate(from, RateStep::Measure { to, turn, manner });
+            }
         }
+        self.tell_shares();
     }
 
     /// Makes all members hold their calls: for this plan, or until one is found.

@@ -362,6 +362,46 @@ fn a_path_that_has_become_faster_has_those_beside_it_measured_again() {
     assert!(survey.is_good_for_a_plan() && survey.stations().is_empty());
 }
 
+/// A burst that is disturbed shows a part of the new rate.
+#[test]
+fn a_spare_burst_that_shows_too_little_is_repeated_beside_faster_paths() {
+    let (before, after) = ([940, 100, 940, 300], [940, 940, 940, 300]);
+    let mut survey = Survey::new(4, |_| None);
+    walk(&mut survey, slower_of(&before));
+    let [risen] = spare(&mut survey, 1, |_| 200)[..] else { panic!("one") };
+    assert!(survey.has_risen());
+    walk(&mut survey, slower_of(&after));
+    assert_eq!(survey.rates[&risen], slower_of(&after)(risen));
+    assert_eq!(survey.tries(risen).most(), Some(slower_of(&after)(risen)));
+}
+
+/// A port becomes faster when all single bursts are over.
+#[test]
+fn a_path_that_shows_more_beside_others_is_measured_alone_again() {
+    let (before, after) = ([300, 100, 300, 300], [300; 4]);
+    let (mut survey, mut now, mut together) = (Survey::new(4, |_| None), 0, BTreeSet::new());
+    while !survey.is_over() {
+        now = survey.rest_until.max(now + 1000);
+        let ports = if together.is_empty() { &before } else { &after };
+        match survey.begin(now).expect("it is not over") {
+            Probe::Alone(pair) => _ = survey.on_rate(now, pair, slower_of(ports)(pair)),
+            Probe::Together(pairs) => {
+                together.extend(pairs.iter().copied());
+                for pair in pairs {
+                    survey.on_rate_together(now, pair, slower_of(&after)(pair));
+                }
+            }
+            Probe::Spare(_) => panic!("nothing is to spare"),
+        }
+    }
+    let slow: Vec<Pair> =
+        together.into_iter().filter(|pair| slower_of(&before)(*pair) < 300).collect();
+    assert!(!slow.is_empty(), "a slow port is measured beside others");
+    for pair in slow {
+        assert_eq!((survey.rates[&pair], survey.tries(pair).most()), (300, Some(300)), "{pair:?}");
+    }
+}
+
 #[test]
 fn what_cannot_be_measured_is_left_also_when_something_beside_it_has_risen() {
     let mut survey = Survey::new(3, |_| Some(100)).without(&[(Rank(1), Rank(2))]);
