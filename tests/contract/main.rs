@@ -40,7 +40,7 @@ use std::time::Duration;
 const INSIDE: &str = "POTLUCK_CONTRACT_LOOPBACK";
 
 /// Longer than any test takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 type Story = Box<dyn Fn(On) -> Told + Send>;
 

@@ -87,8 +87,8 @@ fn message(child: &Child) -> Result<String> {
 pub fn program_fails() -> Result<()> {
     let network = network(3)?;
     // Later than the others would wait for machines.
-    let fails = "if test $RANK = 1; then sleep 3; exit 7; fi; sleep 600 & echo pids $$ $!; wait";
-    let options = ["--members", "3", "--wait", "2"];
+    let fails = "if test $RANK = 1; then sleep 8; exit 7; fi; sleep 600 & echo pids $$ $!; wait";
+    let options = ["--members", "3", "--wait", "7"];
     let mut children = start_all(&network, &options, &["sh", "-c", fails])?;
     for child in &mut children {
         let first = event(child, "started")?["ranks"][0] == 1;
