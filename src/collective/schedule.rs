@@ -49,6 +49,9 @@ pub struct Schedule {
     pub reduce: Option<ReduceOp>,
     /// The flows. They cover the combined result of all ranks in order and without gaps.
     pub flows: Vec<Flow>,
+    /// On trees: most chunks of a flow that a rank sends towards the root ahead of the results that
+    /// have come back to it. 0: no bound.
+    pub window_chunks: usize,
     /// Elements per chunk; the last chunk of a flow may have fewer. With a codec, flows and chunks
     /// begin at multiples of the codec's block.
     pub chunk_elements: usize,
@@ -161,7 +164,16 @@ impl Schedule {
         };
         let builder = FlowBuilder::new(plan, &class.algorithm, size, coding.codec());
         let (reduce, flows) = (call.kind.reduce_op(), flows(&builder)?);
-        let schedule = Schedule { size, dtype: call.dtype, coding, reduce, flows, chunk_elements };
+        let window_chunks = class.window_chunks as usize;
+        let schedule = Schedule {
+            size,
+            dtype: call.dtype,
+            coding,
+            reduce,
+            flows,
+            window_chunks,
+            chunk_elements,
+        };
         let chunks: usize = (0..schedule.flows.len()).map(|flow| schedule.chunks(flow)).sum();
         if chunks <= CHUNKS_MAX { Ok(schedule) } else { Err(Unfit) }
     }

@@ -39,13 +39,16 @@ pub struct PlanClass {
     /// Size in bytes of the pieces in which a buffer is sent and added: a multiple of 64, from 1
     /// KiB to 1 MiB, or to 4 MiB for Gloo's ring.
     pub chunk_bytes: u32,
+    /// On trees: most chunks without a codec that a rank sends towards the root ahead of the
+    /// results that have come back to it. 0: no bound.
+    pub window_chunks: u32,
     /// The schedule.
     pub algorithm: Algorithm,
     /// The codecs of calls that leave the choice to the plan.
     pub auto: AutoCodecs,
 }
 
-layout!(PlanClass { bytes_max, chunk_bytes, auto, algorithm });
+layout!(PlanClass { bytes_max, chunk_bytes, window_chunks, auto, algorithm });
 
 impl Plan {
     /// The maximum length of a reason, in bytes.
@@ -237,9 +240,10 @@ fn ring_fold(order: &[Rank], place: usize, count: usize) -> FoldSegment {
 }
 
 impl PlanClass {
-    /// A class without codecs for calls that leave the choice to the plan.
+    /// A class without a window, and without codecs for calls that leave the choice to the plan.
     pub fn new(bytes_max: u64, chunk_bytes: u32, algorithm: Algorithm) -> PlanClass {
-        PlanClass { bytes_max, chunk_bytes, algorithm, auto: AutoCodecs::NONE }
+        let (window_chunks, auto) = (0, AutoCodecs::NONE);
+        PlanClass { bytes_max, chunk_bytes, window_chunks, algorithm, auto }
     }
 
     fn fits(&self, size: usize) -> bool {

@@ -93,7 +93,8 @@ impl<'a> Links<'a> {
             None => self.is_mesh(),
         };
         let algorithm = if is_linked { algorithm } else { Algorithm::tree(tree.clone()) };
-        self.coded(class.auto, PlanClass { algorithm, ..class.clone() })
+        // The window suits the rates of all members.
+        self.coded(class.auto, PlanClass { algorithm, window_chunks: 0, ..class.clone() })
     }
 
     /// A class of the group with the codecs of a class of the View. Members without a codec stay so

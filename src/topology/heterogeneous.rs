@@ -9,7 +9,7 @@
 //! them once in each direction, which is as little as a ring can.
 
 use super::codec_choice::with_codecs;
-use super::forecast::forecast_us;
+use super::forecast::{forecast_us, window_chunks};
 use super::link_map::LinkMap;
 use super::network::Network;
 use super::packing::Packing;
@@ -115,7 +115,7 @@ pub fn runner_ups(members: &[MemberId], links: &LinkMap, present: &Plan, us_max:
         let small = base.classes.iter().filter(|class| class.bytes_max <= SIZES[1].0).cloned();
         let large = SIZES[2..].iter().map(|(bytes_max, typical_bytes, kib_max)| {
             let best = candidates.best_chunk(algorithm, *typical_bytes, *kib_max);
-            class(*bytes_max, best.map_or(*kib_max, |(_, kib)| kib), algorithm)
+            candidates.class(*bytes_max, best.map_or(*kib_max, |(_, kib)| kib), algorithm)
         });
         let plan = Plan { revision: 0, reason, classes: small.chain(large).collect() };
         with_codecs(members, links, plan)
@@ -190,20 +190,26 @@ impl<'a> Candidates<'a> {
         kib.filter_map(timed).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
+    fn class(&self, bytes_max: u64, chunk_kib: u32, algorithm: &Algorithm) -> PlanClass {
+        let chunk_bytes = chunk_kib * 1024;
+        let window_chunks = window_chunks(self.network, algorithm, chunk_bytes).unwrap_or(0);
+        PlanClass { window_chunks, ..PlanClass::new(bytes_max, chunk_bytes, algorithm.clone()) }
+    }
+
     /// The fastest candidate for each size class. Adjacent classes with the same result are merged.
     fn classes(&self) -> Option<Vec<PlanClass>> {
         // Tiny buffers use the exchange if all pairs have a direct link. It takes one step. A plan
         // that contains it also shows that all pairs have direct links, which gathers and
         // point-to-point messages rely on.
         let tiny =
-            self.exchange.iter().map(|algorithm| class(TINY_BYTES_MAX, SIZES[0].2, algorithm));
+            self.exchange.iter().map(|algorithm| self.class(TINY_BYTES_MAX, SIZES[0].2, algorithm));
         let mut classes: Vec<PlanClass> = tiny.collect();
         for (bytes_max, typical_bytes, chunk_kib_max) in SIZES {
             let trees = self.tree.iter().chain([&self.trees]).chain(&self.hubs);
             let all = self.rings.iter().chain(trees).chain(&self.exchange);
             let timed = all.filter_map(|algorithm| {
                 let (us, chunk_kib) = self.best_chunk(algorithm, typical_bytes, chunk_kib_max)?;
-                Some((us, class(bytes_max, chunk_kib, algorithm)))
+                Some((us, self.class(bytes_max, chunk_kib, algorithm)))
             });
             let (_, best) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
             classes.pop_if(|last| {
@@ -280,10 +286,6 @@ fn by_sides(members: &[MemberId], links: &LinkMap, network: &Network) -> Option<
     let mut hops = order.iter().zip(&mut next);
     let is_ring = hops.all(|(from, to)| network.direct(*from, *to).is_some());
     (is_ring && !sides.is_empty()).then_some(order)
-}
-
-fn class(bytes_max: u64, chunk_kib: u32, algorithm: &Algorithm) -> PlanClass {
-    PlanClass::new(bytes_max, chunk_kib * 1024, algorithm.clone())
 }
 
 /// A schedule for people.

@@ -53,6 +53,7 @@
 //! the operation's progress must be [cleared](OpProgress::clear).
 
 mod receiving;
+mod window;
 
 use super::super::backend::Finished;
 use super::super::digest::Digest;
@@ -72,6 +73,7 @@ use crate::protocol::{
 pub use receiving::{ReceiveSlot, Untaken};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use window::Window;
 
 /// The progress of one operation on one rank.
 pub struct OpProgress {
@@ -90,6 +92,8 @@ pub struct OpProgress {
     missing: AtomicUsize,
     /// By rank of the group: frames still to be received from it or sent to it.
     open: Vec<AtomicUsize>,
+    /// By flow: how far this rank runs ahead.
+    windows: Vec<Window>,
     /// Only for a result that is the same on all ranks.
     digest: Option<Mutex<Digest>>,
     pool: Pool,
@@ -146,19 +150,21 @@ impl OpProgress {
         };
         let open = ranks(schedule.size).map(frames).map(AtomicUsize::new).collect();
         let result = result_buffer(&schedule, &roles, pool, model)?;
+        let windows = flows().map(|(flow, role)| Window::of(&schedule, flow, role, me)).collect();
         Ok(OpProgress {
             op,
             group,
             me,
-            roles,
             chunks: listed(numbers.count(), std::iter::repeat_with(Mutex::default))?,
             numbers,
             result: Mutex::new(Some(result)),
             missing: AtomicUsize::new(missing),
             open,
+            windows,
             digest: digest.map(Mutex::new),
             pool: pool.clone(),
             schedule,
+            roles,
             mutation: Mutation::NONE,
         })
     }
@@ -314,6 +320,7 @@ impl OpProgress {
         for chunk in &self.chunks {
             *lock(chunk) = ChunkState::over();
         }
+        self.windows.iter().for_each(Window::clear);
     }
 
     /// The right to write a kept chunk of the result.
@@ -369,7 +376,13 @@ impl OpProgress {
                 Some(codec) => encoded(codec, sum.bytes(), &self.pool)?,
                 None => sum,
             };
-            self.post(at, phase, to, &Payload::Block(block), out);
+            if phase == Phase::Reduce && self.windows[at.flow].is_bounded() {
+                let mut sums = Vec::new();
+                self.post(at, phase, to, &Payload::Block(block), &mut sums);
+                self.windows[at.flow].pass(sums, out)?;
+            } else {
+                self.post(at, phase, to, &Payload::Block(block), out);
+            }
         }
         Ok(Progress::Going)
     }
@@ -410,6 +423,7 @@ impl OpProgress {
         encoded: Option<Payload>,
         out: &mut Vec<OutgoingFrame>,
     ) -> Progress {
+        self.windows[at.flow].land(out);
         let piece = writer.land();
         let (result_buffer, range) = (Arc::clone(piece.result_buffer()), piece.range());
         self.post(

@@ -5,9 +5,7 @@ use super::super::input::Input;
 use super::super::threads::Threads;
 use crate::link::{DataLink, Ends};
 use crate::memory::{Block, DType};
-use crate::protocol::{
-    Algorithm, AutoCodecs, Call, CallKind, EngineFault, Lane, OpId, Plan, PlanClass, Rank,
-};
+use crate::protocol::{Algorithm, Call, CallKind, EngineFault, Lane, OpId, Plan, PlanClass, Rank};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -250,7 +248,7 @@ pub fn op(lane: u64, number: u64) -> OpId {
 
 /// A plan that uses `algorithm` for every buffer.
 pub fn plan(chunk_bytes: u32, algorithm: Algorithm) -> Arc<Plan> {
-    let class = PlanClass { bytes_max: u64::MAX, chunk_bytes, algorithm, auto: AutoCodecs::NONE };
+    let class = PlanClass::new(u64::MAX, chunk_bytes, algorithm);
     Arc::new(Plan { revision: 0, reason: String::new(), classes: vec![class] })
 }
 

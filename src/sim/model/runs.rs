@@ -382,7 +382,7 @@ const WALKS: [(Mutant, Partition, u64); 14] = [
     (Mutant::AnyoneCommitted, Partition::Continue, 62),
     (Mutant::RestartedCounts, Partition::Majority, 106),
     (Mutant::TipOfInstalled, Partition::Majority, 384),
-    (Mutant::AcceptedNotDurable, Partition::Majority, 904),
+    (Mutant::AcceptedNotDurable, Partition::Majority, 394),
     (Mutant::EarlyAbort, Partition::Majority, 691),
     (Mutant::AdoptedCounts, Partition::Continue, 376),
     (Mutant::OkWithoutResult, Partition::Continue, 149),

@@ -441,6 +441,31 @@ fn with_segments_no_home_is_more_than_a_tenth_above_its_bound() {
     }
 }
 
+/// A window covers twice the round trip to the root. Rings and radios have none.
+#[test]
+fn trees_of_wires_have_a_window_for_their_round_trip() {
+    let window = |lan: &[Lan], rtt_us: u32| {
+        let home = Home::new(lan, &[]);
+        let (members, mut links) = (home.members(), home.link_map(|_| 0));
+        for (from, to) in rank_pairs(members.len()) {
+            links.round_trip(members[from.index()], members[to.index()], rtt_us, None);
+        }
+        let plan = Heterogeneous::of(&members, &links).map(|found| found.plan);
+        plan.map(|plan| plan.class_for(1 << 20).clone())
+    };
+    let wired = [Wired(940), Wired(940), Wired(940), Wired(200)];
+    for rtt_us in [200, 1_000, 20_000] {
+        let class = window(&wired, rtt_us).expect("a plan");
+        assert!(matches!(class.algorithm, Algorithm::Trees { .. }));
+        // At 200 Mbit/s.
+        let window_us = f64::from(class.window_chunks * class.chunk_bytes) * 8.0 / 200.0;
+        let (least, most) = (2.0 * f64::from(rtt_us), 2.0 * f64::from(rtt_us) + 20_000.0);
+        assert!((least..most).contains(&window_us), "{rtt_us}: {window_us} us");
+    }
+    let by_air = window(&[Wired(940), Wired(940), Radio(600), Radio(100)], 1_000);
+    assert_eq!(by_air.map_or(0, |class| class.window_chunks), 0);
+}
+
 #[test]
 fn chunks_are_small_where_they_take_long_and_large_where_they_do_not() {
     let chunk_kib = |mbps: [u32; 4], bytes: u64| {
