@@ -93,7 +93,7 @@ pub struct OpProgress {
     /// By rank of the group: frames still to be received from it or sent to it.
     open: Vec<AtomicUsize>,
     /// By flow: how far this rank runs ahead.
-    windows: Vec<Window>,
+    windows: Vec<Window<OutgoingFrame>>,
     /// Only for a result that is the same on all ranks.
     digest: Option<Mutex<Digest>>,
     pool: Pool,
@@ -376,12 +376,12 @@ impl OpProgress {
                 Some(codec) => encoded(codec, sum.bytes(), &self.pool)?,
                 None => sum,
             };
-            if phase == Phase::Reduce && self.windows[at.flow].is_bounded() {
-                let mut sums = Vec::new();
-                self.post(at, phase, to, &Payload::Block(block), &mut sums);
-                self.windows[at.flow].pass(sums, out)?;
-            } else {
-                self.post(at, phase, to, &Payload::Block(block), out);
+            let (window, first) = (&self.windows[at.flow], out.len());
+            self.post(at, phase, to, &Payload::Block(block), out);
+            if window.is_bounded() {
+                for frame in out.split_off(first) {
+                    window.pass(at.chunk, frame, out)?;
+                }
             }
         }
         Ok(Progress::Going)

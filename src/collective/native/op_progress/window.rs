@@ -14,37 +14,36 @@
 //! of every rank.
 
 use super::super::super::schedule::{FlowRole, Schedule, Then};
-use super::OutgoingFrame;
 use crate::memory::OutOfMemory;
 use crate::os::{Mutex, lock};
 use crate::protocol::Rank;
 use std::collections::VecDeque;
 
-/// The window of a flow on one rank.
-pub(super) struct Window {
+/// The window of a flow on one rank, for sums of the type `T`.
+pub(super) struct Window<T> {
     /// The number of chunks; `None` without a bound.
     chunks: Option<usize>,
-    state: Mutex<State>,
+    state: Mutex<State<T>>,
 }
 
-#[derive(Default)]
-struct State {
+struct State<T> {
     /// The number of results that have come.
     landed: usize,
     /// The sums that wait, by chunk. They may come in another order.
-    held: VecDeque<OutgoingFrame>,
+    held: VecDeque<(usize, T)>,
 }
 
-impl Window {
+impl<T> Window<T> {
     /// The window of a flow in which rank `me` has this role.
-    pub(super) fn of(schedule: &Schedule, flow: usize, role: &FlowRole, me: Rank) -> Window {
+    pub(super) fn of(schedule: &Schedule, flow: usize, role: &FlowRole, me: Rank) -> Window<T> {
         let is_sent_up = matches!(role.then, Then::Send(_)) && role.keeps;
         let plain = schedule.wire_bytes(None, schedule.chunk_elements);
         let coded = schedule.wire_bytes(schedule.codec_up(flow, me), schedule.chunk_elements);
         // Encoded chunks are shorter on the wire, and more of them are under way.
         let chunks = schedule.window_chunks * plain.div_ceil(coded.max(1)).max(1);
         let is_bounded = chunks > 0 && is_sent_up && chunks < schedule.chunks(flow);
-        Window { chunks: is_bounded.then_some(chunks), state: Mutex::default() }
+        let state = State { landed: 0, held: VecDeque::new() };
+        Window { chunks: is_bounded.then_some(chunks), state: Mutex::new(state) }
     }
 
     /// Whether sums may have to wait.
@@ -52,42 +51,39 @@ impl Window {
         self.chunks.is_some()
     }
 
-    /// Adds the sums that may be sent now to `out`, and holds the others.
+    /// Adds the sum of a chunk to `out`, if it may be sent now, or else holds it.
     ///
     /// # Errors
     /// [`OutOfMemory`] for the list of those that wait.
-    pub(super) fn pass(
-        &self,
-        sums: Vec<OutgoingFrame>,
-        out: &mut Vec<OutgoingFrame>,
-    ) -> Result<(), OutOfMemory> {
+    pub(super) fn pass(&self, chunk: usize, sum: T, out: &mut Vec<T>) -> Result<(), OutOfMemory> {
         let mut state = lock(&self.state);
-        let held = &mut state.held;
-        held.try_reserve(sums.len())
-            .map_err(|_| OutOfMemory::of::<OutgoingFrame>(held.len() + sums.len()))?;
-        for sum in sums {
-            let before = held.iter().rposition(|other| other.header.chunk < sum.header.chunk);
-            held.insert(before.map_or(0, |place| place + 1), sum);
+        if chunk < self.end(&state) {
+            out.push(sum);
+            return Ok(());
         }
-        self.release(&mut state, out);
+        let held = &mut state.held;
+        held.try_reserve(1).map_err(|_| OutOfMemory::of::<(usize, T)>(held.len() + 1))?;
+        let before = held.iter().rposition(|(other, _)| *other < chunk);
+        held.insert(before.map_or(0, |place| place + 1), (chunk, sum));
         Ok(())
     }
 
     /// A result has landed. Adds the sums that may be sent now to `out`.
-    pub(super) fn land(&self, out: &mut Vec<OutgoingFrame>) {
-        if self.is_bounded() {
-            let mut state = lock(&self.state);
-            state.landed += 1;
-            self.release(&mut state, out);
+    pub(super) fn land(&self, out: &mut Vec<T>) {
+        if self.chunks.is_none() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        state.landed += 1;
+        let end = self.end(&state);
+        while state.held.front().is_some_and(|(chunk, _)| *chunk < end) {
+            out.extend(state.held.pop_front().map(|(_, sum)| sum));
         }
     }
 
-    fn release(&self, state: &mut State, out: &mut Vec<OutgoingFrame>) {
-        let end = self.chunks.map_or(usize::MAX, |chunks| state.landed + chunks);
-        let may_go = |sum: &OutgoingFrame| (sum.header.chunk as usize) < end;
-        while state.held.front().is_some_and(may_go) {
-            out.extend(state.held.pop_front());
-        }
+    /// The first chunk that must wait.
+    fn end(&self, state: &State<T>) -> usize {
+        self.chunks.map_or(usize::MAX, |chunks| state.landed + chunks)
     }
 
     /// Drops the sums that wait.
