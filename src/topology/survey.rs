@@ -246,10 +246,12 @@ impl Survey {
                 .map(|(other, _)| *other);
             slower.collect::<Vec<Pair>>().into_iter().for_each(|other| self.again(other));
             // This burst, too, may have shown too little: the earlier ones count no more.
-            let mut tries = Tries::default();
-            tries.begin();
-            tries.tell(kbps);
-            self.tries.insert(pair, tries);
+            if !self.tries(pair).are_over() {
+                let mut tries = Tries::default();
+                tries.begin();
+                tries.tell(kbps);
+                self.tries.insert(pair, tries);
+            }
             self.media.forget(pair);
             self.search_again();
             self.has_risen = true;

@@ -40,7 +40,7 @@ impl<T> Window<T> {
         let plain = schedule.wire_bytes(None, schedule.chunk_elements);
         let coded = schedule.wire_bytes(schedule.codec_up(flow, me), schedule.chunk_elements);
         // Encoded chunks are shorter on the wire, and more of them are under way.
-        let chunks = schedule.window_chunks * plain.div_ceil(coded.max(1)).max(1);
+        let chunks = schedule.window_chunks.saturating_mul(plain.div_ceil(coded.max(1)).max(1));
         let is_bounded = chunks > 0 && is_sent_up && chunks < schedule.chunks(flow);
         let state = State { landed: 0, held: VecDeque::new() };
         Window { chunks: is_bounded.then_some(chunks), state: Mutex::new(state) }
