@@ -13,7 +13,7 @@
 //! The model is a toy: eight weights that learn a known linear function from synthetic samples. The
 //! part to copy is [`train`].
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use potluck::{Builder, Cluster, Config, Context, SharedState};
 use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn train(cluster: &Cluster, options: &Options) -> Result<Model> {
         tokio::time::sleep(options.pause).await;
         Ok(if model.step < options.steps { Continue(()) } else { Break(()) })
     });
-    steps.await.context("training cannot go on")?;
+    steps.await.map_err(|error| anyhow!("training cannot go on: {error}"))?;
     Ok(model)
 }
 

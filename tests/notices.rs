@@ -17,7 +17,7 @@ const STORY: &str = "POTLUCK_TEST_STORY";
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a process that runs this story writes to stderr.
+/// The lines that a process with this story writes to stderr.
 fn told(story: &str, variables: &[(&str, &str)]) -> Result<Vec<String>> {
     let mut command = Command::new(std::env::current_exe()?);
     command.env(STORY, story);

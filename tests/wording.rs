@@ -1,4 +1,4 @@
-//! What a program is told when it is wrong or unlucky: each error of three ranks as text, kept in
+//! The texts of errors: each error that three ranks get, as text, kept in
 //! `tests/golden/misuse.txt`. `POTLUCK_WRITE=1 make test ARGS=wording` writes the file again.
 
 use anyhow::{Context as _, Result, ensure};

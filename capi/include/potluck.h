@@ -419,7 +419,8 @@ bool potluck_call_lengths(const potluck_call *call, const size_t **lengths, size
  * once this rank has voted the others decide, and may have the result: then calls of this lane end
  * with POTLUCK_LOST_RESULT until `potluck_discard_result`. Returns when nothing points at its
  * memory any more, and the functions that were registered for it have returned: they are called
- * one after the other with those of other calls. A function that potluck calls on its thread must
+ * one after the other with those of other calls. In a function that potluck calls, it may return
+ * before another of these functions has returned. A function that potluck calls on its thread must
  * not free a call of another cluster. Nothing for NULL.
  */
 void potluck_call_free(potluck_call *call);

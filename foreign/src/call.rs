@@ -25,7 +25,8 @@ type Told<T> = Box<dyn FnOnce(&Outcome<T>) + Send>;
 /// A thread that waits for it polls it; while there is none, the executor does.
 ///
 /// Dropping it gives the call up if it has not ended. The drop returns when the call does not use
-/// its memory any more, and all that wanted to be told have been.
+/// its memory any more, and all that wanted to be told have been. In a function that is told of an
+/// end, it may return before another of these functions has.
 pub struct Call<T: Send + Sync + 'static> {
     running: ProcessLocal<Arc<Running<T>>>,
 }
@@ -180,8 +181,9 @@ impl<T: Send + Sync + 'static> Call<T> {
             }
             return;
         }
-        // Another thread may be ending it, or telling. A function that is told by a thread of the
-        // program does not wait for one that is, which may be itself, or wait for this one.
+        // Another thread may be ending it, or telling. A function that runs in a thread of the
+        // program does not wait for another such thread: that may be itself, or be waiting for this
+        // one.
         let must_not_wait =
             |state: &State<T>| executor::tells_here() && state.teller == Some(Teller::Program);
         let mut state = locked(&running.state);

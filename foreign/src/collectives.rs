@@ -350,8 +350,8 @@ impl SharedContext {
         SharedStep::of(self.clone())
     }
 
-    /// The memory of a collective. Where it cannot be copied, the collective takes its number all
-    /// the same, and is given up for all ranks: otherwise the next one would pair with that of the
+    /// The memory of a collective. If it cannot be copied, the collective still takes its number
+    /// and is aborted for all ranks. Otherwise the next call would pair with this one of the
     /// others.
     pub(crate) fn held<M>(&self, memory: Result<M, Failure>) -> Result<M, Failure> {
         self.held_for(memory, Context::barrier)

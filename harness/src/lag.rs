@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Measures how much later than requested a thread wakes up, from its creation on. On an overloaded
 /// machine, time limits in seconds must be extended by this.
 ///
-/// A thread on each processor measures: on a virtual machine a single one may stand still, and the
+/// A thread on each processor measures: on a virtual machine a single one may be paused, and the
 /// processes on it with it.
 #[derive(Debug)]
 pub struct Lag {

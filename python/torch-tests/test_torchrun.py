@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from potluck.torch._torchrun import LOOKS_EVERY, Round
+from potluck.torch._torchrun import Round
 from torch.distributed import TCPStore
 
 HERE = Path(__file__).parent
@@ -81,15 +81,29 @@ def agents(group, tmp_path):
         agent.close()
 
 
+class Counted:
+    """A store that counts how often it is asked whether a key is set."""
+
+    def __init__(self, store: TCPStore) -> None:
+        self.store = store
+        self.looks = 0
+
+    def check(self, keys: list[str]) -> bool:
+        self.looks += 1
+        return self.store.check(keys)
+
+
 def test_a_round_that_one_begins_again_is_noticed_by_the_others():
     server = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     client = TCPStore("localhost", server.port, wait_for_workers=False)
-    one, other = Round(server), Round(client)
+    counted = Counted(client)
+    one, other = Round(server), Round(counted)
     other.watch()
-    time.sleep(3 * LOOKS_EVERY)
-    assert not other.is_again
-    one.begin_again()
     end = time.monotonic() + PATIENCE
+    while counted.looks < 3 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert counted.looks >= 3 and not other.is_again
+    one.begin_again()
     while not other.is_again and time.monotonic() < end:
         time.sleep(0.01)
     assert other.is_again

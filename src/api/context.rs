@@ -178,8 +178,8 @@ impl Context {
     }
 
     /// Exceptions to the encryption of links, one sentence each. If empty, all links are encrypted.
-    /// Never encrypted are announcements by multicast DNS, and bulk data that processes of one host
-    /// exchange through shared memory.
+    /// Never encrypted are announcements by multicast DNS, the first 16 bytes of a connection, and
+    /// bulk data that processes of one host exchange through shared memory.
     pub fn security(&self) -> Vec<String> {
         self.cluster
             .trusted()
@@ -535,8 +535,9 @@ impl Context {
     /// has a number. It takes the number of the message that it chooses, in a poll, not when it is
     /// called. Three rules follow. A message with another tag stays, and with it all later messages
     /// of its sender in this lane, until a `recv` takes it. A `recv` from the same rank that is
-    /// called meanwhile takes the next message, and this one looks at the later ones. To receive
-    /// messages in another order than they are sent, use a [`lane`](Context::lane) for each tag.
+    /// called meanwhile takes the next message, and `recv_any` then looks at the later ones. To
+    /// receive messages in another order than they are sent, use a [`lane`](Context::lane) for each
+    /// tag.
     ///
     /// If several ranks have sent, each has its turn; there is no order between messages of
     /// different ranks. Only the tag is compared before the choice. A message that its sender gave

@@ -144,7 +144,8 @@ impl GradientSync {
     /// Makes the means of the next step weighted means, see
     /// [`AllReduce::weighted`](crate::calls::AllReduce::weighted): each gradient counts `weight`
     /// times, for example this member's number of samples. Every member must give a weight for that
-    /// step. The weight stays until a step begins.
+    /// step. The weight stays until a step begins, or until
+    /// [`unweighted`](GradientSync::unweighted).
     ///
     /// A step with a negative, infinite or NaN weight is
     /// [`Error::Rejected`](crate::Error::Rejected) when it finishes; one whose weights are all 0

@@ -11,7 +11,7 @@ use crate::identity::{
 };
 use crate::node::own_thread;
 use crate::os::{AddressPolicy, InterfaceSource, inventory};
-use crate::pairing::{Found, Hints, Kept, Receipt, seek};
+use crate::pairing::{Found, Hints, KeyOutcome, Receipt, seek};
 use crate::report::{ConfigProblem, Error, Result};
 use crate::trace;
 use std::net::SocketAddr;
@@ -99,7 +99,7 @@ async fn join(config: &Config, code: PairingCode, other: OtherKey) -> Result<Pai
     let Found { welcome, from, reply } = found;
     let namespace = named.unwrap_or(welcome.namespace);
     let stored = store(&namespace, &home, &welcome.key, other);
-    let kept = if stored.is_ok() { Kept::Stored } else { Kept::Declined };
+    let kept = if stored.is_ok() { KeyOutcome::Stored } else { KeyOutcome::Declined };
     if let Err(trouble) = reply.send(&Receipt { kept, name: name_of(config) }).await {
         trace::debug!(%trouble, "the other machine may not know that the key has arrived");
     }

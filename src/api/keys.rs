@@ -4,7 +4,7 @@ use super::config::Config;
 use super::environment::{home_of, lookup, namespace_of};
 use super::start::name_of;
 use crate::identity::{
-    ClusterKey, Home, KEY_VARIABLE, Name, NamespaceName, NodeId, NodesFile, Slot, Stored,
+    ClusterKey, Home, IdentitySlot, KEY_VARIABLE, Name, NamespaceName, NodeId, NodesFile, Stored,
     create_cluster_key, find_cluster_keys, finish_cluster_key, first_identity, random_cluster_key,
     rotate_cluster_key, store_cluster_key, store_next_key, stored_cluster_keys,
 };
@@ -231,7 +231,7 @@ impl Keys {
         Ok(MachineIdentity {
             node: first_identity(&self.home)?,
             name: self.name.clone(),
-            file: self.home.identity_path(Slot::FIRST),
+            file: self.home.identity_path(IdentitySlot::FIRST),
             slot: 0,
         })
     }

@@ -26,7 +26,7 @@ pub trait Arithmetic: Element {
     fn xor(self, x: Self) -> Self;
     /// `self` divided by the number of members. An integer is returned unchanged: integers have no
     /// mean.
-    fn over(self, members: usize) -> Self;
+    fn divided_by(self, members: usize) -> Self;
     /// `self`, with a NaN made canonical: positive, quiet, no payload.
     fn canonical(self) -> Self;
 
@@ -101,7 +101,7 @@ macro_rules! float {
             no_bits!();
 
             #[inline]
-            fn over(self, members: usize) -> $float {
+            fn divided_by(self, members: usize) -> $float {
                 self / members as $float
             }
 
@@ -155,7 +155,7 @@ macro_rules! integer {
                     self ^ x
                 }
 
-                fn over(self, _members: usize) -> $integer {
+                fn divided_by(self, _members: usize) -> $integer {
                     self
                 }
 
@@ -199,7 +199,7 @@ impl Arithmetic for bool {
         self ^ x
     }
 
-    fn over(self, _members: usize) -> bool {
+    fn divided_by(self, _members: usize) -> bool {
         self
     }
 
@@ -237,7 +237,7 @@ macro_rules! half {
 
             no_bits!();
 
-            fn over(self, members: usize) -> $half {
+            fn divided_by(self, members: usize) -> $half {
                 <$half>::from_f32(self.to_f32() / members as f32)
             }
 

@@ -1,4 +1,4 @@
-//! The interface of an engine: one [`Backend`] per View, which runs jobs until it is closed.
+//! The interface of an engine: one [`Backend`] per View, which runs calls until it is closed.
 
 use super::board::Board;
 use super::input::Input;
@@ -25,25 +25,25 @@ pub trait Engine: Send + Sync {
 
 /// Runs the collectives of one View.
 ///
-/// No method blocks. A backend that is closed or dropped ends its threads and fails its jobs with
+/// No method blocks. A backend that is closed or dropped ends its threads and fails its calls with
 /// [`EngineFault::Closed`].
 pub trait Backend: Send + Sync {
     /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one.
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>);
 
-    /// Starts a job and allocates memory for its data.
+    /// Starts a call and allocates memory for its data.
     ///
     /// The backend calls `done` exactly once, from any thread and without holding a lock, also when
-    /// the job is cancelled or the backend closes. The call may happen before `start` returns, for
-    /// example when the job cannot run under its plan. `done` must be short: it may delay a link's
+    /// the call is cancelled or the backend closes. That may be before `start` returns, for
+    /// example when the call cannot run under its plan. `done` must be short: it may delay a link's
     /// receiver or the control plane.
-    fn start(&self, job: Job);
+    fn start(&self, engine_call: EngineCall);
 
-    /// Hands in this member's contribution to a started job; at most once per job, and
+    /// Hands in this member's contribution to a started call; at most once per call, and
     /// [`Input::Nothing`] if this member contributes nothing. A backend may send the first chunk
     /// before it has copied the last one. A borrowed `input` is not read after `feed` returns; lent
-    /// memory may be read until the job is done and retired. A job that has ended ignores the call.
-    /// A contribution whose length differs from the expected one fails the job.
+    /// memory may be read until the call is done and retired. A call that has ended ignores it.
+    /// A contribution whose length differs from the expected one fails the call.
     fn feed(&self, op: OpId, input: &Input<'_>);
 
     /// Like [`feed`](Backend::feed), but returns a small contribution for the caller to send inside
@@ -69,7 +69,7 @@ pub trait Backend: Send + Sync {
     /// may arrive before `start` is called here.
     fn credit(&self, op: OpId, peer: Rank);
 
-    /// Forgets `op`: a running job fails with [`EngineFault::Cancelled`], and later data for it is
+    /// Forgets `op`: a running call fails with [`EngineFault::Cancelled`], and later data for it is
     /// dropped.
     fn cancel(&self, op: OpId);
 
@@ -82,12 +82,12 @@ pub trait Backend: Send + Sync {
     /// The part of [`traffic`](Backend::traffic) between this member and `peer`.
     fn traffic_with(&self, peer: Rank) -> Traffic;
 
-    /// Shuts the links down and ends every job and thread.
+    /// Shuts the links down and ends every call and thread.
     fn close(&self);
 }
 
 /// One operation for a backend.
-pub struct Job {
+pub struct EngineCall {
     /// The operation's number in the View.
     pub op: OpId,
     /// The call. If the members' calls differ, the vote discards the result.
@@ -106,7 +106,7 @@ pub struct Job {
     pub done: Done,
 }
 
-/// The callback that receives a job's result.
+/// The callback that receives a call's result.
 pub type Done = Box<dyn FnOnce(Result<Finished, EngineFault>) + Send>;
 
 /// A result that waits for the vote.

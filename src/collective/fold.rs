@@ -155,7 +155,7 @@ fn finish_as<T: Arithmetic + Pod>(
 ) -> Result<(), Misfit> {
     let acc = elements_of_mut::<T>(acc).ok_or(Misfit)?;
     match op {
-        ReduceOp::Mean => acc.iter_mut().for_each(|a| *a = a.over(members).canonical()),
+        ReduceOp::Mean => acc.iter_mut().for_each(|a| *a = a.divided_by(members).canonical()),
         _ => acc.iter_mut().for_each(|a| *a = a.canonical()),
     }
     Ok(())

@@ -220,7 +220,7 @@ impl Ledger {
         let me = self.me.index();
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
         entry.call = Some(call);
-        let told = self.revisions.told(entry);
+        let told = self.revisions.told_revision(entry);
         let in_a_hold = || self.mutation.has(Mutant::CallsInAHold);
         entry.revision = told
             .or_else(|| self.revisions.of_a_new_call(op))

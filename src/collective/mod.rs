@@ -1,8 +1,8 @@
 //! Collectives: the calls, their schedules, the reduction arithmetic, the votes and the engines.
 //!
-//! An [`Engine`] opens one [`Backend`] per View. A backend runs jobs until it is closed. It reads a
-//! borrowed buffer only inside [`Backend::feed`], on the caller's own thread (see [`Input`]). Votes
-//! outside of the engine decide whether a result counts.
+//! An [`Engine`] opens one [`Backend`] per View. A backend runs calls until it is closed. It reads
+//! a borrowed buffer only inside [`Backend::feed`], on the caller's own thread (see [`Input`]).
+//! Votes outside of the engine decide whether a result counts.
 
 mod arithmetic;
 mod backend;
@@ -30,7 +30,7 @@ mod weights;
 pub use arithmetic::Arithmetic;
 #[cfg(feature = "gloo")]
 pub use backend::Done;
-pub use backend::{Backend, Engine, Finished, Job};
+pub use backend::{Backend, Engine, EngineCall, Finished};
 #[cfg(feature = "gloo")]
 pub use board::BoardFault;
 pub use board::{Board, ViewBoard};

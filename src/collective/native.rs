@@ -1,12 +1,12 @@
 //! The native engine: runs the project's own schedules on blocking threads, over data links.
 //!
 //! # Semantics
-//! `start` allocates memory for a job's data; `feed` hands in the contribution, later or never. A
+//! `start` allocates memory for a call's data; `feed` hands in the contribution, later or never. A
 //! chunk leaves while the next ones are still being fed, as soon as the peer has room for it.
 //! Chunks travel along the schedule independently of each other and are folded at the ranks where
 //! they meet. The result is received and finished in its final place, which may be memory of the
 //! caller's element type, and is handed out with that memory. Lent input is read until it has been
-//! added and sent. Data that other ranks still wait for is held until the job is retired.
+//! added and sent. Data that other ranks still wait for is held until the call is retired.
 //!
 //! # Credit
 //! A receiver thread never waits for the program. The data of an operation goes to a peer after
@@ -15,14 +15,14 @@
 //! decided at the receiver yet.
 //!
 //! # Failure
-//! A broken link fails the running jobs that still need it, and no others. A peer that sends a
+//! A broken link fails the running calls that still need it, and no others. A peer that sends a
 //! frame outside the schedule loses its link. No received data can make a thread panic or use
 //! memory beyond the bounds. Each chunk is received into a result at most once, and never into a
-//! result that has been handed out. A job cancelled before `feed` ignores the contribution. If a
-//! job ends while a thread receives into its memory, that memory goes back to the pool afterwards.
+//! result that has been handed out. A call cancelled before `feed` ignores the contribution. If a
+//! call ends while a thread receives into its memory, that memory goes back to the pool afterwards.
 //!
-//! Frames that a link had accepted before it broke are not sent again. This cannot fail a job that
-//! is already complete here. A peer that starts the job only later, as in a broadcast, then waits
+//! Frames that a link had accepted before it broke are not sent again. This cannot fail a call that
+//! is already complete here. A peer that starts the call only later, as in a broadcast, then waits
 //! until its ledger aborts it. A member that learns of a broken link should therefore abort the
 //! undecided operations.
 //!

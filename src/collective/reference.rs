@@ -22,7 +22,8 @@ pub fn reference<T: Arithmetic + PartialOrd>(
         for segment in &order.segments {
             for i in segment.elements.clone() {
                 let folded = value(&segment.tree, op, inputs, i);
-                let scaled = if op == ReduceOp::Mean { folded.over(inputs.len()) } else { folded };
+                let scaled =
+                    if op == ReduceOp::Mean { folded.divided_by(inputs.len()) } else { folded };
                 result[i] = scaled.canonical();
             }
         }

@@ -31,7 +31,7 @@ use crate::memory::DType;
 use crate::protocol::{
     Call, CallKind, Coding, EngineKind, Lengths, MEMBERS_MAX, Plan, Rank, ReduceOp, ranks,
 };
-use flow::{Flow, Kept};
+use flow::{Flow, Keepers};
 pub use flow::{Route, Unfit};
 use flow_builder::FlowBuilder;
 use std::ops::Range;
@@ -49,8 +49,8 @@ pub struct Schedule {
     pub reduce: Option<ReduceOp>,
     /// The flows. They cover the combined result of all ranks in order and without gaps.
     pub flows: Vec<Flow>,
-    /// On trees: most chunks of a flow that a rank sends towards the root ahead of the results that
-    /// have come back to it. 0: no bound.
+    /// On trees: the largest number of chunks of a flow, at their size without a codec, that a rank
+    /// sends towards the root before their results are back. 0: no bound.
     pub window_chunks: usize,
     /// Elements per chunk; the last chunk of a flow may have fewer. With a codec, flows and chunks
     /// begin at multiples of the codec's block.
@@ -185,7 +185,7 @@ impl Schedule {
 
     /// Whether the result is the same on every rank.
     pub fn is_common(&self) -> bool {
-        self.flows.iter().all(|flow| flow.route.kept() == Kept::ByAll)
+        self.flows.iter().all(|flow| flow.route.kept() == Keepers::ByAll)
     }
 
     /// The number of chunks of a flow.
@@ -237,8 +237,8 @@ impl Schedule {
     /// the same destination.
     pub fn feed_order(&self, me: Rank) -> impl Iterator<Item = (usize, usize)> {
         let turn = |flow: usize| match self.flows[flow].route.kept() {
-            Kept::ByAll => 0,
-            Kept::By(rank) => (rank.index() + self.size - me.index()) % self.size,
+            Keepers::ByAll => 0,
+            Keepers::By(rank) => (rank.index() + self.size - me.index()) % self.size,
         };
         let mut flows: Vec<usize> = self.own_flows(me).collect();
         flows.sort_by_key(|flow| (self.flows[*flow].route.height(me), turn(*flow)));
@@ -287,7 +287,7 @@ impl Schedule {
                 let parent = up.as_ref().and_then(|tree| tree.parents[me.index()]);
                 let then =
                     if *owner == me { Then::HandOn } else { parent.map_or(Then::Keep, Then::Send) };
-                let keeps = *kept == Kept::ByAll || *kept == Kept::By(me);
+                let keeps = *kept == Keepers::ByAll || *kept == Keepers::By(me);
                 FlowRole {
                     contributors,
                     then,

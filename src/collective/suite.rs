@@ -12,7 +12,7 @@ pub use endings::{
     what_does_not_fit_is_refused,
 };
 pub use group::{
-    Chance, Group, Opened, Outcome, PATIENCE, bytes, call, f32_call, f32s, job, op, plan,
+    Chance, Group, Opened, Outcome, PATIENCE, bytes, call, engine_call, f32_call, f32s, op, plan,
     plan_with_small, until,
 };
 pub use order::starts_feeds_credits_and_ends_in_any_order;

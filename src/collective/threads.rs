@@ -52,7 +52,7 @@ impl Threads {
         *lock(&self.running)
     }
 
-    /// The number of threads that ended in a panic; anything but 0 is a bug, here or in a job's
+    /// The number of threads that ended in a panic; anything but 0 is a bug, here or in a call's
     /// `done`.
     #[cfg(any(test, fuzzing))]
     pub fn panics(&self) -> usize {

@@ -6,6 +6,7 @@
 //! earlier run take the same route, so a network without multicast loses hints, but the cluster
 //! still forms.
 
+mod address_evidence;
 mod candidate;
 #[cfg(test)]
 mod contract;
@@ -20,8 +21,8 @@ mod relation;
 mod report;
 mod roster;
 mod sighting;
-mod standing;
 
+pub use address_evidence::AddressEvidence;
 use async_trait::async_trait;
 pub use dial_outcome::DialOutcome;
 pub use fixed::{DEFAULT_PORTS, FixedPeer};
@@ -36,7 +37,6 @@ pub use roster::{Dial, Limits, Roster};
 #[cfg(test)]
 pub(crate) use sighting::advert;
 pub use sighting::{Advert, Sighting, Tags};
-pub use standing::Standing;
 
 /// Announces this node and finds others.
 #[async_trait]

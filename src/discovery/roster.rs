@@ -13,13 +13,13 @@ mod limits;
 mod tests;
 mod told_addresses;
 
+use super::address_evidence::AddressEvidence;
 use super::candidate::Candidate;
 use super::dial_outcome::DialOutcome;
 use super::origin::Origin;
 use super::other_jobs::OtherJobs;
 use super::relation::Relation;
 use super::sighting::{Advert, Sighting, Tags};
-use super::standing::Standing;
 use crate::identity::{Boot, JobMember, MemberId};
 use crate::link::{Rate, TokenBucket};
 use crate::os::{AddressPolicy, is_dialable};
@@ -338,17 +338,17 @@ impl Roster {
     }
 
     /// The standing of an address; `None` if it is not dialled any more, or is an observer's.
-    pub fn standing(&self, to: SocketAddr) -> Option<Standing> {
+    pub fn evidence(&self, to: SocketAddr) -> Option<AddressEvidence> {
         let is_told = |c: &&Candidate| c.is_known() && !self.observe(&c.boots);
         let candidate = self.candidates.get(&to).filter(is_told)?;
         let announced = candidate.boots.first().copied();
         // Whichever end has dialled.
         let answered = announced.map_or(candidate.verified, |boot| self.links.met(boot));
         Some(match (answered, announced) {
-            (Some(member), _) => Standing::Answered(member),
-            (None, Some(boot)) => Standing::Announced(boot),
-            _ if candidate.origins.contains(&Origin::Fixed) => Standing::ByHand,
-            _ => Standing::Hearsay,
+            (Some(member), _) => AddressEvidence::Answered(member),
+            (None, Some(boot)) => AddressEvidence::Announced(boot),
+            _ if candidate.origins.contains(&Origin::Fixed) => AddressEvidence::ByHand,
+            _ => AddressEvidence::Hearsay,
         })
     }
 

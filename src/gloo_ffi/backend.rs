@@ -13,7 +13,7 @@ use super::rails::Rails;
 use super::started::Started;
 use super::task::Task;
 use crate::collective::{
-    Backend, Board, Done, Engine, Finished, Input, Job, LinkParty, LinkUser, Threads,
+    Backend, Board, Done, Engine, EngineCall, Finished, Input, LinkParty, LinkUser, Threads,
 };
 use crate::link::DataLink;
 use crate::memory::{Block, Pool};
@@ -147,7 +147,7 @@ impl GlooBackend {
         let core =
             Arc::new(Core { me, size, endpoint, board, pool, threads, rails, state, changed });
         let ending = Ending(Arc::clone(&core));
-        // If no thread can be started, `ending` is dropped with the closure, which ends all jobs.
+        // If no thread can be started, `ending` is dropped with the closure, which ends all calls.
         core.threads.spawn("potluck-gloo".to_string(), move || ending.0.connect());
         GlooBackend { core }
     }
@@ -163,8 +163,8 @@ impl Backend for GlooBackend {
         self.core.endpoint.attach(peer, link);
     }
 
-    fn start(&self, job: Job) {
-        self.core.start(job);
+    fn start(&self, engine_call: EngineCall) {
+        self.core.start(engine_call);
     }
 
     fn feed(&self, op: OpId, input: &Input<'_>) {
@@ -206,23 +206,23 @@ impl Drop for GlooBackend {
 }
 
 impl Core {
-    fn start(self: &Arc<Core>, job: Job) {
-        let (call, plan, size) = (&job.call, &job.plan, self.size);
-        let task = match &job.lengths {
+    fn start(self: &Arc<Core>, engine_call: EngineCall) {
+        let (call, plan, size) = (&engine_call.call, &engine_call.plan, self.size);
+        let task = match &engine_call.lengths {
             Some(lengths) => Task::uneven(call, plan, lengths, self.me, size),
-            None => Task::of(call, plan, job.sync_root, size),
+            None => Task::of(call, plan, engine_call.sync_root, size),
         };
         let Ok(task) = task else {
-            return (job.done)(Err(EngineFault::Unfit));
+            return (engine_call.done)(Err(EngineFault::Unfit));
         };
-        let (op, mut state) = (job.op, self.lock());
+        let (op, mut state) = (engine_call.op, self.lock());
         let refused = match state.stage {
             Stage::Ended(fault) => Some(fault),
             _ => (!state.started.start(op)).then_some(EngineFault::Cancelled),
         };
         if let Some(fault) = refused {
             drop(state);
-            return (job.done)(Err(fault));
+            return (engine_call.done)(Err(fault));
         }
         // Before any peer can learn that the operation started here: from then on its messages may
         // arrive.
@@ -230,7 +230,7 @@ impl Core {
         if state.started.is_complete(op) {
             self.endpoint.hurry(op);
         }
-        state.unfed.insert(op, (task, job.done));
+        state.unfed.insert(op, (task, engine_call.done));
     }
 
     /// Copies this member's contribution and queues the operation.
@@ -427,7 +427,7 @@ impl CoreState {
     }
 }
 
-/// The first thread's guard: dropping it, also in a panic, ends all jobs.
+/// The first thread's guard: dropping it, also in a panic, ends all calls.
 struct Ending(Arc<Core>);
 
 impl Drop for Ending {
@@ -436,7 +436,7 @@ impl Drop for Ending {
     }
 }
 
-/// Runs an operation. A panic, which would be a bug, becomes a failed job.
+/// Runs an operation. A panic, which would be a bug, becomes a failed call.
 fn carried_out(
     participant: &Participant<'_>,
     task: &Task,

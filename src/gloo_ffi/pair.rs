@@ -7,7 +7,7 @@
 
 use super::backend::{GlooBackend, GlooEngine};
 use super::shared_link::attach_both;
-use crate::collective::{Backend, Board, Engine, Input, Job, NativeBackend, NativeEngine};
+use crate::collective::{Backend, Board, Engine, EngineCall, Input, NativeBackend, NativeEngine};
 use crate::link::{DataHeader, DataLink, Phase};
 use crate::memory::Pool;
 use crate::protocol::{Enclosed, EngineKind, OpId, Rank, View};
@@ -64,11 +64,11 @@ impl Backend for Pair {
         attach_both(self.gloo.party(), self.native.party(), is_message, peer, link);
     }
 
-    fn start(&self, job: Job) {
-        if job.plan.is_for(EngineKind::Gloo) {
-            self.gloo.start(job);
+    fn start(&self, engine_call: EngineCall) {
+        if engine_call.plan.is_for(EngineKind::Gloo) {
+            self.gloo.start(engine_call);
         } else {
-            self.native.start(job);
+            self.native.start(engine_call);
         }
     }
 

@@ -21,7 +21,7 @@ pub struct Home {
 
 /// One of the identities of a home. Two processes never use the same one at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(pub(super) u8);
+pub struct IdentitySlot(pub(super) u8);
 
 impl Home {
     /// Both in one directory.
@@ -75,17 +75,17 @@ impl Home {
     }
 
     /// The identity file of a slot.
-    pub fn identity_path(&self, slot: Slot) -> PathBuf {
+    pub fn identity_path(&self, slot: IdentitySlot) -> PathBuf {
         self.state.join(format!("identity{}.key", slot.infix()))
     }
 
     /// The file whose lock marks a slot as in use.
-    pub fn lock_path(&self, slot: Slot) -> PathBuf {
+    pub fn lock_path(&self, slot: IdentitySlot) -> PathBuf {
         self.state.join(format!("identity{}.lock", slot.infix()))
     }
 
     /// The durable state of a slot in a namespace and a job. Neither name contains a dot.
-    pub fn state_path(&self, name: &NamespaceName, job: &JobName, slot: Slot) -> PathBuf {
+    pub fn state_path(&self, name: &NamespaceName, job: &JobName, slot: IdentitySlot) -> PathBuf {
         self.state.join(format!("state-{name}.{job}{}.bin", slot.infix()))
     }
 
@@ -95,7 +95,12 @@ impl Home {
     }
 
     /// The socket on which the node of a slot tells its status.
-    pub fn status_socket_path(&self, name: &NamespaceName, job: &JobName, slot: Slot) -> PathBuf {
+    pub fn status_socket_path(
+        &self,
+        name: &NamespaceName,
+        job: &JobName,
+        slot: IdentitySlot,
+    ) -> PathBuf {
         self.state.join(format!("status-{name}.{job}{}.sock", slot.infix()))
     }
 
@@ -107,7 +112,7 @@ impl Home {
     }
 
     /// The file of the paths that a slot knows between the nodes of a namespace.
-    pub fn paths_path(&self, name: &NamespaceName, slot: Slot) -> PathBuf {
+    pub fn paths_path(&self, name: &NamespaceName, slot: IdentitySlot) -> PathBuf {
         self.state.join(format!("paths-{name}{}.bin", slot.infix()))
     }
 
@@ -117,12 +122,12 @@ impl Home {
     }
 }
 
-impl Slot {
+impl IdentitySlot {
     /// The slot of the only process of a home.
-    pub const FIRST: Slot = Slot(0);
+    pub const FIRST: IdentitySlot = IdentitySlot(0);
 
     fn infix(self) -> String {
-        if self == Slot::FIRST { String::new() } else { format!(".{}", self.0) }
+        if self == IdentitySlot::FIRST { String::new() } else { format!(".{}", self.0) }
     }
 }
 
@@ -169,13 +174,13 @@ mod tests {
     #[test]
     fn a_slot_other_than_the_first_is_in_the_names() {
         let (home, name) = (Home::at("/p"), NamespaceName::default());
-        assert_eq!(home.identity_path(Slot::FIRST), Path::new("/p/identity.key"));
-        assert_eq!(home.identity_path(Slot(1)), Path::new("/p/identity.1.key"));
+        assert_eq!(home.identity_path(IdentitySlot::FIRST), Path::new("/p/identity.key"));
+        assert_eq!(home.identity_path(IdentitySlot(1)), Path::new("/p/identity.1.key"));
         let job = JobName::parse("train").expect("a name");
         let state = |slot| home.state_path(&name, &job, slot);
-        assert_eq!(state(Slot::FIRST), Path::new("/p/state-default.train.bin"));
-        assert_eq!(state(Slot(7)), Path::new("/p/state-default.train.7.bin"));
-        for slot in [Slot::FIRST, Slot(7)] {
+        assert_eq!(state(IdentitySlot::FIRST), Path::new("/p/state-default.train.bin"));
+        assert_eq!(state(IdentitySlot(7)), Path::new("/p/state-default.train.7.bin"));
+        for slot in [IdentitySlot::FIRST, IdentitySlot(7)] {
             let socket = home.status_socket_path(&name, &job, slot);
             assert_eq!(home.job_of_status_socket(&name, &socket), Some(job.clone()));
         }

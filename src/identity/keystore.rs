@@ -1,7 +1,7 @@
 //! The identity of this process: read from its file or created once, and locked against other
 //! processes.
 
-use super::home::{Home, Slot, make_private_dir};
+use super::home::{Home, IdentitySlot, make_private_dir};
 use super::identity_file::{IdentityTextError, decode_identity, encode_identity};
 use super::job_name::JobName;
 use super::keypair::Identity;
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 /// An identity that no other process of this home uses while this value exists.
 pub struct HeldIdentity {
     identity: Identity,
-    slot: Slot,
+    slot: IdentitySlot,
     // The operating system releases it when the file is closed, also if the process is killed.
     _lock: File,
 }
@@ -31,7 +31,7 @@ impl HeldIdentity {
 
     /// Its slot in the home.
     #[cfg(test)]
-    pub fn slot(&self) -> Slot {
+    pub fn slot(&self) -> IdentitySlot {
         self.slot
     }
 
@@ -64,7 +64,7 @@ impl fmt::Debug for HeldIdentity {
 /// another node. The file locks are advisory. They also hold between two calls in one process.
 pub fn load_or_create_identity(home: &Home) -> Result<HeldIdentity, IdentityProblem> {
     make_private_dir(home.state_dir())?;
-    for slot in (0..SLOTS_MAX).map(Slot) {
+    for slot in (0..SLOTS_MAX).map(IdentitySlot) {
         if let Some(lock) = try_lock(&home.lock_path(slot))? {
             let identity = load_or_create(&home.identity_path(slot))?;
             return Ok(HeldIdentity { identity, slot, _lock: lock });
@@ -76,7 +76,7 @@ pub fn load_or_create_identity(home: &Home) -> Result<HeldIdentity, IdentityProb
 /// The id of this home's first identity, whether or not a process uses it. Creates it if it has no
 /// file yet.
 pub fn first_identity(home: &Home) -> Result<NodeId, IdentityProblem> {
-    let path = home.identity_path(Slot::FIRST);
+    let path = home.identity_path(IdentitySlot::FIRST);
     if let Some(identity) = load(&path)? {
         return Ok(identity.id());
     }

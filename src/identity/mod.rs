@@ -38,7 +38,7 @@ pub use cluster_key_file::{
     store_next_key, stored_cluster_keys,
 };
 pub use cluster_keys::ClusterKeys;
-pub use home::{Home, Slot};
+pub use home::{Home, IdentitySlot};
 #[cfg(any(fuzzing, test))]
 pub use identity_file::{decode_identity, encode_identity};
 pub use job_member::JobMember;

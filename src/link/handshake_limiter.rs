@@ -24,7 +24,7 @@ pub struct HandshakeLimiter {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ticket {
     source: Source,
-    slot: Slot,
+    slot: HandshakeSlot,
 }
 
 /// The reason to close a connection without reading from it.
@@ -114,11 +114,13 @@ impl HandshakeLimiter {
         record.bucket.set_rate(TRUSTED);
     }
 
-    fn free_slot(&self, known: bool) -> Option<Slot> {
-        if self.open[Slot::General as usize] < HandshakeLimiter::HALF_OPEN_MAX {
-            Some(Slot::General)
-        } else if known && self.open[Slot::Reserved as usize] < HandshakeLimiter::RESERVED_MAX {
-            Some(Slot::Reserved)
+    fn free_slot(&self, known: bool) -> Option<HandshakeSlot> {
+        if self.open[HandshakeSlot::General as usize] < HandshakeLimiter::HALF_OPEN_MAX {
+            Some(HandshakeSlot::General)
+        } else if known
+            && self.open[HandshakeSlot::Reserved as usize] < HandshakeLimiter::RESERVED_MAX
+        {
+            Some(HandshakeSlot::Reserved)
         } else {
             None
         }
@@ -186,7 +188,7 @@ enum Source {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
+enum HandshakeSlot {
     General = 0,
     Reserved = 1,
 }

@@ -16,7 +16,6 @@ mod admission;
 mod admitting_tests;
 #[cfg(test)]
 mod breach_tests;
-mod claim;
 mod clock;
 mod coding_speed;
 mod config;
@@ -40,6 +39,7 @@ mod ipv4_path;
 mod kept_paths;
 #[cfg(any(test, potluck_mutants))]
 mod lies;
+mod link_priority;
 mod look_back;
 mod looking_back;
 mod name_lookups;

@@ -1,8 +1,8 @@
 //! The control links of this node: at most one per member, each with a send queue (`SendQueue`) and
 //! a reader task.
 
-use super::claim::{Claim, FRESH};
 use super::event::Event;
+use super::link_priority::{FRESH, LinkPriority};
 use super::open_session::OpenSession;
 use super::reader::Reader;
 use super::send_queue::{QueueOwner, SendQueue, WAITING_MAX};
@@ -82,7 +82,7 @@ pub(super) struct Link {
     /// The pre-shared key that admitted the peer.
     psk: PskNumber,
     generation: u64,
-    claim: Claim,
+    priority: LinkPriority,
     line: QueueOwner,
     reader: AbortHandle,
     writer: AbortHandle,
@@ -121,7 +121,7 @@ impl Peers {
     /// | ------- | ------- | ------------------------------------------------------------------ |
     /// | none    | any     | the new one, if there are fewer than [`LINKS_MAX`] links           |
     /// | direct  | direct  | the one over a proven path, unless it is the present one and       |
-    /// |         |         | [`Quiet`](Direct::Quiet); both the same: see [`Claim::stays`]      |
+    /// |         |         | [`Quiet`](Direct::Quiet); both the same: see [`LinkPriority::stays`]      |
     /// | direct  | relayed | the present one, unless it is [`Quiet`](Direct::Quiet)             |
     /// | relayed | direct  | the new one                                                        |
     /// | relayed | relayed | the one dialled by the smaller node id; same dialler: the new one, |
@@ -131,20 +131,23 @@ impl Peers {
         let hello = session.peer.clone();
         let (id, path, psk) = (hello.id, session.path, session.psk);
         let smaller = self.me.min(id.node);
-        let claim =
-            Claim { dialler, relinks: session.purpose == Purpose::Relink, number: session.number };
+        let priority = LinkPriority {
+            dialler,
+            relinks: session.purpose == Purpose::Relink,
+            number: session.number,
+        };
         let is_refused =
             match self.links.get(&id).map(|before| (before, before.is_direct(), over.is_empty())) {
                 None => self.links.len() >= LINKS_MAX,
                 Some((_, true, false)) => direct == Direct::Good,
                 Some((_, false, true)) => false,
                 Some((before, false, false)) => {
-                    before.claim.dialler == smaller && dialler != smaller
+                    before.priority.dialler == smaller && dialler != smaller
                 }
                 Some((before, true, true)) => {
                     let stood = before.since.elapsed();
                     let stays = if before.path == path {
-                        before.claim.stays(stood, &claim, smaller)
+                        before.priority.stays(stood, &priority, smaller)
                     } else {
                         before.path.is_proven() && direct == Direct::Good
                     };
@@ -162,7 +165,7 @@ impl Peers {
         let generation = self.generations;
         let local = stream.local_addr().ok().filter(|_| over.is_empty());
         let (sender, receiver) = into_control(stream, session);
-        let (line, writer) = SendQueue::over(sender, self.mutation);
+        let (line, writer) = SendQueue::open(sender, self.mutation);
         let writers = if over.is_empty() { &mut self.writers } else { &mut self.relayed_writers };
         let writer = writers.spawn(writer);
         let reader = self.reader(receiver, id, generation);
@@ -184,7 +187,7 @@ impl Peers {
             since,
             psk,
             generation,
-            claim,
+            priority,
             line,
             reader,
             writer,

@@ -111,7 +111,7 @@ struct Signs {
 impl Signs {
     fn of(session: &ViewSession, rates: &Rates) -> Signs {
         let received_bytes = session.backend().traffic().received_bytes;
-        let bursts = rates.survey().map_or(0, Survey::told);
+        let bursts = rates.survey().map_or(0, Survey::rates_measured);
         Signs { received_bytes, under_way: session.moving(), bursts }
     }
 }

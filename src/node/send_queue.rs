@@ -101,7 +101,7 @@ enum Turn {
 
 impl SendQueue {
     /// A send queue for this half, and its writer task.
-    pub(super) fn over(
+    pub(super) fn open(
         half: ControlSender,
         mutation: Mutation,
     ) -> (QueueOwner, impl Future<Output = ()> + Send + use<>) {

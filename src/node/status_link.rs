@@ -83,7 +83,7 @@ impl Said {
 pub(super) struct StatusSender(ControlSender);
 
 impl StatusSender {
-    pub(super) fn over(to: ControlSender) -> StatusSender {
+    pub(super) fn new(to: ControlSender) -> StatusSender {
         StatusSender(to)
     }
 
@@ -211,7 +211,7 @@ mod tests {
     fn ends() -> (StatusSender, mpsc::Receiver<Said>, tokio::task::JoinHandle<io::Error>) {
         let ((near, _), (_, far)) = control_link();
         let (queue, said) = mpsc::channel(8);
-        (StatusSender::over(near), said, tokio::spawn(read_all(far, queue)))
+        (StatusSender::new(near), said, tokio::spawn(read_all(far, queue)))
     }
 
     #[tokio::test]

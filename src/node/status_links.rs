@@ -197,7 +197,7 @@ impl StatusLinks {
     }
 
     /// A node has told something over link `number`.
-    pub(super) fn told(&mut self, node: MemberId, number: u64, told: &Told) -> Outcome {
+    pub(super) fn on_told(&mut self, node: MemberId, number: u64, told: &Told) -> Outcome {
         let Some(link) = self.links.get_mut(&node).filter(|link| link.number == number) else {
             return Outcome::Stale;
         };

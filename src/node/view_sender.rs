@@ -128,7 +128,7 @@ mod tests {
         let linked: Vec<_> = [0, 1, 2]
             .map(|rank| {
                 let ((half, _), (_, heard)) = control_link();
-                let (line, task) = SendQueue::over(half, Mutation::NONE);
+                let (line, task) = SendQueue::open(half, Mutation::NONE);
                 send_queues.add(view.members[rank].id, line.send_queue());
                 (line, task, heard)
             })
@@ -170,7 +170,7 @@ mod tests {
             .members
             .iter()
             .map(|member| {
-                let (line, _) = SendQueue::over(control_link().0.0, Mutation::NONE);
+                let (line, _) = SendQueue::open(control_link().0.0, Mutation::NONE);
                 send_queues.add(member.id, line.send_queue());
                 line
             })

@@ -29,12 +29,12 @@ pub trait Store: Send {
 /// A [`Store`] in files. Dropping it waits a moment for the writes that are queued.
 pub struct Disk {
     /// `None` once it is being dropped.
-    jobs: Option<mpsc::Sender<Job>>,
+    writes: Option<mpsc::Sender<Write>>,
     /// Fails when the thread has ended.
     ended: mpsc::Receiver<()>,
 }
 
-enum Job {
+enum Write {
     State(Vec<u8>, Box<dyn FnOnce() + Send>),
     Peers(Vec<SocketAddr>),
     Known(NodeId, String),
@@ -54,29 +54,29 @@ pub struct Files {
 }
 
 impl Disk {
-    /// Starts the thread. After the `Disk` is dropped it tries the remaining jobs once and ends. It
-    /// keeps `lock` until then: no other process may write these files meanwhile.
+    /// Starts the thread. After the `Disk` is dropped it tries the remaining writes once and ends.
+    /// It keeps `lock` until then: no other process may write these files meanwhile.
     pub fn start(files: Files, lock: impl Send + 'static) -> io::Result<Disk> {
         // Unbounded: the election queues at most one write per message, and waits for each.
-        let (jobs, queue) = mpsc::channel::<Job>();
+        let (writes, queue) = mpsc::channel::<Write>();
         let (end, ended) = mpsc::channel();
         std::thread::Builder::new().name("potluck-disk".to_owned()).spawn(move || {
             write_all(&queue, &files);
             drop(lock);
             drop(end);
         })?;
-        Ok(Disk { jobs: Some(jobs), ended })
+        Ok(Disk { writes: Some(writes), ended })
     }
 
-    fn send(&self, job: Job) {
+    fn send(&self, write: Write) {
         // The send cannot fail: the thread ends only after this sender is dropped.
-        let _ = self.jobs.as_ref().map(|jobs| jobs.send(job));
+        let _ = self.writes.as_ref().map(|writes| writes.send(write));
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        self.jobs = None;
+        self.writes = None;
         // Then another node may use the files at once. An error means that the thread has ended, or
         // that the disk takes too long; the lock is then released later.
         let _ = self.ended.recv_timeout(LAST_WRITES);
@@ -85,19 +85,19 @@ impl Drop for Disk {
 
 impl Store for Disk {
     fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
-        self.send(Job::State(state, done));
+        self.send(Write::State(state, done));
     }
 
     fn remember(&mut self, peers: Vec<SocketAddr>) {
-        self.send(Job::Peers(peers));
+        self.send(Write::Peers(peers));
     }
 
     fn know(&mut self, node: NodeId, name: String) {
-        self.send(Job::Known(node, name));
+        self.send(Write::Known(node, name));
     }
 
     fn keep_paths(&mut self, known: Vec<u8>) {
-        self.send(Job::Paths(known));
+        self.send(Write::Paths(known));
     }
 }
 
@@ -107,19 +107,19 @@ const LAST_WRITES: Duration = Duration::from_secs(1);
 /// Back-off between attempts to write a state: doubled from the first value to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// The thread's loop, until the sender is dropped. A failed write is repeated, with the jobs that
+/// The thread's loop, until the sender is dropped. A failed write is repeated, with the writes that
 /// arrived meanwhile.
-fn write_all(queue: &mpsc::Receiver<Job>, files: &Files) {
+fn write_all(queue: &mpsc::Receiver<Write>, files: &Files) {
     let Files { state, peers, known, paths } = files;
     let mut batch = Batch::default();
     let mut retry = RETRY.0;
     loop {
-        let job = match &batch.state {
+        let write = match &batch.state {
             None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(_) => queue.recv_timeout(retry),
         };
-        let is_over = matches!(job, Err(RecvTimeoutError::Disconnected));
-        job.into_iter().chain(queue.try_iter()).for_each(|job| batch.add(job));
+        let is_over = matches!(write, Err(RecvTimeoutError::Disconnected));
+        write.into_iter().chain(queue.try_iter()).for_each(|write| batch.add(write));
         match batch.state.as_ref().map(|bytes| state.save(bytes)) {
             None | Some(Ok(())) => {
                 if retry > RETRY.0 {
@@ -157,7 +157,7 @@ fn write_all(queue: &mpsc::Receiver<Job>, files: &Files) {
     }
 }
 
-/// All jobs that wait for the disk. A newer state contains all promises of an older one, so one
+/// All writes that wait for the disk. A newer state contains all promises of an older one, so one
 /// write serves both, and a slow disk does not fall further behind.
 #[derive(Default)]
 struct Batch {
@@ -169,15 +169,15 @@ struct Batch {
 }
 
 impl Batch {
-    fn add(&mut self, job: Job) {
-        match job {
-            Job::State(bytes, done) => {
+    fn add(&mut self, write: Write) {
+        match write {
+            Write::State(bytes, done) => {
                 self.state = Some(bytes);
                 self.done.push(done);
             }
-            Job::Peers(addresses) => self.peers = Some(addresses),
-            Job::Known(node, name) => _ = self.known.insert(node, name),
-            Job::Paths(bytes) => self.paths = Some(bytes),
+            Write::Peers(addresses) => self.peers = Some(addresses),
+            Write::Known(node, name) => _ = self.known.insert(node, name),
+            Write::Paths(bytes) => self.paths = Some(bytes),
         }
     }
 }
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::identity::Scratch;
 
-    /// A job that sends its number when it is done.
+    /// A write that sends its number when it is done.
     fn state(n: u8, said: &mpsc::Sender<u8>) -> (Vec<u8>, Box<dyn FnOnce() + Send>) {
         let said = said.clone();
         (vec![n], Box::new(move || said.send(n).expect("heard")))
@@ -211,8 +211,8 @@ mod tests {
         let mut batch = Batch::default();
         for n in 1..=3 {
             let (bytes, done) = state(n, &said);
-            batch.add(Job::State(bytes, done));
-            batch.add(Job::Peers(vec![at(n.into())]));
+            batch.add(Write::State(bytes, done));
+            batch.add(Write::Peers(vec![at(n.into())]));
         }
         assert_eq!((batch.state, batch.peers), (Some(vec![3]), Some(vec![at(3)])));
         batch.done.into_iter().for_each(|done| done());

@@ -20,14 +20,14 @@ pub struct Welcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// Whether it has stored the key.
-    pub kept: Kept,
+    pub kept: KeyOutcome,
     /// The joiner's name.
     pub name: Name,
 }
 
 /// Whether the joiner has stored the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum KeyOutcome {
     /// It has.
     Stored,
     /// It has not, because it has another key or could not write the file.
@@ -76,8 +76,8 @@ impl Receipt {
     pub fn to_bytes(&self) -> [u8; Receipt::BYTES] {
         let mut out = [0; Receipt::BYTES];
         out[0] = match self.kept {
-            Kept::Stored => STORED,
-            Kept::Declined => DECLINED,
+            KeyOutcome::Stored => STORED,
+            KeyOutcome::Declined => DECLINED,
         };
         put_padded(&mut out[1..], self.name.as_str());
         out
@@ -87,8 +87,8 @@ impl Receipt {
     pub fn from_bytes(bytes: &[u8]) -> Result<Receipt, Malformed> {
         let mut r = Reader::new(bytes);
         let kept = match r.u8()? {
-            STORED => Kept::Stored,
-            DECLINED => Kept::Declined,
+            STORED => KeyOutcome::Stored,
+            DECLINED => KeyOutcome::Declined,
             _ => return Err(Malformed::UnknownTag),
         };
         let name = take_name(&mut r)?;
@@ -155,7 +155,7 @@ mod tests {
                 assert!(Welcome::from_bytes(&bytes[..end]).is_err(), "accepted {end} bytes");
             }
             assert_eq!(Welcome::from_bytes(&[&bytes[..], &[0]].concat()), Err(Malformed::Trailing));
-            for kept in [Kept::Stored, Kept::Declined] {
+            for kept in [KeyOutcome::Stored, KeyOutcome::Declined] {
                 let receipt = Receipt { kept, name: welcome.name.clone() };
                 let bytes = receipt.to_bytes();
                 assert_eq!(Receipt::from_bytes(&bytes), Ok(receipt));
@@ -204,7 +204,7 @@ mod tests {
                 prop_assert_eq!(&welcome.to_bytes()[..], &bytes[..]);
             }
             let mut bytes =
-                Receipt { kept: Kept::Stored, name: Name::from_lossy(&name) }.to_bytes();
+                Receipt { kept: KeyOutcome::Stored, name: Name::from_lossy(&name) }.to_bytes();
             bytes[at % Receipt::BYTES] = byte;
             if let Ok(receipt) = Receipt::from_bytes(&bytes) {
                 prop_assert_eq!(&receipt.to_bytes()[..], &bytes[..]);

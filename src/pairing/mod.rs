@@ -22,7 +22,7 @@ pub use exchange::{
     CONFIRMATION_BYTES, ELEMENT_BYTES, Inviter, Joiner, RECEIPT_BYTES, WELCOME_BYTES,
 };
 pub use inviter::{Doors, invite};
-pub use message::{Kept, Receipt, Welcome};
+pub use message::{KeyOutcome, Receipt, Welcome};
 pub use problem::PairingProblem;
 pub use seeker::{Found, Hints, seek};
 pub use talk::{Terms, Visit};

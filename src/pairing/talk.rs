@@ -10,7 +10,7 @@ use super::exchange::{
     Admitted, CONFIRMATION_BYTES, ELEMENT_BYTES, Fault, Inviter, Joiner, RECEIPT_BYTES,
     WELCOME_BYTES, Welcomed,
 };
-use super::message::{Kept, Receipt, Welcome};
+use super::message::{KeyOutcome, Receipt, Welcome};
 use super::window::{Verdict, Window};
 use crate::identity::{Name, PairingCode};
 use crate::link::{Preamble, Stream};
@@ -120,7 +120,7 @@ pub async fn receive(mut stream: Box<dyn Stream>, terms: &Terms) -> Visit {
     let receipt = timeout(RECEIPT_TIMEOUT, receipt(&mut stream, welcomed)).await;
     let receipt = receipt.unwrap_or(Err(Trouble::TooSlow));
     // A joiner that has not said that it declined may have the key.
-    if let Ok(Receipt { kept: Kept::Declined, name }) = receipt {
+    if let Ok(Receipt { kept: KeyOutcome::Declined, name }) = receipt {
         terms.window(|window, _| window.declined());
         return Visit::Declined(name);
     }

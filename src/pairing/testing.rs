@@ -1,6 +1,6 @@
 //! Invitations for tests.
 
-use super::message::{Kept, Receipt, Welcome};
+use super::message::{KeyOutcome, Receipt, Welcome};
 use super::talk::Terms;
 use super::window::Window;
 use crate::identity::{ClusterKey, Name, NamespaceName, PairingCode};
@@ -24,7 +24,7 @@ pub(super) fn welcome() -> Welcome {
     }
 }
 
-pub(super) fn receipt(kept: Kept) -> Receipt {
+pub(super) fn receipt(kept: KeyOutcome) -> Receipt {
     Receipt { kept, name: Name::from_lossy("bob") }
 }
 

@@ -39,8 +39,9 @@ pub struct PlanClass {
     /// Size in bytes of the pieces in which a buffer is sent and added: a multiple of 64, from 1
     /// KiB to 1 MiB, or to 4 MiB for Gloo's ring.
     pub chunk_bytes: u32,
-    /// On trees: most chunks without a codec that a rank sends towards the root ahead of the
-    /// results that have come back to it. 0: no bound.
+    /// On trees: the largest number of chunks, at their size without a codec, that a rank sends
+    /// towards the root before their results are back. Encoded chunks count by their bytes. It
+    /// applies where the rank keeps the result. 0: no bound.
     pub window_chunks: u32,
     /// The schedule.
     pub algorithm: Algorithm,
@@ -56,7 +57,7 @@ impl Plan {
     /// The maximum number of size classes.
     pub const CLASSES_MAX: usize = 8;
 
-    /// The beginning of a reason that leaves room for `rest` bytes more. A reason is for people: a
+    /// The beginning of a reason, short enough for `rest` more bytes. A reason is for people: a
     /// longer one is cut, because other members could not read the plan.
     pub fn cut_reason(reason: &str, rest: usize) -> &str {
         let mut end = reason.len().min(Plan::REASON_BYTES_MAX.saturating_sub(rest));

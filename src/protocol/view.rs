@@ -70,8 +70,8 @@ pub struct View {
     pub ballot: Ballot,
     /// The View whose operations this one decides; `None` if no member has installed one.
     pub parent: Option<ViewId>,
-    /// The committed operations of the parent. Of the other undecided ones that it decides, those
-    /// in `failed` fail, and the rest are aborted.
+    /// The operations of the parent that are committed. Of its other operations that this View
+    /// decides, those in `failed` fail, and the rest are aborted.
     pub committed: Vec<CommittedOp>,
     /// The operations of the parent that fail although members hold results of them.
     pub failed: Vec<FailedOp>,
@@ -236,11 +236,11 @@ impl View {
             && self.plan.fits(self.size())
             && self.plan.is_for(self.engine.kind)
             && self.engine.fits(self.size())
-            && self.is_apart_in_order()
+            && self.orders_pairs_without_a_link()
             && self.plan.avoids(&self.no_direct_link)
     }
 
-    fn is_apart_in_order(&self) -> bool {
+    fn orders_pairs_without_a_link(&self) -> bool {
         let ascending = self.no_direct_link.windows(2).all(|two| two[0] < two[1]);
         ascending && self.no_direct_link.iter().all(|(a, b)| a < b && b.index() < self.size())
     }

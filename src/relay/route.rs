@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fewest_stations_and_then_the_smaller_ids() {
+    fn the_fewest_hops_and_then_the_smaller_ids() {
         let ring = links(&[(1, 2), (2, 3), (3, 4), (4, 5), (5, 1)]);
         assert_eq!(found(&ring, 3, &[2, 5]), Some(vec![1, 2, 3]));
         assert_eq!(found(&ring, 4, &[2, 5]), Some(vec![1, 5, 4]));

@@ -44,7 +44,7 @@ pub struct Switch {
     me: MemberId,
     numbers: u32,
     ends: u64,
-    slots: BTreeMap<Key, Slot>,
+    slots: BTreeMap<Key, CircuitSlot>,
     /// The budgets per neighbour.
     used: BTreeMap<MemberId, Used>,
 }
@@ -68,7 +68,7 @@ struct Key {
 /// A frame with bytes raises `under_way` of the slot that it arrives at; a credit lowers that of
 /// the other slot.
 #[derive(Clone, Copy, Debug)]
-enum Slot {
+enum CircuitSlot {
     /// The circuit goes on at `to`. `under_way`: cost of the frames that arrived at this key, and
     /// that the end behind `to` has not credited.
     On { to: Key, under_way: u32 },
@@ -102,7 +102,7 @@ impl Switch {
         let neighbour = *nodes.get(1)?;
         let key = self.new_key(neighbour, SLOTS_MAX)?;
         let end = self.new_end();
-        self.slots.insert(key, Slot::Here { end, unread: 0, under_way: 0 });
+        self.slots.insert(key, CircuitSlot::Here { end, unread: 0, under_way: 0 });
         Some((end, key.send(RelayBody::Open(nodes))))
     }
 
@@ -132,7 +132,7 @@ impl Switch {
     /// Sends bytes from this end. The caller keeps to the window; the switch only counts.
     pub fn send(&mut self, end: End, bytes: Vec<u8>) -> Option<Act> {
         let (key, slot) = self.of(end)?;
-        if let Slot::Here { under_way, .. } = slot {
+        if let CircuitSlot::Here { under_way, .. } = slot {
             *under_way = under_way.saturating_add(cost(bytes.len()));
         }
         Some(key.send(RelayBody::Bytes(bytes)))
@@ -141,7 +141,7 @@ impl Switch {
     /// This end consumed frames of this total cost: credits the other end.
     pub fn took(&mut self, end: End, cost: u32) -> Option<Act> {
         let (key, slot) = self.of(end)?;
-        if let Slot::Here { unread, .. } = slot {
+        if let CircuitSlot::Here { unread, .. } = slot {
             *unread = unread.saturating_sub(cost);
         }
         Some(key.send(RelayBody::Took(cost)))
@@ -189,14 +189,14 @@ impl Switch {
         }
         let Some(next) = nodes.get(place + 1).copied() else {
             let end = self.new_end();
-            self.slots.insert(key, Slot::Here { end, unread: 0, under_way: 0 });
+            self.slots.insert(key, CircuitSlot::Here { end, unread: 0, under_way: 0 });
             return Ok(vec![Act::Begun(end, nodes)]);
         };
         match self.new_key(next, SLOTS_MAX - OWN_MIN).filter(|_| takes(next)) {
             None => Ok(vec![key.send(RelayBody::Close)]),
             Some(on) => {
-                self.slots.insert(key, Slot::On { to: on, under_way: 0 });
-                self.slots.insert(on, Slot::On { to: key, under_way: 0 });
+                self.slots.insert(key, CircuitSlot::On { to: on, under_way: 0 });
+                self.slots.insert(on, CircuitSlot::On { to: key, under_way: 0 });
                 Ok(vec![on.send(RelayBody::Open(nodes))])
             }
         }
@@ -213,11 +213,12 @@ impl Switch {
         let Some(slot) = self.slots.get_mut(&key) else {
             return Ok(vec![key.send(RelayBody::Close)]);
         };
-        let (Slot::On { under_way: open, .. } | Slot::Here { unread: open, .. }) = slot;
+        let (CircuitSlot::On { under_way: open, .. } | CircuitSlot::Here { unread: open, .. }) =
+            slot;
         *open = open.checked_add(more).filter(|open| *open <= WINDOW).ok_or(Dishonest)?;
         match *slot {
-            Slot::Here { end, .. } => Ok(vec![Act::Bytes(end, bytes)]),
-            Slot::On { to, .. } => {
+            CircuitSlot::Here { end, .. } => Ok(vec![Act::Bytes(end, bytes)]),
+            CircuitSlot::On { to, .. } => {
                 let within = self.used_by(key.neighbour, now).bytes.take(now, u64::from(more));
                 if within && takes(to.neighbour) {
                     Ok(vec![to.send(RelayBody::Bytes(bytes))])
@@ -240,13 +241,13 @@ impl Switch {
         }
         match self.slots.get_mut(&key) {
             None => Ok(Vec::new()),
-            Some(Slot::Here { end, under_way, .. }) => {
+            Some(CircuitSlot::Here { end, under_way, .. }) => {
                 *under_way = under_way.checked_sub(taken).ok_or(Dishonest)?;
                 Ok(vec![Act::Room(*end, taken)])
             }
-            Some(Slot::On { to, .. }) => {
+            Some(CircuitSlot::On { to, .. }) => {
                 let to = *to;
-                if let Some(Slot::On { under_way, .. }) = self.slots.get_mut(&to) {
+                if let Some(CircuitSlot::On { under_way, .. }) = self.slots.get_mut(&to) {
                     *under_way = under_way.checked_sub(taken).ok_or(Dishonest)?;
                 }
                 if takes(to.neighbour) {
@@ -262,8 +263,8 @@ impl Switch {
     fn end(&mut self, key: Key) -> Vec<Act> {
         match self.slots.remove(&key) {
             None => Vec::new(),
-            Some(Slot::Here { end, .. }) => vec![Act::Ended(end)],
-            Some(Slot::On { to, .. }) => {
+            Some(CircuitSlot::Here { end, .. }) => vec![Act::Ended(end)],
+            Some(CircuitSlot::On { to, .. }) => {
                 self.slots.remove(&to);
                 vec![to.send(RelayBody::Close)]
             }
@@ -277,8 +278,11 @@ impl Switch {
         acts
     }
 
-    fn of(&mut self, end: End) -> Option<(Key, &mut Slot)> {
-        let is_it = |slot: &Slot| matches!(slot, Slot::Here { end: here, .. } if *here == end);
+    fn of(&mut self, end: End) -> Option<(Key, &mut CircuitSlot)> {
+        let is_it = |slot: &CircuitSlot| match slot {
+            CircuitSlot::Here { end: here, .. } => *here == end,
+            CircuitSlot::On { .. } => false,
+        };
         self.slots.iter_mut().find(|(_, slot)| is_it(slot)).map(|(key, slot)| (*key, slot))
     }
 

@@ -52,7 +52,7 @@ pub use part_result::PartResult;
 use plans::Plans;
 use served::Served;
 pub use served::ServedOp;
-use state::{SessionState, Slot};
+use state::{OpSlot, SessionState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
@@ -200,7 +200,7 @@ impl ViewSession {
         let op = state.ledger.call(lane, call).map_err(Refused::By)?;
         state.slots.insert(
             op,
-            Slot { is_sync: matches!(call.kind, CallKind::Sync { .. }), ..Slot::default() },
+            OpSlot { is_sync: matches!(call.kind, CallKind::Sync { .. }), ..OpSlot::default() },
         );
         Ok(op)
     }

@@ -4,7 +4,9 @@
 //! A decoded value must encode to the same bytes. No input may panic, hang, or allocate more memory
 //! than the decoder's bounds allow.
 
-use crate::collective::{Engine, Input, Job, Ledger, NativeEngine, Schedule, Threads, ViewBoard};
+use crate::collective::{
+    Engine, EngineCall, Input, Ledger, NativeEngine, Schedule, Threads, ViewBoard,
+};
 use crate::discovery::Advert;
 use crate::election::Durable;
 use crate::gloo_ffi::{EAGER_OP_BYTES, Endpoint, Owned, PIECE, SLOTS_MAX};
@@ -294,7 +296,7 @@ pub fn engine(bytes: &[u8]) {
     let call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 16);
     let (report, outcome) = channel();
     let done = Box::new(move |result| drop(report.send(result)));
-    backend.start(Job {
+    backend.start(EngineCall {
         op,
         call,
         plan: Arc::new(view.plan.clone()),

@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 /// microseconds per MiB, times in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    state: State,
+    state: TrialState,
     /// Only operations of about this size are compared, in bytes.
     typical_bytes: Option<u64>,
     /// Operations of another size since the last one that counted.
@@ -41,7 +41,7 @@ pub struct Comparison {
 }
 
 #[derive(Clone, Debug, Default)]
-enum State {
+enum TrialState {
     #[default]
     Watching,
     /// The plans that are left, and the one that disappointed.
@@ -99,7 +99,7 @@ impl Comparison {
             let sample = self.present.as_ref();
             sample.is_some_and(|one| one.us.len() >= FAR_ENOUGH && one.algorithm == *large(present))
         };
-        let is_over = matches!(self.state, State::Over);
+        let is_over = matches!(self.state, TrialState::Over);
         self.back.is_some() || self.is_left_alone(now) || !is_over && is_enough()
     }
 
@@ -116,7 +116,7 @@ impl Comparison {
     ) -> Option<Plan> {
         if self.is_left_alone(now) {
             self.back = self.best_of_trials();
-            self.state = State::Over;
+            self.state = TrialState::Over;
         }
         if let Some(back) = self.back.take() {
             return (!is_same(&back, present)).then_some(back);
@@ -125,11 +125,11 @@ impl Comparison {
         let others = self.former.iter().filter(|one| !is_same(&one.plan, present));
         let fastest = others.min_by(|a, b| a.us.total_cmp(&b.us)).cloned();
         let us = match &self.state {
-            State::Over => return None,
-            State::Trying(..) => sample.of_trial(fastest.as_ref().map(|one| one.us))?,
-            State::Watching => sample.median()?,
+            TrialState::Over => return None,
+            TrialState::Trying(..) => sample.of_trial(fastest.as_ref().map(|one| one.us))?,
+            TrialState::Watching => sample.median()?,
         };
-        if let State::Watching = self.state {
+        if let TrialState::Watching = self.state {
             let better = fastest.filter(|before| us > before.us * WORSE);
             if better.is_none() && us <= predicted_us * DISAPPOINTING + SLACK_US {
                 // The next ones are judged apart.
@@ -140,14 +140,14 @@ impl Comparison {
             // The plan before is measured again, because other things may have changed.
             self.former.clear();
             let untried = better.map(|before| before.plan).into_iter().chain(runner_ups(us));
-            self.state = State::Trying(untried.collect(), present.clone());
+            self.state = TrialState::Trying(untried.collect(), present.clone());
         }
         self.learn(present, us);
         self.next_trial(present)
     }
 
     fn next_trial(&mut self, present: &Plan) -> Option<Plan> {
-        let State::Trying(untried, home) = &mut self.state else { return None };
+        let TrialState::Trying(untried, home) = &mut self.state else { return None };
         let is_new = |plan: &Plan| !self.former.iter().any(|one| is_same(&one.plan, plan));
         while let Some(next) = untried.pop_front() {
             if is_new(&next) {
@@ -156,7 +156,7 @@ impl Comparison {
         }
         let is_home = is_same(home, present);
         let fastest = self.best_of_trials()?;
-        self.state = State::Over;
+        self.state = TrialState::Over;
         // A plan on trial that stays gets its reason.
         (!is_home || !is_same(&fastest, present)).then_some(fastest)
     }
@@ -164,7 +164,7 @@ impl Comparison {
     /// The fastest plan that was measured, with the figures as its reason unless it is the one that
     /// the trials began from; `None` if there are no trials.
     fn best_of_trials(&self) -> Option<Plan> {
-        let State::Trying(_, home) = &self.state else { return None };
+        let TrialState::Trying(_, home) = &self.state else { return None };
         let fastest = self.former.iter().min_by(|a, b| a.us.total_cmp(&b.us));
         let better = fastest.filter(|one| !is_same(&one.plan, home));
         Some(better.map_or_else(|| home.clone(), |one| self.said(one)))
@@ -177,7 +177,7 @@ impl Comparison {
 
     /// Whether plans are being tried.
     pub fn is_trying(&self) -> bool {
-        matches!(self.state, State::Trying(..))
+        matches!(self.state, TrialState::Trying(..))
     }
 
     /// Whether this plan was measured to be slower than the present one.
@@ -189,8 +189,8 @@ impl Comparison {
 
     /// More is known of the network, and may lead to another plan, which is judged, too.
     pub fn reopen(&mut self) {
-        if let State::Over = self.state {
-            self.state = State::Watching;
+        if let TrialState::Over = self.state {
+            self.state = TrialState::Watching;
         }
     }
 
@@ -198,7 +198,7 @@ impl Comparison {
     pub fn replaced(&mut self) {
         self.back = None;
         if self.is_trying() {
-            self.state = State::Watching;
+            self.state = TrialState::Watching;
         }
     }
 

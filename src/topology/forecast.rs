@@ -102,8 +102,8 @@ fn fill_of_tree_us(network: &Network, share: &TreeShare, hops: &[Hop], chunk: f6
     Some(2.0 * latency_us + share.tree.height(root) as f64 * slowest_us(network, hops, chunk)?)
 }
 
-/// The window of a schedule of trees, in chunks; `None` for other schedules, and where a hop goes
-/// by radio, whose delays are not known.
+/// The window of a schedule of trees, in chunks; `None` for other schedules, where a hop goes by
+/// radio, whose round trips grow under load, and where two ranks of a tree have no link.
 ///
 /// A rank with a fast link could send its whole contribution at once. It would fill the queue of
 /// the switch in front of the root, and delay the chunks of the slowest rank, which set the pace. A
@@ -185,6 +185,6 @@ fn busiest_us(network: &Network, hops: &[Hop], bytes: u64) -> Option<f64> {
 /// drops packets that its buffer cannot hold (incast). Measured with four members at 100 Mbit/s: a
 /// homogeneous mesh took 3 to 7 % longer than a ring that moves the same bytes.
 const INCAST: f64 = 1.06;
-/// Chunks of a window for each level of a tree: of 4 and more, chunks of 16 KiB were never late
+/// Chunks of a window for each level of a tree. With 4 or more, chunks of 16 KiB were never late
 /// with 200 Mbit/s at one of four machines.
 const CHUNKS_A_LEVEL: usize = 8;

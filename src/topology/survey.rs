@@ -51,7 +51,7 @@ pub struct Survey {
     /// The bursts of this survey, by path.
     tries: BTreeMap<Pair, Tries>,
     /// The number of bursts that gave a rate.
-    told: u64,
+    rates_measured: u64,
     /// All pairs have a direct link.
     is_mesh: bool,
     /// The measurement under way and its start; of one over several paths, `came` holds the results
@@ -87,7 +87,7 @@ impl Survey {
             size,
             rates,
             tries,
-            told: 0,
+            rates_measured: 0,
             is_mesh: true,
             under_way: None,
             came: BTreeMap::new(),
@@ -195,7 +195,7 @@ impl Survey {
         let is_late_spare =
             ended.is_none() && self.late_spare.take_if(|late| *late == pair).is_some();
         if kbps > 0 {
-            self.told += 1;
+            self.rates_measured += 1;
             self.in_vain = 0;
             if is_late_spare || ended == Some(Probe::Spare(pair)) {
                 self.on_spare(pair, kbps);
@@ -415,8 +415,8 @@ impl Survey {
     }
 
     /// The number of bursts that gave a rate.
-    pub fn told(&self) -> u64 {
-        self.told
+    pub fn rates_measured(&self) -> u64 {
+        self.rates_measured
     }
 
     /// Whether nothing but spare bursts is left to be measured.

@@ -1,4 +1,4 @@
-//! `Cluster::elastic`: the same state on every member, whoever comes and goes.
+//! `Cluster::elastic`: the same state on every member while members come and go.
 
 use super::on::{On, builder, fresh, joined};
 use anyhow::{Context as _, Result, ensure};

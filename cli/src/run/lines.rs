@@ -1,6 +1,6 @@
 //! The output of the programs: line by line behind the rank, and into files.
 
-use super::writer::{LAST_WORDS, Writer};
+use super::writer::{FLUSH_TIMEOUT, Writer};
 use crate::output::Output;
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -32,8 +32,7 @@ impl Stream {
     }
 }
 
-/// Threads that copy the output of programs, so that a terminal that stands still stops no
-/// supervisor.
+/// Threads that copy the output of programs, so that a blocked terminal stops no supervisor.
 #[derive(Debug)]
 pub struct Copiers {
     output: Output,
@@ -50,7 +49,7 @@ impl Copiers {
         Copiers { output: output.clone(), writer: writer.clone(), running, ended }
     }
 
-    /// Copies one stream of a program until its end, behind the messages that there are by now.
+    /// Copies one stream of a program until its end, behind the messages that were ordered before.
     pub fn copy(
         &self,
         source: PipeReader,
@@ -81,7 +80,7 @@ impl Copiers {
         let Copiers { running, ended, .. } = self;
         drop(running);
         // Ends early when all senders are gone.
-        let _ = ended.recv_timeout(LAST_WORDS);
+        let _ = ended.recv_timeout(FLUSH_TIMEOUT);
     }
 }
 

@@ -1,5 +1,5 @@
-//! The thread that writes the messages of the command, so that a terminal that stands still stops
-//! no supervisor.
+//! The thread that writes the messages of the command, so that they stop no supervisor where the
+//! terminal is blocked.
 
 use crate::output::Output;
 use anyhow::Result;
@@ -52,10 +52,10 @@ impl Writer {
         reached
     }
 
-    /// Waits until all is written. A terminal may stand still, so not for long.
+    /// Waits until all is written, for at most two seconds: a terminal may be blocked.
     pub fn finish(&self) {
         // Ends early at the mark.
-        let _ = self.mark().recv_timeout(LAST_WORDS);
+        let _ = self.mark().recv_timeout(FLUSH_TIMEOUT);
     }
 
     fn order(&self, order: Order) {
@@ -77,7 +77,7 @@ fn follow(output: &Output, order: Order) {
 }
 
 /// How long the last output is waited for.
-pub const LAST_WORDS: Duration = Duration::from_secs(2);
+pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

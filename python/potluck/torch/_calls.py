@@ -160,7 +160,7 @@ class CallsWork(dist.Work):
                 return
             try:
                 values = [call.result() for call in self._begun]
-                # The tensors may be those of inference mode, which are written inside of it alone.
+                # Tensors of inference mode can be written only inside it.
                 # The mode is that of a thread, and this one may be another than the program's.
                 with torch.inference_mode():
                     for end in self._ends:

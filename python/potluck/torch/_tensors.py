@@ -61,8 +61,8 @@ def in_numbers(host: Tensor, op: Any = ReduceOp.SUM) -> Tensor:
 
 
 def same_type(out: Tensor, *tensors: Tensor) -> None:
-    """RuntimeError if an output has another type than the tensors that come there: they come as
-    bytes."""
+    """RuntimeError if an output and a tensor that comes there have different types: the data travel
+    as bytes."""
     for tensor in tensors:
         if out.dtype != tensor.dtype:
             raise RuntimeError(

@@ -180,7 +180,7 @@ impl Bundle {
         }
         let mut decided = ready!(self.pending.session.poll_decided(op, task));
         let results = std::mem::take(&mut decided.parts);
-        Poll::Ready(self.pending.over(decided).map(|_| results))
+        Poll::Ready(self.pending.finish(decided).map(|_| results))
     }
 
     fn carry_out(&self, call: Call, input: &Input<'_>) -> Option<CodecId> {

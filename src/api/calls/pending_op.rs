@@ -159,7 +159,7 @@ impl PendingOp {
             self.begin_with_residual(op, input)?;
         }
         let decided = ready!(self.session.poll_decided(op, task));
-        Poll::Ready(self.over(decided))
+        Poll::Ready(self.finish(decided))
     }
 
     /// Like [`poll`](PendingOp::poll), for a call that hands out its result as a vector. The memory
@@ -323,7 +323,7 @@ impl PendingOp {
         self.session.begin_uneven(op, self.call, row);
     }
 
-    pub(super) fn over(&mut self, decided: Decided) -> Result<Staging> {
+    pub(super) fn finish(&mut self, decided: Decided) -> Result<Staging> {
         self.stage = Stage::Over;
         self.settle(Fate::of(decided.outcome), &decided.codecs);
         match decided.outcome {

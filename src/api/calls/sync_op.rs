@@ -159,7 +159,7 @@ impl SyncOp {
 
     fn take(&mut self, decided: Decided, state: &mut dyn SyncState) -> Result<()> {
         let Some(pending) = &mut self.op else { return Ok(()) };
-        let output = pending.over(decided)?;
+        let output = pending.finish(decided)?;
         if state.takes(self.lacks) && !pending.session.mutation().has(Mutant::SyncKeepsState) {
             state.put(&output);
         }

@@ -58,12 +58,12 @@ impl<'buf, T: Element> UnevenOp<'buf, T> {
         }
         if !self.is_known {
             match ready!(self.pending.session.poll_lengths(op, task)) {
-                UnevenStep::Decided(decided) => return Poll::Ready(self.over(decided)),
+                UnevenStep::Decided(decided) => return Poll::Ready(self.finish(decided)),
                 UnevenStep::Known(lengths) => self.begin_data(op, lengths),
             }
         }
         let decided = ready!(self.pending.session.poll_decided(op, task));
-        Poll::Ready(self.over(decided))
+        Poll::Ready(self.finish(decided))
     }
 
     /// Allocates the result and begins to move the data. The lengths are the words of others: if
@@ -85,9 +85,9 @@ impl<'buf, T: Element> UnevenOp<'buf, T> {
         }
     }
 
-    fn over(&mut self, mut decided: Decided) -> Result<RankParts<T>> {
+    fn finish(&mut self, mut decided: Decided) -> Result<RankParts<T>> {
         let mut results = std::mem::take(&mut decided.parts);
-        self.pending.over(decided)?;
+        self.pending.finish(decided)?;
         let mut out = std::mem::take(&mut self.out);
         // The engine's result has this length. If that were violated, half of a result must not
         // pass as one.

@@ -14,7 +14,7 @@ impl Ledger {
     /// is behind makes calls that others have begun under an earlier revision than the current one.
     pub fn revision_of_next(&self, lane: Lane) -> u32 {
         let next = OpId { lane, number: self.next_in(lane) };
-        let told = self.entries.get(&next).and_then(|entry| self.revisions.told(entry));
+        let told = self.entries.get(&next).and_then(|entry| self.revisions.told_revision(entry));
         told.or_else(|| self.revisions.of_a_new_call(next))
             .unwrap_or_else(|| self.revisions.agreed_for(next))
     }

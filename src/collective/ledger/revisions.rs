@@ -50,7 +50,7 @@ impl Revisions {
     }
 
     /// The revision under which another member has begun an operation, if it is known here.
-    pub(super) fn told(&self, entry: &Entry) -> Option<u32> {
+    pub(super) fn told_revision(&self, entry: &Entry) -> Option<u32> {
         entry.told_revision().filter(|told| self.has(*told))
     }
 

@@ -13,14 +13,14 @@ pub const EARLY_OPS_MAX: usize = 2 * OPS_LISTED_MAX;
 pub struct EarlyData {
     /// By operation that has not begun here: the ranks that have sent data for it.
     senders: BTreeMap<OpId, RankSet>,
-    peers: [Kept; MEMBERS_MAX],
+    peers: [PeerEarlyData; MEMBERS_MAX],
     frames_max: usize,
     bytes_max: usize,
 }
 
 /// The early data of one peer.
 #[derive(Default)]
-struct Kept {
+struct PeerEarlyData {
     /// By operation, or step: the number of its calls with early data.
     calls: BTreeMap<OpId, usize>,
     frames: usize,

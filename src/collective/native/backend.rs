@@ -15,7 +15,7 @@
 //! Lock order: table, gate of an operation, outbox. The locks of a chunk and, inside it, of the
 //! result are never held together with these three. `done` is called without any lock.
 
-use super::super::backend::{Backend, Job};
+use super::super::backend::{Backend, EngineCall};
 use super::super::input::Input;
 #[cfg(test)]
 use super::super::links::LinkThread;
@@ -104,8 +104,8 @@ impl Backend for NativeBackend {
         attach(self.party(), peer, link);
     }
 
-    fn start(&self, job: Job) {
-        self.core.start(job);
+    fn start(&self, engine_call: EngineCall) {
+        self.core.start(engine_call);
     }
 
     fn feed(&self, op: OpId, input: &Input<'_>) {
@@ -224,8 +224,8 @@ impl LinkUser for Core {
 }
 
 impl Core {
-    fn start(&self, job: Job) {
-        let Job { op, call, plan, sync_root, lengths, model, done } = job;
+    fn start(&self, engine_call: EngineCall) {
+        let EngineCall { op, call, plan, sync_root, lengths, model, done } = engine_call;
         let size = self.outboxes.len();
         let group = op.lane.group(size);
         let schedule = match lengths {

@@ -19,7 +19,7 @@ pub struct ChunkState {
 
 impl ChunkState {
     /// The state after the end of its operation: it expects nothing.
-    pub fn over() -> ChunkState {
+    pub fn ended() -> ChunkState {
         ChunkState { came: RankSet::ALL, landed: true, ..ChunkState::default() }
     }
 

@@ -318,7 +318,7 @@ impl OpProgress {
     pub fn clear(&self) {
         lock(&self.result).take();
         for chunk in &self.chunks {
-            *lock(chunk) = ChunkState::over();
+            *lock(chunk) = ChunkState::ended();
         }
         self.windows.iter().for_each(Window::clear);
     }

@@ -27,13 +27,13 @@ pub enum Route {
         /// The tree of the distribution.
         down: Tree,
         /// The ranks that keep the result; other ranks on the way down only forward it.
-        kept: Kept,
+        kept: Keepers,
     },
 }
 
 /// The ranks that keep a flow's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum Keepers {
     /// All ranks keep it; it is the same on all of them.
     ByAll,
     /// Only this rank keeps it.
@@ -45,9 +45,9 @@ pub enum Kept {
 pub struct Unfit;
 
 impl Route {
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn kept(&self) -> Keepers {
         match self {
-            Route::Exchange => Kept::ByAll,
+            Route::Exchange => Keepers::ByAll,
             Route::Paths { kept, .. } => *kept,
         }
     }

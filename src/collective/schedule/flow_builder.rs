@@ -1,6 +1,6 @@
 //! The route of each flow of a call: direct, along a ring, or along trees.
 
-use super::flow::{Flow, Kept, Route, Unfit};
+use super::flow::{Flow, Keepers, Route, Unfit};
 use crate::compression::in_whole_blocks;
 use crate::protocol::{
     Algorithm, CallKind, CodecId, Lengths, Plan, Rank, Tree, ranks, ring_segment, tree_segments,
@@ -100,7 +100,7 @@ impl<'a> FlowBuilder<'a> {
             // Cut between the codec's blocks, so that a part is encoded as it is in the whole
             // buffer.
             let elements = if self.encodes { in_whole_blocks(elements, count) } else { elements };
-            let route = Route::Paths { owner, up: Some(up), down, kept: Kept::ByAll };
+            let route = Route::Paths { owner, up: Some(up), down, kept: Keepers::ByAll };
             Flow { elements, route }
         };
         match self.algorithm {
@@ -142,7 +142,7 @@ impl<'a> FlowBuilder<'a> {
     fn reducing_to(&self, elements: Range<usize>, owner: Rank) -> Vec<Flow> {
         let flow = |(elements, up, _)| {
             let (up, down) = (Some(up), Tree::empty(self.size));
-            Flow { elements, route: Route::Paths { owner, up, down, kept: Kept::By(owner) } }
+            Flow { elements, route: Route::Paths { owner, up, down, kept: Keepers::By(owner) } }
         };
         self.around(elements, owner).into_iter().map(flow).collect()
     }
@@ -151,7 +151,7 @@ impl<'a> FlowBuilder<'a> {
     fn copying(&self, elements: Range<usize>, owner: Rank) -> Vec<Flow> {
         let flow = |(elements, _, down)| Flow {
             elements,
-            route: Route::Paths { owner, up: None, down, kept: Kept::ByAll },
+            route: Route::Paths { owner, up: None, down, kept: Keepers::ByAll },
         };
         self.around(elements, owner).into_iter().map(flow).collect()
     }
@@ -159,12 +159,18 @@ impl<'a> FlowBuilder<'a> {
     /// Copies from one rank to one.
     fn carrying(&self, elements: Range<usize>, from: Rank, to: Rank) -> Flow {
         let down = Tree::chain(self.path(from, to).into_iter(), self.size);
-        Flow { elements, route: Route::Paths { owner: from, up: None, down, kept: Kept::By(to) } }
+        Flow {
+            elements,
+            route: Route::Paths { owner: from, up: None, down, kept: Keepers::By(to) },
+        }
     }
 
     fn straight(&self, elements: Range<usize>, from: Rank, to: Rank) -> Flow {
         let down = Tree::chain([from, to].into_iter(), self.size);
-        Flow { elements, route: Route::Paths { owner: from, up: None, down, kept: Kept::By(to) } }
+        Flow {
+            elements,
+            route: Route::Paths { owner: from, up: None, down, kept: Keepers::By(to) },
+        }
     }
 
     /// Copies from every rank to every rank, `each` elements per pair.

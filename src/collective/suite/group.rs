@@ -1,6 +1,6 @@
 //! All ranks of a View in one process.
 
-use super::super::backend::{Backend, Finished, Job};
+use super::super::backend::{Backend, EngineCall, Finished};
 use super::super::input::Input;
 use super::super::threads::Threads;
 use crate::link::{DataLink, Ends};
@@ -71,8 +71,10 @@ impl Group {
         plan: &Arc<Plan>,
         model: Option<Block>,
     ) {
-        self.backends[me.index()]
-            .start(Job { model, ..job(me, op, call, sync_root, plan, &self.report) });
+        self.backends[me.index()].start(EngineCall {
+            model,
+            ..engine_call(me, op, call, sync_root, plan, &self.report)
+        });
     }
 
     pub fn start_with(
@@ -193,7 +195,7 @@ impl Group {
         self.threads.iter().map(|threads| threads.panics()).sum()
     }
 
-    /// Drops all backends, and with them their jobs; all threads end, and none has panicked.
+    /// Drops all backends, and with them their calls; all threads end, and none has panicked.
     /// Returns the outcomes that no test has asked for.
     pub fn end(self) -> Vec<Outcome> {
         let Group { backends, threads, outcomes, report } = self;
@@ -214,18 +216,18 @@ pub fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A job that reports its outcome to `report`.
-pub fn job(
+/// A call that reports its outcome to `report`.
+pub fn engine_call(
     me: Rank,
     op: OpId,
     call: Call,
     sync_root: Option<(Rank, u64)>,
     plan: &Arc<Plan>,
     report: &Sender<Outcome>,
-) -> Job {
+) -> EngineCall {
     let report = report.clone();
     let done = Box::new(move |result| drop(report.send((me, op, result))));
-    Job { op, call, plan: Arc::clone(plan), sync_root, lengths: None, model: None, done }
+    EngineCall { op, call, plan: Arc::clone(plan), sync_root, lengths: None, model: None, done }
 }
 
 pub fn call(kind: CallKind, dtype: DType, count: usize) -> Call {

@@ -175,16 +175,16 @@ fn a_link_silences_all_addresses_of_its_boot_until_it_is_down() {
 fn a_node_that_had_a_link_is_known_by_name_while_it_is_announced() {
     let mut roster = roster();
     appeared(&mut roster, ours(1), 0);
-    assert_eq!(roster.standing(port(40_001)), Some(Standing::Announced(Boot(1))));
+    assert_eq!(roster.evidence(port(40_001)), Some(AddressEvidence::Announced(Boot(1))));
     assert!(roster.sees_ours());
     roster.link_up(member(1));
     roster.link_down(member(1), 1000);
-    assert_eq!(roster.standing(port(40_001)), Some(Standing::Answered(member(1))));
+    assert_eq!(roster.evidence(port(40_001)), Some(AddressEvidence::Answered(member(1))));
     assert!(!roster.sees_ours());
     roster.sighted(Sighting::Vanished { instance: ours(1).instance }, 2000);
-    assert_eq!(roster.standing(port(40_001)), None);
+    assert_eq!(roster.evidence(port(40_001)), None);
     roster.add(port(40_001), Origin::Fixed, 3000);
-    assert_eq!(roster.standing(port(40_001)), Some(Standing::ByHand));
+    assert_eq!(roster.evidence(port(40_001)), Some(AddressEvidence::ByHand));
 }
 
 #[test]

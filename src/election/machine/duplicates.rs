@@ -1,7 +1,6 @@
-//! Duplicate identities: two processes with one node id, told apart by their boot (two *lives*).
-//! Usually the earlier process has ended and its link is not closed yet. Otherwise an identity
-//! has been copied, and both processes live. The process that holds a link is probed with a ping,
-//! and the newcomer waits:
+//! Duplicate identities: two starts of one node, told apart by their boot. Usually the earlier
+//! process has ended and its link is not closed yet. Otherwise an identity has been copied, and
+//! both processes run. The process that holds a link is probed with a ping, and the newcomer waits:
 //!
 //! | the holder | the newcomer |
 //! |---|---|
@@ -9,8 +8,8 @@
 //! | is lost: unreachable, down for too long, or silent for too long | takes its place |
 //! | has a new link | goes on waiting; the holder is probed again |
 //!
-//! There is no time limit of its own, because a member that is late is not lost: on a busy machine
-//! or behind a radio that saves power, an answer may take as long as a heartbeat.
+//! A contest has no time limit of its own, because a member that is late is not lost: on a busy
+//! machine or behind a radio that saves power, an answer may take as long as a heartbeat.
 
 use super::super::agreement::Effect;
 use super::super::notice::Notice;
@@ -60,17 +59,17 @@ impl Election {
             .filter(|ms| *ms > 0)
     }
 
-    /// Whether this new link is refused, or must wait until another life of the same node has been
+    /// Whether this new link is refused, or must wait until another start of the same node has been
     /// probed.
     pub(super) fn is_contested(&mut self, now: u64, id: MemberId, over: &[MemberId]) -> bool {
         if self.duplicates.is_aside(now) {
             self.effects.extend([Effect::Send(id, Message::Leave), Effect::Drop(id)]);
             return true;
         }
-        let other_life = |(other, p): &(&MemberId, &super::peer::Peer)| {
+        let other_start = |(other, p): &(&MemberId, &super::peer::Peer)| {
             other.node == id.node && **other != id && p.link != Link::Gone
         };
-        let Some(holder) = self.peers.iter().find(other_life).map(|(holder, _)| *holder) else {
+        let Some(holder) = self.peers.iter().find(other_start).map(|(holder, _)| *holder) else {
             return false;
         };
         match self.duplicates.contests.get_mut(&holder) {

@@ -44,7 +44,7 @@ pub struct Matching {
 
 /// The messages of one operation.
 struct Op {
-    standing: Standing,
+    state: OpState,
     /// Incremented whenever a message makes progress.
     moved: u64,
     /// By peer: the fault after which no more messages are exchanged with it. A new link does not
@@ -57,7 +57,7 @@ struct Op {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum OpState {
     /// Not begun here.
     Early,
     Begun,
@@ -94,9 +94,9 @@ impl Matching {
         if self.closed || self.retired.contains(op) {
             return;
         }
-        let entry = self.ops.entry(op).or_insert_with(|| Op::new(Standing::Early));
-        if entry.standing == Standing::Early {
-            entry.standing = Standing::Begun;
+        let entry = self.ops.entry(op).or_insert_with(|| Op::new(OpState::Early));
+        if entry.state == OpState::Early {
+            entry.state = OpState::Begun;
             self.early.forget(op);
         }
     }
@@ -106,11 +106,11 @@ impl Matching {
         if self.closed || self.retired.contains(op) {
             return false;
         }
-        let entry = self.ops.entry(op).or_insert_with(|| Op::new(Standing::Early));
-        if matches!(entry.standing, Standing::Failed(_)) {
+        let entry = self.ops.entry(op).or_insert_with(|| Op::new(OpState::Early));
+        if matches!(entry.state, OpState::Failed(_)) {
             return false;
         }
-        let before = std::mem::replace(entry, Op::new(Standing::Failed(fault)));
+        let before = std::mem::replace(entry, Op::new(OpState::Failed(fault)));
         self.give_room_back(op, &before);
         true
     }
@@ -128,7 +128,7 @@ impl Matching {
         let running: Vec<OpId> = self
             .ops
             .iter()
-            .filter(|(_, op)| op.standing == Standing::Begun)
+            .filter(|(_, op)| op.state == OpState::Begun)
             .map(|(op, _)| *op)
             .collect();
         for op in &running {
@@ -140,20 +140,20 @@ impl Matching {
 
     /// The fault of `op`, if it failed.
     pub fn fault(&self, op: OpId) -> Option<EngineFault> {
-        match self.ops.get(&op)?.standing {
-            Standing::Failed(fault) => Some(fault),
-            Standing::Early | Standing::Begun => None,
+        match self.ops.get(&op)?.state {
+            OpState::Failed(fault) => Some(fault),
+            OpState::Early | OpState::Begun => None,
         }
     }
 
     /// `Ok` if `op` exchanges messages, otherwise the reason why not.
     pub fn check(&self, op: OpId) -> Result<(), EngineFault> {
-        match self.ops.get(&op).map(|op| op.standing) {
-            Some(Standing::Failed(fault)) => Err(fault),
+        match self.ops.get(&op).map(|op| op.state) {
+            Some(OpState::Failed(fault)) => Err(fault),
             _ if self.closed => Err(EngineFault::Closed),
-            Some(Standing::Begun) => Ok(()),
+            Some(OpState::Begun) => Ok(()),
             None if self.retired.contains(op) => Err(EngineFault::Cancelled),
-            Some(Standing::Early) | None => Err(EngineFault::Unfit),
+            Some(OpState::Early) | None => Err(EngineFault::Unfit),
         }
     }
 
@@ -250,7 +250,7 @@ impl Matching {
     /// One message to or from a peer is complete. Returns whether its operation is still in
     /// progress.
     pub fn completed(&mut self, op: OpId, peer: Rank) -> bool {
-        let Some(op) = self.ops.get_mut(&op).filter(|op| op.standing == Standing::Begun) else {
+        let Some(op) = self.ops.get_mut(&op).filter(|op| op.state == OpState::Begun) else {
             return false;
         };
         let open = &mut op.open[peer.index()];
@@ -275,15 +275,15 @@ impl Matching {
         self.lost[peer.index()] = Some(fault);
         let mut needing = Vec::new();
         for (id, op) in &mut self.ops {
-            let concerned = match op.standing {
-                Standing::Begun => true,
-                Standing::Early => self.early.has(peer, *id),
-                Standing::Failed(_) => false,
+            let concerned = match op.state {
+                OpState::Begun => true,
+                OpState::Early => self.early.has(peer, *id),
+                OpState::Failed(_) => false,
             };
             if concerned {
                 op.lost[peer.index()] = Some(fault);
             }
-            if op.standing == Standing::Begun && op.open[peer.index()] > 0 {
+            if op.state == OpState::Begun && op.open[peer.index()] > 0 {
                 needing.push(*id);
             }
         }
@@ -336,13 +336,13 @@ impl Matching {
         if peer >= self.size {
             return Err(Misfit::Violation);
         }
-        match self.ops.get(&from.op).map(|op| op.standing) {
-            Some(Standing::Failed(_)) => return Ok(None),
-            Some(Standing::Begun) => {}
-            Some(Standing::Early) | None if self.early.note(from.peer, from.op) => {}
-            Some(Standing::Early) | None => return Err(Misfit::Violation),
+        match self.ops.get(&from.op).map(|op| op.state) {
+            Some(OpState::Failed(_)) => return Ok(None),
+            Some(OpState::Begun) => {}
+            Some(OpState::Early) | None if self.early.note(from.peer, from.op) => {}
+            Some(OpState::Early) | None => return Err(Misfit::Violation),
         }
-        let op = self.ops.entry(from.op).or_insert_with(|| Op::new(Standing::Early));
+        let op = self.ops.entry(from.op).or_insert_with(|| Op::new(OpState::Early));
         // A lost link may have left a gap before this message, so it cannot be matched.
         Ok(op.lost[peer].is_none().then_some(op))
     }
@@ -378,9 +378,9 @@ impl From<Misfit> for Refusal {
 }
 
 impl Op {
-    fn new(standing: Standing) -> Op {
+    fn new(state: OpState) -> Op {
         Op {
-            standing,
+            state,
             moved: 0,
             lost: [None; MEMBERS_MAX],
             open: [0; MEMBERS_MAX],

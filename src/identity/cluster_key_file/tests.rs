@@ -1,4 +1,4 @@
-//! Where a cluster key comes from, what its file may be, and changes of it at the same time.
+//! The sources of a cluster key, the checks of its file, and concurrent changes.
 
 use super::super::node_id::assert_hides;
 use super::super::scratch::Scratch;

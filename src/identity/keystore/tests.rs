@@ -9,7 +9,7 @@ fn used_home() -> (Scratch, Home, PathBuf) {
     let scratch = Scratch::new();
     let home = Home::at(scratch.path().join("potluck"));
     drop(load_or_create_identity(&home).expect("a new identity"));
-    let path = home.identity_path(Slot::FIRST);
+    let path = home.identity_path(IdentitySlot::FIRST);
     (scratch, home, path)
 }
 
@@ -47,7 +47,7 @@ fn a_second_process_takes_the_next_slot_and_a_third_the_one_after() {
         (0..3).map(|_| load_or_create_identity(&home).expect("a slot")).collect();
     assert_eq!(held.iter().map(|h| h.slot().0).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(held[0].identity().id() != held[1].identity().id());
-    assert!(home.identity_path(Slot(2)).ends_with("identity.2.key"));
+    assert!(home.identity_path(IdentitySlot(2)).ends_with("identity.2.key"));
     let name = NamespaceName::default();
     let job = JobName::of_program(Path::new("train"));
     let state = held[1].state_file(&home, &name, &job);
@@ -118,7 +118,7 @@ fn an_unsafe_file_is_refused_and_left_alone() {
 #[test]
 fn a_lock_file_is_judged_like_a_key_file() {
     let (scratch, home, _) = used_home();
-    let lock = home.lock_path(Slot::FIRST);
+    let lock = home.lock_path(IdentitySlot::FIRST);
     fs::remove_file(&lock).expect("removed");
     std::os::unix::fs::symlink(scratch.path().join("nowhere"), &lock).expect("linked");
     assert_eq!(problem(&home, &lock), IdentityProblem::Symlink { path: lock.clone() });

@@ -16,7 +16,7 @@ impl ControlPath {
         ControlPath { address, over: Vec::new() }
     }
 
-    pub(super) fn over(address: SocketAddr, over: Vec<MemberId>) -> ControlPath {
+    pub(super) fn new(address: SocketAddr, over: Vec<MemberId>) -> ControlPath {
         ControlPath { address, over }
     }
 }

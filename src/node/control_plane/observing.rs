@@ -43,7 +43,7 @@ impl ControlPlane {
 
     /// A node has told something over a link for the status, or that link has ended.
     pub(super) fn on_told(&mut self, node: MemberId, number: u64, told: Told) {
-        let outcome = self.status_links.told(node, number, &told);
+        let outcome = self.status_links.on_told(node, number, &told);
         match outcome {
             Outcome::Stale => return,
             Outcome::Heard => self.reporter.forget_complaints(node.node),

@@ -128,7 +128,7 @@ impl ControlPlane {
         let first = over.first().and_then(|first| self.peers.get(*first)).map(|link| link.address);
         // Without its first link the circuit has ended as well.
         let taken = first.map(|address| {
-            self.on_linked(stream, session, ControlPath::over(address, over), dialled)
+            self.on_linked(stream, session, ControlPath::new(address, over), dialled)
         });
         if taken.is_none_or(|taken| taken == Taken::Refused) {
             self.relays.failed(self.clock.now(), peer);

@@ -3,7 +3,7 @@
 use super::super::peers::Link;
 use super::super::reporter::{Complaint, engine_reason, peer_at};
 use super::ControlPlane;
-use crate::discovery::{Advert, Standing};
+use crate::discovery::{AddressEvidence, Advert};
 use crate::election::LeftOut;
 use crate::identity::{Boot, JobMember, JobName, MemberId, Name, NodeId};
 use crate::link::Refusal;
@@ -272,7 +272,7 @@ impl ControlPlane {
             self.reporter.refusals().filter_map(|(to, refusal)| self.refused(to, refusal));
         // A node that has left, so that its address is dialled no more, admits nobody.
         let holds = |(id, at, complaint): &(MemberId, SocketAddr, Complaint)| {
-            let is_there = *complaint == Complaint::Silent || self.roster.standing(*at).is_some();
+            let is_there = *complaint == Complaint::Silent || self.roster.evidence(*at).is_some();
             is_there && self.peers.get(*id).is_none()
         };
         let complaints = self.reporter.complaints().filter(holds);
@@ -298,26 +298,26 @@ impl ControlPlane {
         to: SocketAddr,
         refusal: &Refusal,
     ) -> Option<(Option<Boot>, SocketAddr, UnlinkedReason)> {
-        let standing = self.roster.standing(to)?;
+        let standing = self.roster.evidence(to)?;
         if self.is_reached(to, refusal) || *refusal == Refusal::DuplicateIdentity {
             return None;
         }
         let boot = match standing {
-            Standing::Answered(member) => Some(member.boot),
-            Standing::Announced(boot) => Some(boot),
-            Standing::ByHand | Standing::Hearsay => None,
+            AddressEvidence::Answered(member) => Some(member.boot),
+            AddressEvidence::Announced(boot) => Some(boot),
+            AddressEvidence::ByHand | AddressEvidence::Hearsay => None,
         };
         let why = match (without_answer(refusal), standing) {
-            (Some(error), Standing::Answered(member)) => {
+            (Some(error), AddressEvidence::Answered(member)) => {
                 UnlinkedReason::Ended { peer: self.reporter.who(member.node), error }
             }
-            (Some(error), Standing::Announced(_)) => UnlinkedReason::Announced { error },
+            (Some(error), AddressEvidence::Announced(_)) => UnlinkedReason::Announced { error },
             // Something is there, and hangs up as a node with another key does.
             (Some(io::ErrorKind::ConnectionReset), _) | (None, _) => {
                 UnlinkedReason::Refused(refusal.to_string())
             }
-            (Some(error), Standing::ByHand) => UnlinkedReason::ByHand { error },
-            (Some(error), Standing::Hearsay) => UnlinkedReason::Earlier { error },
+            (Some(error), AddressEvidence::ByHand) => UnlinkedReason::ByHand { error },
+            (Some(error), AddressEvidence::Hearsay) => UnlinkedReason::Earlier { error },
         };
         Some((boot, to, why))
     }
@@ -330,7 +330,7 @@ fn shares(plan: &Plan, size: usize) -> Vec<PlanShare> {
 }
 
 /// The state of a node that does not go on with the `present` members, itself included. They may be
-/// enough by now: then a View of them is being agreed.
+/// enough already: then a View of them is being agreed.
 fn too_small(present: usize, min_members: usize, demanded: usize) -> State {
     let wanted = min_members.max(demanded);
     let setting =

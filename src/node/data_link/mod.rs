@@ -2,8 +2,8 @@
 //!
 //! [`DataLinks`] dials them, until each is [`EstablishedLink`]. [`data_link`] makes of that the
 //! link that an engine gets, with two handles: [`Bursts`] measure the rate of its path, [`Moves`]
-//! lead it over another one. It uses one `Connection` at a time, and a frame takes no other lock
-//! than that of its connection:
+//! lead it over another one. It uses one `Connection` at a time. Here a frame takes the lock of its
+//! connection and no other; the writer of the socket below has one of its own:
 //!
 //! ```text
 //! engine ---> Sender --.

@@ -24,7 +24,7 @@ const WIDE: usize = 4096;
 /// A queue with its writer task, and the receiver.
 fn linked(room: usize) -> (QueueOwner, JoinHandle<()>, ControlReceiver) {
     let ((half, _), (_, heard)) = control_link_of(room);
-    let (line, task) = SendQueue::over(half, Mutation::NONE);
+    let (line, task) = SendQueue::open(half, Mutation::NONE);
     (line, spawn(task), heard)
 }
 

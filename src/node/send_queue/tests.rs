@@ -5,7 +5,7 @@ use crate::wire::Decode;
 /// A queue with its writer task, which is not run yet, and the receiver.
 fn send_queue() -> (QueueOwner, impl Future<Output = ()> + Send, ControlReceiver) {
     let ((half, _), (_, heard)) = control_link();
-    let (line, task) = SendQueue::over(half, Mutation::NONE);
+    let (line, task) = SendQueue::open(half, Mutation::NONE);
     (line, task, heard)
 }
 

@@ -78,7 +78,7 @@ impl Talk {
         link: (ControlSender, ControlReceiver),
         orders: mpsc::Receiver<Order>,
     ) {
-        let (to, from) = (StatusSender::over(link.0), link.1);
+        let (to, from) = (StatusSender::new(link.0), link.1);
         // A question and an answer of each kind.
         let (queue, said) = mpsc::channel(8);
         let ended = self.until_end(to, said, orders, read_all(from, queue)).await;

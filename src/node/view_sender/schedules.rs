@@ -30,7 +30,7 @@ struct Link {
 impl Link {
     fn new() -> Link {
         let ((half, _), (_, heard)) = control_link();
-        let (line, task) = SendQueue::over(half, Mutation::NONE);
+        let (line, task) = SendQueue::open(half, Mutation::NONE);
         Link { line, task: spawn(task), heard }
     }
 

@@ -1,6 +1,6 @@
 //! The exchange, and the knowledge that an attacker between the two machines, or at one end, gains.
 
-use super::super::message::Kept;
+use super::super::message::KeyOutcome;
 use super::super::testing::{CODE, code, welcome};
 use super::*;
 use crate::pairing::testing;
@@ -12,7 +12,7 @@ fn seed(n: u8) -> Zeroizing<[u8; 32]> {
 }
 
 fn receipt() -> Receipt {
-    testing::receipt(Kept::Stored)
+    testing::receipt(KeyOutcome::Stored)
 }
 
 /// The messages of an exchange, each passed through `wire`; how far it came, and the results of

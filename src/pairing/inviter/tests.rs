@@ -1,6 +1,6 @@
 //! An invitation from its announcement to its end, in memory.
 
-use super::super::message::Kept;
+use super::super::message::KeyOutcome;
 use super::super::talk::{Stage, Trouble, ask};
 use super::super::testing::{CODE, LASTS_MS, WRONG, code, receipt, terms, welcome};
 use super::*;
@@ -74,7 +74,7 @@ impl Story {
         let Ok(stream) = self.world.host(host(n)).dial(at()).await else { return Ok(false) };
         let (got, reply) = ask(stream, &code(text), || true).await?;
         assert_eq!(got, welcome());
-        reply.send(&receipt(Kept::Stored)).await.expect("it is awaited");
+        reply.send(&receipt(KeyOutcome::Stored)).await.expect("it is awaited");
         Ok(true)
     }
 
@@ -89,7 +89,7 @@ impl Story {
 }
 
 fn took(n: u8, left: usize) -> (IpAddr, Visit) {
-    (host(n), Visit::Took { name: Some(receipt(Kept::Stored).name), left })
+    (host(n), Visit::Took { name: Some(receipt(KeyOutcome::Stored).name), left })
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 //! none.
 
 use super::super::exchange::{CONFIRMATION_BYTES, Inviter};
-use super::super::message::Kept;
+use super::super::message::KeyOutcome;
 use super::super::talk::{Terms, Visit, receive};
 use super::super::testing::{CODE, WRONG, code, receipt, terms, welcome};
 use super::*;
@@ -113,7 +113,7 @@ impl Story {
 async fn taken(found: Result<Found, PairingProblem>) -> Result<SocketAddr, PairingProblem> {
     let Found { welcome: got, from, reply } = found?;
     assert_eq!(got, welcome());
-    reply.send(&receipt(Kept::Stored)).await.expect("it is awaited");
+    reply.send(&receipt(KeyOutcome::Stored)).await.expect("it is awaited");
     Ok(from)
 }
 

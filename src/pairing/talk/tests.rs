@@ -12,7 +12,7 @@ type Asked = Result<Welcome, (Stage, Trouble)>;
 async fn joiner(stream: Box<dyn Stream>, text: &str) -> Asked {
     let (welcome, reply) = ask(stream, &code(text), || true).await?;
     // The connection may be cut behind the key.
-    let _ = reply.send(&receipt(Kept::Stored)).await;
+    let _ = reply.send(&receipt(KeyOutcome::Stored)).await;
     Ok(welcome)
 }
 
@@ -22,7 +22,7 @@ async fn meet(terms: &Terms, text: &str) -> (Asked, Visit) {
 }
 
 fn took(left: usize) -> Visit {
-    Visit::Took { name: Some(receipt(Kept::Stored).name), left }
+    Visit::Took { name: Some(receipt(KeyOutcome::Stored).name), left }
 }
 
 /// The next wrong code; it is the first to count if there was none before.
@@ -123,10 +123,10 @@ async fn a_joiner_that_declines_leaves_its_place_to_the_next() {
     let (near, far) = streams();
     let declining = async {
         let (_, reply) = ask(near, &code(CODE), || true).await.expect("it knows the code");
-        reply.send(&receipt(Kept::Declined)).await
+        reply.send(&receipt(KeyOutcome::Declined)).await
     };
     let (sent, visit) = tokio::join!(declining, receive(far, &terms));
-    assert_eq!((sent, visit), (Ok(()), Visit::Declined(receipt(Kept::Declined).name)));
+    assert_eq!((sent, visit), (Ok(()), Visit::Declined(receipt(KeyOutcome::Declined).name)));
     assert_eq!(meet(&terms, CODE).await.1, took(0));
 }
 

@@ -95,7 +95,7 @@ fn bytes_go_both_ways_and_in_order() {
 }
 
 #[test]
-fn a_circuit_ends_everywhere_when_an_end_gives_it_up_or_a_station_is_gone() {
+fn a_circuit_ends_everywhere_when_an_end_gives_it_up_or_a_hop_is_gone() {
     let (mut row, near, far) = row_of_four();
     let act = row.switch(1).close(near);
     row.carry_out(member_id(1), act);
@@ -320,10 +320,10 @@ fn garbage_never_panics_and_never_grows() {
             }
             assert!(switch.slots.len() <= 2 * CIRCUITS_MAX * 5, "seed {seed}");
             for (key, slot) in &switch.slots {
-                if let Slot::On { to, .. } = slot {
+                if let CircuitSlot::On { to, .. } = slot {
                     let back = switch.slots.get(to);
                     assert!(
-                        matches!(back, Some(Slot::On { to, .. }) if to == key),
+                        matches!(back, Some(CircuitSlot::On { to, .. }) if to == key),
                         "seed {seed}: {key:?} leads to {back:?}"
                     );
                 }

@@ -2,7 +2,7 @@
 
 use super::ViewSession;
 use super::decided::{Decided, Fate};
-use super::state::{SessionState, Slot};
+use super::state::{OpSlot, SessionState};
 use crate::os::lock;
 use crate::protocol::{AbortReason, Lane, OpId, Outcome};
 
@@ -45,7 +45,7 @@ impl ViewSession {
     pub(super) fn hand_on(&self, state: &mut SessionState) {
         let has_ended = state.ledger.is_frozen();
         let is_over = |op: &OpId| {
-            let committed = |slot: &&Slot| slot.outcome == Some(Outcome::Committed);
+            let committed = |slot: &&OpSlot| slot.outcome == Some(Outcome::Committed);
             let slot = state.slots.get(op).filter(committed);
             slot.is_some_and(|slot| {
                 has_ended || !slot.is_sync && state.lost_in(op.lane) == Some(*op)

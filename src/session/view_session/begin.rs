@@ -5,7 +5,7 @@ use super::ViewSession;
 use super::plans::Begun;
 use super::served::ServedOp;
 use super::state::{SessionState, Start};
-use crate::collective::{Input, Job, Misbehaviour};
+use crate::collective::{EngineCall, Input, Misbehaviour};
 use crate::memory::Block;
 use crate::os::lock;
 use crate::protocol::{
@@ -268,7 +268,7 @@ impl ViewSession {
         let done = Box::new(move |result| session.finished(op, call, result));
         let (plan, sync_root, model) = (start.plan, begun.source(), input.model());
         let lengths = start.lengths;
-        self.backend.start(Job { op, call, plan, sync_root, lengths, model, done });
+        self.backend.start(EngineCall { op, call, plan, sync_root, lengths, model, done });
         let mut enclosed = None;
         if encloses {
             enclosed = self.backend.feed_enclosing(op, input);

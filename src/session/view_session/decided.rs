@@ -90,8 +90,8 @@ pub enum SyncDue {
     Nothing,
     /// It is an ordinary call and takes a number.
     Call,
-    /// The last sync of the lane has delivered a state with this digest. If the member's state is
-    /// another one by now, it is an ordinary call, else there is nothing to do.
+    /// The last sync of the lane has delivered a state with this digest. If the member's state has
+    /// changed since, it is an ordinary call, else there is nothing to do.
     Unless(u128),
     /// A sync of the lane was dropped before it was decided here: continue that one.
     Dropped(OpId),

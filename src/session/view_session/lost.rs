@@ -16,10 +16,10 @@ use std::sync::Arc;
 /// A program that uses each lane once never asks for them. So the bytes of the oldest go when there
 /// are too many; that there was a result stays known, see [`Lanes`] for the memory.
 #[derive(Clone, Debug, Default)]
-pub struct LostResults(Arc<Mutex<Kept>>);
+pub struct LostResults(Arc<Mutex<LostList>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct LostList {
     /// Oldest first.
     results: VecDeque<(OpId, Decided)>,
     bytes: usize,
@@ -81,7 +81,7 @@ impl LostResults {
     }
 }
 
-impl Kept {
+impl LostList {
     fn take(&mut self, at: usize) -> Option<(OpId, Decided)> {
         let taken = self.results.remove(at)?;
         self.bytes -= taken.1.bytes().unwrap_or(0);

@@ -21,7 +21,7 @@ use std::time::Instant;
 pub(super) struct SessionState {
     pub(super) ledger: Ledger,
     pub(super) plans: Plans,
-    pub(super) slots: BTreeMap<OpId, Slot>,
+    pub(super) slots: BTreeMap<OpId, OpSlot>,
     /// Measurements of decided operations, to be ended without the lock.
     pub(super) ended: Vec<(Measured, Outcome)>,
     /// Calls dropped after this member's vote; their results are kept for `take_lost`.
@@ -46,7 +46,7 @@ pub(super) struct SessionState {
 
 /// One pending call.
 #[derive(Default)]
-pub(super) struct Slot {
+pub(super) struct OpSlot {
     pub(super) waker: Option<Waker>,
     pub(super) output: Option<Staging>,
     /// For a step: the result and digest of each call, by index.
@@ -96,7 +96,7 @@ pub(super) const LENGTHS: u8 = 0;
 /// delay votes on the control link.
 const ENCLOSED_OPS_MAX: usize = 16;
 
-impl Slot {
+impl OpSlot {
     /// The bytes of the result, of a step those of its calls; `None` where it has none that counts.
     pub(super) fn bytes(&self) -> Option<usize> {
         let results = || self.parts.iter().filter(|(index, _)| !self.is_hidden(**index));
@@ -189,7 +189,7 @@ impl SessionState {
     }
 
     /// The slot of a pending call that is undecided.
-    pub(super) fn undecided(&mut self, op: OpId) -> Option<&mut Slot> {
+    pub(super) fn undecided(&mut self, op: OpId) -> Option<&mut OpSlot> {
         self.slots.get_mut(&op).filter(|slot| slot.outcome.is_none())
     }
 
@@ -235,7 +235,7 @@ impl SessionState {
     }
 }
 
-impl Slot {
+impl OpSlot {
     pub(super) fn agreed(&mut self, source: Option<SyncSource>) -> Option<Waker> {
         self.agreed_at = Some(Instant::now());
         self.source = Some(source);

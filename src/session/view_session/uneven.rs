@@ -2,7 +2,7 @@
 
 use super::ViewSession;
 use super::decided::Decided;
-use super::state::{LENGTHS, Slot};
+use super::state::{LENGTHS, OpSlot};
 use crate::collective::Input;
 use crate::memory::{DType, bytes_of, bytes_of_mut};
 use crate::os::lock;
@@ -68,7 +68,7 @@ impl ViewSession {
 }
 
 /// The lengths of all ranks, once they are here.
-fn rows(slot: &Slot, size: usize) -> Option<Vec<u64>> {
+fn rows(slot: &OpSlot, size: usize) -> Option<Vec<u64>> {
     let (result, _) = slot.parts.get(&LENGTHS)?;
     let mut rows = vec![0; size * size];
     let is_whole = result.len() == size_of_val(rows.as_slice());

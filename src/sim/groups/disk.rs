@@ -33,7 +33,7 @@ struct DriveState {
 
 /// The store on a drive.
 pub struct SimDisk {
-    jobs: mpsc::UnboundedSender<Write>,
+    writes: mpsc::UnboundedSender<Write>,
 }
 
 /// The state to write, and the callback when it is durable.
@@ -120,9 +120,9 @@ impl Drive {
 
 impl SimDisk {
     pub fn start(drive: Drive, conditions: Conditions) -> SimDisk {
-        let (jobs, queue) = mpsc::unbounded_channel();
+        let (writes, queue) = mpsc::unbounded_channel();
         tokio::spawn(write_all(queue, drive, conditions));
-        SimDisk { jobs }
+        SimDisk { writes }
     }
 }
 
@@ -167,7 +167,7 @@ async fn write_all(
 impl Store for SimDisk {
     fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
         // The task ends after this sender is dropped.
-        let _ = self.jobs.send((state, done));
+        let _ = self.writes.send((state, done));
     }
 
     fn remember(&mut self, _peers: Vec<SocketAddr>) {}

@@ -1,7 +1,7 @@
 //! The native engine without threads: a task of each data link moves its frames, because virtual
 //! time does not wait for a thread. Schedules, folds, codecs and flow control are the engine's own.
 
-use crate::collective::{Backend, Board, Engine, Input, Job, NativeBackend, NativeEngine};
+use crate::collective::{Backend, Board, Engine, EngineCall, Input, NativeBackend, NativeEngine};
 use crate::link::DataLink;
 use crate::protocol::{Enclosed, EngineKind, OpId, Rank, View};
 use crate::report::Traffic;
@@ -37,8 +37,8 @@ impl Backend for SimBackend {
         });
     }
 
-    fn start(&self, job: Job) {
-        self.0.start(job);
+    fn start(&self, engine_call: EngineCall) {
+        self.0.start(engine_call);
     }
 
     fn feed(&self, op: OpId, input: &Input<'_>) {

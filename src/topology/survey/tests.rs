@@ -145,10 +145,12 @@ fn what_a_busy_processor_hides_is_found_before_a_plan_is_made() {
         let is_right = |survey: &Survey| survey.rates.values().all(|kbps| !is_less(*kbps, 940));
         let (mut now, mut was_good, mut sent) = (0, false, BTreeMap::<Pair, u32>::new());
         while let Some(Probe::Alone(pair)) = survey.begin(now) {
-            let told = survey.told();
+            let rates_measured = survey.rates_measured();
             *sent.entry(pair).or_default() += 1;
             let kbps = if rng.random_bool(0.5) { 940 } else { rng.random_range(300..940) };
-            assert!(survey.on_rate(now, pair, kbps) && survey.told() == told + 1);
+            assert!(
+                survey.on_rate(now, pair, kbps) && survey.rates_measured() == rates_measured + 1
+            );
             let is_good = survey.is_good_for_a_plan();
             at_the_plan += u32::from(is_good && !was_good && is_right(&survey));
             (now, was_good) = (now + 1, was_good || is_good);

@@ -7,7 +7,7 @@
 //! window of TCP (RFC 9293, section 3.8), with results as acknowledgements.
 //!
 //! ```text
-//! window of 8    results here: 0 1 2     sent: 0 .. 10     held: 11 ..
+//! window of 8    results here: 0 1 2     sent: 0 to 10     held: from 11
 //! ```
 //!
 //! It cannot end in a deadlock: of the chunks without a result the first one is within the window
@@ -19,14 +19,14 @@ use crate::os::{Mutex, lock};
 use crate::protocol::Rank;
 use std::collections::VecDeque;
 
-/// The window of a flow on one rank, for sums of the type `T`.
+/// The window of a flow on one rank, for frames of sums, of the type `T`.
 pub(super) struct Window<T> {
     /// The number of chunks; `None` without a bound.
     chunks: Option<usize>,
-    state: Mutex<State<T>>,
+    state: Mutex<WindowState<T>>,
 }
 
-struct State<T> {
+struct WindowState<T> {
     /// The number of results that have come.
     landed: usize,
     /// The sums that wait, by chunk. They may come in another order.
@@ -42,7 +42,7 @@ impl<T> Window<T> {
         // Encoded chunks are shorter on the wire, and more of them are under way.
         let chunks = schedule.window_chunks.saturating_mul(plain.div_ceil(coded.max(1)).max(1));
         let is_bounded = chunks > 0 && is_sent_up && chunks < schedule.chunks(flow);
-        let state = State { landed: 0, held: VecDeque::new() };
+        let state = WindowState { landed: 0, held: VecDeque::new() };
         Window { chunks: is_bounded.then_some(chunks), state: Mutex::new(state) }
     }
 
@@ -82,7 +82,7 @@ impl<T> Window<T> {
     }
 
     /// The first chunk that must wait.
-    fn end(&self, state: &State<T>) -> usize {
+    fn end(&self, state: &WindowState<T>) -> usize {
         self.chunks.map_or(usize::MAX, |chunks| state.landed + chunks)
     }
 

@@ -5,7 +5,9 @@ use super::super::outbox::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES};
 use super::door::{DOOR, board};
 use crate::collective::backend::{Backend, Engine};
 use crate::collective::input::Input;
-use crate::collective::suite::{Chance, Outcome, PATIENCE, bytes, f32_call, job, op, plan, until};
+use crate::collective::suite::{
+    Chance, Outcome, PATIENCE, bytes, engine_call, f32_call, op, plan, until,
+};
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown, memory};
 use crate::memory::{Pool, bytes_of};
 use crate::protocol::{
@@ -62,7 +64,7 @@ impl Alone {
 
     /// Starts an operation without feeding it.
     fn begin(&self, op: OpId, call: Call, plan: &Arc<Plan>) {
-        self.backend.start(job(Rank(0), op, call, None, plan, &self.report));
+        self.backend.start(engine_call(Rank(0), op, call, None, plan, &self.report));
     }
 
     fn outcome(&self) -> (OpId, Result<Vec<u8>, EngineFault>) {
@@ -421,15 +423,16 @@ fn what_is_over_stays_over() {
 fn a_backend_may_be_dropped_on_one_of_its_own_threads() {
     let mut alone = Alone::new(2);
     let plan = plan(1024, Algorithm::OneShot);
-    let mut job = job(Rank(0), op(0, 0), f32_call(SUM, 1), None, &plan, &alone.report);
+    let mut engine_call =
+        engine_call(Rank(0), op(0, 0), f32_call(SUM, 1), None, &plan, &alone.report);
     // `done` empties the slot on the receiver thread, which thereby drops the last handle.
     let last = Arc::new(Mutex::new(Some(Arc::clone(&alone.backend))));
     let (slot, report) = (Arc::clone(&last), alone.report.clone());
-    job.done = Box::new(move |result| {
+    engine_call.done = Box::new(move |result| {
         drop(slot.lock().expect("whole").take());
         drop(report.send((Rank(0), op(0, 0), result)));
     });
-    alone.backend.start(job);
+    alone.backend.start(engine_call);
     alone.backend.feed(op(0, 0), &Input::Borrowed(&[0; 4]));
     let Alone { engine, backend, outcomes, peers: mut held, .. } = {
         let peers = std::mem::take(&mut alone.peers);

@@ -3,9 +3,9 @@
 
 use super::super::NativeEngine;
 use super::door::{DOOR, board};
-use crate::collective::backend::{Engine, Finished, Job};
+use crate::collective::backend::{Engine, EngineCall, Finished};
 use crate::collective::input::Input;
-use crate::collective::suite::{Outcome, PATIENCE, bytes, f32_call, job, op, plan, until};
+use crate::collective::suite::{Outcome, PATIENCE, bytes, engine_call, f32_call, op, plan, until};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown, narrow};
 use crate::memory::{Block, Pool, bytes_of};
 use crate::os::Mutex;
@@ -275,7 +275,10 @@ impl Slow {
     }
 
     fn begin(&self, op: OpId, call: Call, plan: &Arc<Plan>, model: Option<Block>) {
-        self.backend.start(Job { model, ..job(Rank(0), op, call, None, plan, &self.report) });
+        self.backend.start(EngineCall {
+            model,
+            ..engine_call(Rank(0), op, call, None, plan, &self.report)
+        });
         self.backend.credit(op, Rank(1));
     }
 

@@ -1,7 +1,7 @@
 //! The native engine's threads, gates and outboxes in many of their orders (`make threads`).
 
 use super::super::backend::NativeBackend;
-use crate::collective::backend::{Backend, Finished, Job};
+use crate::collective::backend::{Backend, EngineCall, Finished};
 use crate::collective::input::Input;
 use crate::collective::suite::{PATIENCE, op, plan};
 use crate::collective::threads::Threads;
@@ -34,7 +34,7 @@ fn start(backend: &NativeBackend, op: OpId, report: &Sender<Outcome>) {
     let plan = plan(CHUNK_BYTES, Algorithm::Ring { order: vec![ME, PEER] });
     let report = report.clone();
     let done = Box::new(move |outcome| drop(report.send(outcome)));
-    backend.start(Job { op, call, plan, sync_root: None, lengths: None, model: None, done });
+    backend.start(EngineCall { op, call, plan, sync_root: None, lengths: None, model: None, done });
 }
 
 fn feed(backend: &NativeBackend, op: OpId) {

@@ -1,5 +1,5 @@
-//! Ranks of trees with windows, which run in one thread: frames travel in any order but that of
-//! one link.
+//! Ranks of trees with windows, in one thread. Frames of one link keep their order; links take
+//! turns by chance.
 
 use super::super::{OpProgress, OutgoingFrame, Progress};
 use crate::collective::input::Input;

@@ -4,7 +4,7 @@ use crate::identity::{Boot, MemberId};
 
 /// The knowledge of a dialled address. The first that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum AddressEvidence {
     /// This member has had a link in this run. It announces the address, or nobody does and it has
     /// answered there.
     Answered(MemberId),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The properties of a link that both ends know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(super) struct LinkPriority {
     pub(super) dialler: NodeId,
     /// Its dialler meant it to replace an earlier link.
     pub(super) relinks: bool,
@@ -24,7 +24,7 @@ pub(super) const FRESH: Duration = Duration::from_secs(1);
 /// An end that dials later has lost its link.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-impl Claim {
+impl LinkPriority {
     /// Whether this link, established for `stood`, stays when `other` is established.
     ///
     /// ```text
@@ -35,7 +35,7 @@ impl Claim {
     ///                              else the earlier one, if it is meant to replace another one;
     ///                              else the link with the larger number
     /// ```
-    pub(super) fn stays(&self, stood: Duration, other: &Claim, smaller: NodeId) -> bool {
+    pub(super) fn stays(&self, stood: Duration, other: &LinkPriority, smaller: NodeId) -> bool {
         if self.dialler != other.dialler {
             // A link older than `FRESH` yields to a replacement by either dialler.
             return self.dialler == smaller && !(other.relinks && stood > FRESH);
@@ -51,13 +51,13 @@ mod tests {
     const SMALL: NodeId = NodeId([1; 32]);
     const LARGE: NodeId = NodeId([2; 32]);
 
-    fn claim(dialler: NodeId, number: u64) -> Claim {
-        Claim { dialler, relinks: false, number }
+    fn priority(dialler: NodeId, number: u64) -> LinkPriority {
+        LinkPriority { dialler, relinks: false, number }
     }
 
     /// The link kept by an end that learns of these in this order, each `apart` after the one
     /// before.
-    fn kept(order: &[Claim], apart: Duration) -> Claim {
+    fn kept(order: &[LinkPriority], apart: Duration) -> LinkPriority {
         let (mut kept, mut stood) = (order[0], Duration::ZERO);
         for next in &order[1..] {
             stood += apart;
@@ -68,12 +68,12 @@ mod tests {
         kept
     }
 
-    fn orders(of: &[Claim]) -> Vec<Vec<Claim>> {
+    fn orders(of: &[LinkPriority]) -> Vec<Vec<LinkPriority>> {
         if of.len() < 2 {
             return vec![of.to_vec()];
         }
         let first = |i: usize| {
-            let rest: Vec<Claim> = [&of[..i], &of[i + 1..]].concat();
+            let rest: Vec<LinkPriority> = [&of[..i], &of[i + 1..]].concat();
             orders(&rest).into_iter().map(move |rest| [&[of[i]], &rest[..]].concat())
         };
         (0..of.len()).flat_map(first).collect()
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn both_ends_keep_the_same_one_in_whatever_order_they_hear_of_them() {
-        let (a, b, c) = (claim(SMALL, 5), claim(SMALL, 9), claim(SMALL, 7));
-        let (p, q) = (claim(LARGE, 6), claim(LARGE, 10));
-        let relink = Claim { relinks: true, ..claim(SMALL, 1) };
+        let (a, b, c) = (priority(SMALL, 5), priority(SMALL, 9), priority(SMALL, 7));
+        let (p, q) = (priority(LARGE, 6), priority(LARGE, 10));
+        let relink = LinkPriority { relinks: true, ..priority(SMALL, 1) };
         for (links, stays) in [
             (&[a, b][..], b),
             (&[p, q], q),
@@ -101,15 +101,15 @@ mod tests {
 
     #[test]
     fn who_dials_again_later_has_lost_what_was_there() {
-        let (before, after) = (claim(SMALL, 9), claim(SMALL, 5));
+        let (before, after) = (priority(SMALL, 9), priority(SMALL, 5));
         assert!(before.stays(AT_ONCE, &after, SMALL));
         assert!(!before.stays(AT_ONCE + Duration::from_millis(1), &after, SMALL));
     }
 
     #[test]
     fn what_is_meant_to_take_a_place_takes_that_of_any_that_has_stood() {
-        let relink = |dialler| Claim { relinks: true, ..claim(dialler, 1) };
-        let before = claim(SMALL, 9);
+        let relink = |dialler| LinkPriority { relinks: true, ..priority(dialler, 1) };
+        let before = priority(SMALL, 9);
         assert!(
             !before.stays(Duration::ZERO, &relink(SMALL), SMALL),
             "at most one dial of a node is under way, so it is the last one"
