@@ -142,6 +142,27 @@ fn a_ring_folds_from_the_owners_successor_round_to_the_owner() {
     assert_eq!(shown, [(0..3, vec![0, 1, 2]), (3..6, vec![1, 2, 0]), (6..10, vec![2, 0, 1])]);
 }
 
+/// Rank `order[s]` owns the s-th part. Its successor adds first, and the owner last.
+#[test]
+fn rings_of_all_sizes_fold_in_the_order_of_the_ring() {
+    for size in 1..=MEMBERS_MAX {
+        // Each step of five is coprime to the size, or the ranks are in their order.
+        let step = if size.is_multiple_of(5) { 1 } else { 5 };
+        let order: Vec<Rank> = (0..size).map(|at| Rank((at * step % size) as u8)).collect();
+        for count in [0, 1, size - 1, size, 1001, 65_537] {
+            let fold = ring_of(order.clone()).fold_order(size, count, 4);
+            let expected = (0..size).map(|part| {
+                let ranks = (1..=size).map(|later| order[(part + later) % size].0);
+                (part * count / size..(part + 1) * count / size, ranks.collect::<Vec<u8>>())
+            });
+            let parts = fold.segments.iter().map(|s| (s.elements.clone(), leaves(&s.tree)));
+            let parts: Vec<_> = parts.filter(|(elements, _)| !elements.is_empty()).collect();
+            let expected: Vec<_> = expected.filter(|(part, _)| !part.is_empty()).collect();
+            assert_eq!(parts, expected, "{size} ranks, {count} elements");
+        }
+    }
+}
+
 #[test]
 fn the_fold_follows_the_class_of_the_buffer() {
     let fold = ring(&[2, 0, 1]).fold_order(3, 100, 1);
