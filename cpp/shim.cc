@@ -28,8 +28,9 @@ constexpr std::uint64_t kMessageSlot = 0;
 
 // Gloo takes the size of an element as a type.
 template <typename T>
-void all_reduce_of(const std::shared_ptr<::gloo::Context> &context, std::uint8_t *data, std::size_t elements,
-                   const Fold &fold, ::gloo::AllreduceOptions::Algorithm algorithm, std::size_t segment_bytes) {
+void all_reduce_of(const std::shared_ptr<::gloo::Context> &context, std::uint8_t *data,
+                   std::size_t elements, const Fold &fold,
+                   ::gloo::AllreduceOptions::Algorithm algorithm, std::size_t segment_bytes) {
   ::gloo::AllreduceOptions options(context);
   options.setAlgorithm(algorithm);
   options.setMaxSegmentSize(segment_bytes);
@@ -53,8 +54,8 @@ std::vector<T> copied(rust::Slice<const std::size_t> counts) {
 
 Group::Group(std::shared_ptr<::gloo::Context> context) : context_(std::move(context)) {}
 
-void Group::all_reduce(std::uint8_t *data, std::size_t elements, std::size_t element_bytes, const Fold &fold,
-                       Algorithm algorithm, std::size_t segment_bytes) const {
+void Group::all_reduce(std::uint8_t *data, std::size_t elements, std::size_t element_bytes,
+                       const Fold &fold, Algorithm algorithm, std::size_t segment_bytes) const {
   const auto chosen = algorithm == Algorithm::Bcube ? ::gloo::AllreduceOptions::Algorithm::BCUBE
                                                     : ::gloo::AllreduceOptions::Algorithm::RING;
   switch (element_bytes) {
@@ -67,7 +68,8 @@ void Group::all_reduce(std::uint8_t *data, std::size_t elements, std::size_t ele
     case 8:
       return all_reduce_of<std::uint64_t>(context_, data, elements, fold, chosen, segment_bytes);
     default:
-      throw std::invalid_argument("elements of " + std::to_string(element_bytes) + " bytes cannot be added");
+      throw std::invalid_argument("elements of " + std::to_string(element_bytes) +
+                                  " bytes cannot be added");
   }
 }
 
@@ -117,8 +119,9 @@ void Group::exchange(const std::uint8_t *in, std::size_t bytes, std::uint8_t *ou
   });
 }
 
-void Group::exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes, std::uint8_t *in,
-                           rust::Slice<const std::size_t> in_bytes, std::uint32_t tag) const {
+void Group::exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes,
+                           std::uint8_t *in, rust::Slice<const std::size_t> in_bytes,
+                           std::uint32_t tag) const {
   ::gloo::AlltoallvOptions options(context_);
   options.setTag(tag);
   options.setInput(in, copied<std::int64_t>(in_bytes));
@@ -126,7 +129,8 @@ void Group::exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out
   ::gloo::alltoallv(options);
 }
 
-void Group::gather(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out, std::int32_t root) const {
+void Group::gather(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out,
+                   std::int32_t root) const {
   ::gloo::GatherOptions options(context_);
   options.setInput(const_cast<std::uint8_t *>(in), bytes);  // Only read.
   if (context_->rank == root) options.setOutput(out, bytes * context_->size);
@@ -134,11 +138,13 @@ void Group::gather(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out,
   ::gloo::gather(options);
 }
 
-void Group::scatter(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes, std::int32_t root) const {
+void Group::scatter(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes,
+                    std::int32_t root) const {
   ::gloo::ScatterOptions options(context_);
   if (context_->rank == root) {
     std::vector<std::uint8_t *> parts;
-    for (int peer = 0; peer < context_->size; peer++) parts.push_back(const_cast<std::uint8_t *>(in) + peer * bytes);
+    for (int peer = 0; peer < context_->size; peer++)
+      parts.push_back(const_cast<std::uint8_t *>(in) + peer * bytes);
     options.setInputs(std::move(parts), bytes);
   }
   options.setOutput(out, bytes);
@@ -154,7 +160,8 @@ void Group::all_to_all(const std::uint8_t *in, std::uint8_t *out, std::size_t by
 }
 
 void Group::send(const std::uint8_t *data, std::size_t bytes, std::int32_t to) const {
-  auto buffer = context_->createUnboundBuffer(const_cast<std::uint8_t *>(data), bytes);  // Only read.
+  auto buffer =
+      context_->createUnboundBuffer(const_cast<std::uint8_t *>(data), bytes);  // Only read.
   buffer->send(to, kMessageSlot);
   buffer->waitSend(context_->getTimeout());
 }
@@ -170,10 +177,12 @@ void Group::barrier() const {
   ::gloo::barrier(options);
 }
 
-std::unique_ptr<Group> connect_group(rust::Box<MessageLayer> wire, rust::Box<Noticeboard> board, std::int32_t rank,
-                                     std::int32_t size, std::int64_t connect_timeout_ms, std::int64_t patience_ms) {
+std::unique_ptr<Group> connect_group(rust::Box<MessageLayer> wire, rust::Box<Noticeboard> board,
+                                     std::int32_t rank, std::int32_t size,
+                                     std::int64_t connect_timeout_ms, std::int64_t patience_ms) {
   std::shared_ptr<gt::Device> device = std::make_shared<Device>(std::move(wire));
-  auto store = std::make_shared<Store>(std::move(board), std::chrono::milliseconds(connect_timeout_ms));
+  auto store =
+      std::make_shared<Store>(std::move(board), std::chrono::milliseconds(connect_timeout_ms));
   auto context = std::make_shared<::gloo::rendezvous::Context>(rank, size);
   context->setTimeout(std::chrono::milliseconds(patience_ms));
 #ifdef GLOO_SHARED_STORE
@@ -185,8 +194,8 @@ std::unique_ptr<Group> connect_group(rust::Box<MessageLayer> wire, rust::Box<Not
 }
 
 rust::String version() {
-  std::string text = "Gloo " + std::to_string(GLOO_VERSION_MAJOR) + "." + std::to_string(GLOO_VERSION_MINOR) + "." +
-                     std::to_string(GLOO_VERSION_PATCH);
+  std::string text = "Gloo " + std::to_string(GLOO_VERSION_MAJOR) + "." +
+                     std::to_string(GLOO_VERSION_MINOR) + "." + std::to_string(GLOO_VERSION_PATCH);
   // All Gloo versions so far report 0.5.0.
 #if defined(GLOO_SHARED_STORE)
   text += " (2025 interface)";

@@ -66,8 +66,8 @@ class Group {
  public:
   explicit Group(std::shared_ptr<::gloo::Context> context);
 
-  void all_reduce(std::uint8_t *data, std::size_t elements, std::size_t element_bytes, const Fold &fold,
-                  Algorithm algorithm, std::size_t segment_bytes) const;
+  void all_reduce(std::uint8_t *data, std::size_t elements, std::size_t element_bytes,
+                  const Fold &fold, Algorithm algorithm, std::size_t segment_bytes) const;
   void broadcast(std::uint8_t *data, std::size_t bytes, std::int32_t root) const;
   // The own part is already in its place.
   void all_gather(std::uint8_t *data, std::size_t bytes) const;
@@ -79,9 +79,11 @@ class Group {
   void exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes, std::uint8_t *in,
                       rust::Slice<const std::size_t> in_bytes, std::uint32_t tag) const;
   // The root's `out` receives the `in` of every rank; it is null on the other ranks.
-  void gather(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out, std::int32_t root) const;
+  void gather(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out,
+              std::int32_t root) const;
   // The root's `in` has `bytes` bytes for every rank; it is null on the other ranks.
-  void scatter(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes, std::int32_t root) const;
+  void scatter(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes,
+               std::int32_t root) const;
   // Both have `bytes` bytes, an equal part for every rank.
   void all_to_all(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes) const;
   // Between two ranks. An operation is one message, so all use the same slot.
@@ -95,8 +97,9 @@ class Group {
 
 // Makes a context and connects it; blocks until all other ranks have put their addresses on the
 // board.
-std::unique_ptr<Group> connect_group(rust::Box<MessageLayer> wire, rust::Box<Noticeboard> board, std::int32_t rank,
-                                     std::int32_t size, std::int64_t connect_timeout_ms, std::int64_t patience_ms);
+std::unique_ptr<Group> connect_group(rust::Box<MessageLayer> wire, rust::Box<Noticeboard> board,
+                                     std::int32_t rank, std::int32_t size,
+                                     std::int64_t connect_timeout_ms, std::int64_t patience_ms);
 
 // The Gloo version of this build, for display.
 rust::String version();

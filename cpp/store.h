@@ -33,9 +33,11 @@ class Store final : public ::gloo::rendezvous::Store {
 
   void wait(const std::vector<std::string> &keys) override { wait(keys, timeout_); }
 
-  void wait(const std::vector<std::string> &keys, const std::chrono::milliseconds &timeout) override {
+  void wait(const std::vector<std::string> &keys,
+            const std::chrono::milliseconds &timeout) override {
     // Gloo passes the context's timeout, which is for operations and longer.
-    for (const std::string &key : keys) board_->wait(text(key), std::min(timeout, timeout_).count());
+    for (const std::string &key : keys)
+      board_->wait(text(key), std::min(timeout, timeout_).count());
   }
 
 #ifdef GLOO_STORE_HAS_STORE_V2
@@ -47,7 +49,8 @@ class Store final : public ::gloo::rendezvous::Store {
     return values;
   }
 
-  void multi_set(const std::vector<std::string> &keys, const std::vector<std::vector<char>> &values) override {
+  void multi_set(const std::vector<std::string> &keys,
+                 const std::vector<std::vector<char>> &values) override {
     for (std::size_t i = 0; i < keys.size(); i++) set(keys[i], values.at(i));
   }
 #endif

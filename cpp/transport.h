@@ -77,7 +77,8 @@ class Pair final : public gt::Pair {
 // thread uses it.
 class UnboundBuffer final : public gt::UnboundBuffer {
  public:
-  UnboundBuffer(rust::Box<Memory> memory, void *ptr, std::size_t size, std::chrono::milliseconds timeout)
+  UnboundBuffer(rust::Box<Memory> memory, void *ptr, std::size_t size,
+                std::chrono::milliseconds timeout)
       : gt::UnboundBuffer(ptr, size), memory_(std::move(memory)), timeout_(timeout) {}
 
   using gt::UnboundBuffer::waitRecv;
@@ -99,7 +100,8 @@ class UnboundBuffer final : public gt::UnboundBuffer {
   void recv(int from, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
     memory_->recv(from, slot, offset, reach(offset, bytes));
   }
-  void recv(std::vector<int> from, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
+  void recv(std::vector<int> from, std::uint64_t slot, std::size_t offset,
+            std::size_t bytes) override {
     if (from.size() != 1) throw std::logic_error("potluck's links receive from one rank at a time");
     recv(from.front(), slot, offset, bytes);
   }
@@ -127,7 +129,8 @@ class UnboundBuffer final : public gt::UnboundBuffer {
 
 class Context final : public gt::Context {
  public:
-  Context(std::shared_ptr<rust::Box<MessageLayer>> wire, int rank, int size) : gt::Context(rank, size), wire_(std::move(wire)) {}
+  Context(std::shared_ptr<rust::Box<MessageLayer>> wire, int rank, int size)
+      : gt::Context(rank, size), wire_(std::move(wire)) {}
 
   std::unique_ptr<gt::Pair> &createPair(int peer) override {
     pairs_.at(peer) = std::make_unique<Pair>(rank, peer);
@@ -145,7 +148,8 @@ class Context final : public gt::Context {
 
 class Device final : public gt::Device {
  public:
-  explicit Device(rust::Box<MessageLayer> wire) : wire_(std::make_shared<rust::Box<MessageLayer>>(std::move(wire))) {}
+  explicit Device(rust::Box<MessageLayer> wire)
+      : wire_(std::make_shared<rust::Box<MessageLayer>>(std::move(wire))) {}
 
   std::string str() const override { return "potluck's links"; }
 

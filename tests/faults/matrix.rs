@@ -19,22 +19,22 @@ const USAGE: &str = "faults matrix [--fault F,..] [--phase P,..] [--n N,..] [--e
 
 /// The explanation below the table.
 const LEGEND: &str = "\
-Each cell shows the time until the last surviving member had its answer, and that answer. For \
-`loss` the time runs from the call, which has a deadline of 10 s; for `stop-1` it includes the \
-pause. `reduce-scatter`, `all-gather`: the fault strikes at a random share of the victim's bytes \
-in that half of a call of about a second; a change of the network takes effect some ten \
-milliseconds later. `before-done` and `view-change` depend on chance: the first strikes with the \
-last bytes, when the vote may be over or may not have begun; the second strikes within 30 ms of \
-the kill of another member, during a call. In `sub-group` one more member is in the View, and \
-takes no part in the call. Of two members, the survivor is alone after a loss and \
-says so; the next operation is then the first one after both are back. `left out`: so many calls \
-ended with `Indeterminate`, because the next View was made without their members; `unknown`: the \
-calls of all survivors did. `mtu`: packets above a size are dropped at the victim. `flow`, \
-`flow-one-way`: one of its data links carries nothing, in both directions or in one; a data link \
-on which nothing is acknowledged ends after 10 s. `reset`, `redial`: one data link or one control \
-link is reset. `disk-full`, `disk-error`: the victim's disk fails in that way when a reset data \
-link makes the View change; the others go on without it after 5 s. `thread`: one thread that \
-sends, receives or controls is stopped; the call has a deadline of 10 s.";
+Each cell shows the time until the last surviving member had its answer, and that answer. For `loss`
+the time runs from the call, which has a deadline of 10 s; for `stop-1` it includes the pause.
+`reduce-scatter`, `all-gather`: the fault strikes at a random share of the victim's bytes in that
+half of a call of about a second; a change of the network takes effect some ten milliseconds later.
+`before-done` and `view-change` depend on chance: the first strikes with the last bytes, when the
+vote may be over or may not have begun; the second strikes within 30 ms of the kill of another
+member, during a call. In `sub-group` one more member is in the View, and takes no part in the call.
+Of two members, the survivor is alone after a loss and says so; the next operation is then the first
+one after both are back. `left out`: so many calls ended with `Indeterminate`, because the next View
+was made without their members; `unknown`: the calls of all survivors did. `mtu`: packets above a
+size are dropped at the victim. `flow`, `flow-one-way`: one of its data links carries nothing, in
+both directions or in one; a data link on which nothing is acknowledged ends after 10 s. `reset`,
+`redial`: one data link or one control link is reset. `disk-full`, `disk-error`: the victim's disk
+fails in that way when a reset data link makes the View change; the others go on without it after 5
+s. `thread`: one thread that sends, receives or controls is stopped; the call has a deadline of 10
+s.";
 
 /// Runs the cells selected by `words`; succeeds if all pass.
 pub fn run(words: &[String]) -> ExitCode {
