@@ -14,6 +14,7 @@ use crate::os::{AddressPolicy, InterfaceSource, inventory};
 use crate::pairing::{Found, Hints, KeyOutcome, Receipt, seek};
 use crate::report::{ConfigProblem, Error, Result};
 use crate::trace;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,10 +62,11 @@ pub enum KeyBefore {
 }
 
 /// Takes the cluster key from the machine that shows `code`, and stores it. Ends within half a
-/// minute, plus up to two seconds for each host name in `config.peers` and `POTLUCK_PEERS`.
+/// minute, plus up to two seconds for each host name in `config.peers`.
 ///
-/// That machine is found by multicast DNS on the interfaces of `config`, and if it is not, among
-/// the peers in `POTLUCK_PEERS`; if `config.peers` names peers, these are tried instead. The key is
+/// That machine is found by multicast DNS on the interfaces of `config`. If no invitation that is
+/// heard has been shown the code, the peers in `POTLUCK_PEERS` are asked; those without an address
+/// are left out. If `config.peers` names peers, these are asked instead of all others. The key is
 /// stored under `config.namespace`, else `POTLUCK_NAMESPACE`, else the name that the cluster has on
 /// the other machine.
 ///
@@ -128,6 +130,10 @@ async fn hints(config: &Config) -> Result<Hints> {
     if !config.peers.is_empty() {
         return Ok(Hints::Named(peers(&config.peers).await?));
     }
+    let mut otherwise = Vec::new();
+    for text in peer_texts(config) {
+        otherwise.extend(FixedPeer::parse_list(&text).map_err(|why| bad_peer(&text, why))?);
+    }
     let chosen = choose(config, &inventory().unwrap_or_default())?;
     if chosen.is_empty() && config.network == Network::Lan {
         let why = "this machine has no network: no interface is up with an address".to_owned();
@@ -137,19 +143,23 @@ async fn hints(config: &Config) -> Result<Hints> {
     let policy =
         interface_set.map_or_else(AddressPolicy::everywhere, |interface_set| interface_set.policy);
     let discovery = discover(config, &chosen)?;
-    Ok(Hints::Announced { discovery, policy, otherwise: peers(&peer_texts(config)).await? })
+    Ok(Hints::Announced { discovery, policy, otherwise })
 }
 
 /// The addresses of the named peers, one list for each.
 async fn peers(texts: &[String]) -> Result<Vec<Vec<SocketAddr>>> {
     let mut machines = Vec::new();
     for text in texts {
-        let bad = |why| Error::Config(ConfigProblem::BadPeer(format!("{text}: {why}")));
+        let bad = |why| bad_peer(text, why);
         for peer in FixedPeer::parse_list(text).map_err(bad)? {
             machines.push(peer.resolve().await.map_err(bad)?);
         }
     }
     Ok(machines)
+}
+
+fn bad_peer(text: &str, why: impl Display) -> Error {
+    Error::Config(ConfigProblem::BadPeer(format!("{text}: {why}")))
 }
 
 fn store(

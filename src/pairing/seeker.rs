@@ -6,7 +6,7 @@ mod tests;
 use super::message::Welcome;
 use super::problem::PairingProblem;
 use super::talk::{Reply, Stage, Trouble, ask};
-use crate::discovery::{Advert, Discovery, Sighting};
+use crate::discovery::{Advert, Discovery, FixedPeer, Sighting};
 use crate::identity::{PairingCode, Selector};
 use crate::link::{Net, Stream};
 use crate::os::AddressPolicy;
@@ -28,8 +28,8 @@ pub enum Hints {
         discovery: Box<dyn Discovery>,
         /// The announced addresses that may be dialled.
         policy: AddressPolicy,
-        /// At these addresses, one list for each machine, if no announcement leads to a key.
-        otherwise: Vec<Vec<SocketAddr>>,
+        /// The machines to ask if none whose announcement is heard has been shown the code.
+        otherwise: Vec<FixedPeer>,
     },
     /// At these addresses, one list for each machine.
     Named(Vec<Vec<SocketAddr>>),
@@ -102,11 +102,16 @@ impl Search {
             Hints::Named(machines) => self.ask_all(machines).await,
             Hints::Announced { discovery, policy, otherwise } => {
                 match self.listen(discovery, &policy).await {
-                    None => self.ask_all(otherwise).await,
+                    // One of the others may be the same machine, which may count a wrong code.
+                    None if !self.has_shown() => self.ask_all(resolved(otherwise).await).await,
                     found => found,
                 }
             }
         }
+    }
+
+    fn has_shown(&self) -> bool {
+        self.known.values().any(|asked| asked.shown.load(Ordering::Relaxed))
     }
 
     async fn ask_all(&mut self, machines: Vec<Vec<SocketAddr>>) -> Option<Found> {
@@ -223,6 +228,18 @@ impl Search {
 enum At {
     Announced,
     Named,
+}
+
+/// The addresses of the machines to ask, one list for each. Names without an address are left out.
+async fn resolved(peers: Vec<FixedPeer>) -> Vec<Vec<SocketAddr>> {
+    let mut machines = Vec::new();
+    for peer in peers.into_iter().take(MACHINES_MAX) {
+        match peer.resolve().await {
+            Ok(addresses) => machines.push(addresses),
+            Err(why) => trace::warn!(host = peer.host(), %why, "this machine cannot be asked"),
+        }
+    }
+    machines
 }
 
 fn invites(advert: &Advert, selector: Selector) -> bool {

@@ -93,11 +93,12 @@ impl Story {
     }
 
     async fn seek(&self, text: &str) -> Result<Found, PairingProblem> {
-        self.seek_by(text, self.announced(Vec::new())).await
+        self.seek_by(text, self.announced(&[])).await
     }
 
     /// The announcements, and these machines otherwise.
-    fn announced(&self, otherwise: Vec<Vec<SocketAddr>>) -> Hints {
+    fn announced(&self, otherwise: &[&str]) -> Hints {
+        let otherwise = otherwise.iter().map(|text| text.parse().expect("a peer")).collect();
         let subnet = InterfaceAddress { ip: IpAddr::from([10, 0, 0, 9]), prefix_bits: 24 };
         let policy = AddressPolicy::Lan(vec![subnet]);
         Hints::Announced { discovery: Box::new(self.medium.node()), policy, otherwise }
@@ -273,9 +274,22 @@ async fn what_cannot_be_reached_is_named_and_other_networks_are_not_dialled() {
 async fn where_nothing_is_announced_the_other_hints_are_tried() {
     let story = Story::default();
     let mut visits = story.inviter(3, terms(1)).await;
-    let found = story.seek_by(CODE, story.announced(vec![vec![at(2)], vec![at(3)]])).await;
+    // No name has a label this long, so the second one has no address.
+    let otherwise = ["10.0.0.2", &"x".repeat(64), "10.0.0.3"];
+    let found = story.seek_by(CODE, story.announced(&otherwise)).await;
     assert_eq!(taken(found).await, Ok(at(3)));
     assert!(matches!(visits.recv().await, Some(Visit::Took { left: 0, .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_code_is_not_shown_to_the_other_hints_too() {
+    let mut story = Story::default();
+    let mut visits = story.inviter(3, terms(1)).await;
+    story.announce(advert(3, Some(42))).await;
+    let found = story.seek_by(WRONG, story.announced(&["10.0.0.3"])).await;
+    assert_eq!(taken(found).await, Err(PairingProblem::Refused));
+    assert_eq!(visits.recv().await, Some(Visit::WrongCode { left: 2 }));
+    assert!(visits.try_recv().is_err(), "it was asked again");
 }
 
 #[tokio::test(start_paused = true)]
