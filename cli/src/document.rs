@@ -148,7 +148,7 @@ pub fn gloo_line(gloo: Option<&str>) -> String {
 pub fn key_source(key: &StoredKey) -> &'static str {
     match key {
         StoredKey::Environment(_) => "environment",
-        StoredKey::File(_) => "file",
+        _ => "file",
     }
 }
 

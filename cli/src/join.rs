@@ -175,19 +175,19 @@ fn refused(error: Error) -> anyhow::Error {
 
 fn stored(before: KeyBefore) -> &'static str {
     match before {
-        KeyBefore::Nothing => "new",
         KeyBefore::SameKey => "same",
         KeyBefore::AnotherKey => "replaced",
         KeyBefore::CurrentKey => "next",
+        _ => "new",
     }
 }
 
 fn what(before: KeyBefore) -> &'static str {
     match before {
-        KeyBefore::Nothing => "The key is in",
         KeyBefore::SameKey => "This key is already in",
         KeyBefore::AnotherKey => "The key has replaced another one in",
         KeyBefore::CurrentKey => "The next key is now beside the current one in",
+        _ => "The key is in",
     }
 }
 

@@ -31,13 +31,9 @@ impl Show {
         let found = keys.cluster_key()?.ok_or(Error::Config(ConfigProblem::NoClusterKey))?;
         let source = key_source(&found);
         let file = matches!(found, StoredKey::File(_)).then(|| keys.cluster_key_file());
-        let (key, changing) = match found {
-            StoredKey::Environment(key) => (key, false),
-            StoredKey::File(key) => match keys.next_cluster_key()? {
-                Some(next) => (next, true),
-                None => (key, false),
-            },
-        };
+        let next = if file.is_some() { keys.next_cluster_key()? } else { None };
+        let changing = next.is_some();
+        let key = next.unwrap_or_else(|| found.into_key());
         let shown = self.show.then(|| key.to_text());
         let shown = shown.as_ref().map(|text| text.as_str());
         let document = json!({

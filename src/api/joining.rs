@@ -50,6 +50,7 @@ pub struct Paired {
 
 /// The content of the cluster key's file before a key was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeyBefore {
     /// No key.
     Nothing,

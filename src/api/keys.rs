@@ -38,11 +38,21 @@ pub struct MachineIdentity {
 
 /// Where a cluster key was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoredKey {
     /// In the environment variable `POTLUCK_KEY`, which takes precedence over the file.
     Environment(ClusterKey),
     /// In the key file of the namespace.
     File(ClusterKey),
+}
+
+impl StoredKey {
+    /// The key, wherever it was found.
+    pub fn into_key(self) -> ClusterKey {
+        match self {
+            StoredKey::Environment(key) | StoredKey::File(key) => key,
+        }
+    }
 }
 
 impl Keys {
@@ -102,6 +112,7 @@ impl Keys {
     /// Begins a change of the stored cluster key: creates the next one from the operating system's
     /// randomness and stores it beside the current one. Nodes of this machine, running ones too,
     /// accept both and still show the current one. If there is a next key already, returns that.
+    /// Waits while another process changes the file.
     ///
     /// # Errors
     /// [`ConfigProblem::NoClusterKey`] if no key is stored, [`Error::Identity`] if the operating
@@ -113,7 +124,7 @@ impl Keys {
 
     /// Follows a change that was begun on another machine: stores its next cluster key beside the
     /// current one, in place of any other next key. A key that is the current one already changes
-    /// nothing.
+    /// nothing. Waits while another process changes the file.
     ///
     /// # Errors
     /// As [`rotate_cluster_key`](Keys::rotate_cluster_key).
@@ -128,6 +139,7 @@ impl Keys {
     /// Ends a change of the stored cluster key: from now on the next key is the only one. Nodes of
     /// this machine, running ones too, renew their links with it, and about ten seconds later part
     /// from nodes that do not hold it. Returns whether there was a next key.
+    /// Waits while another process changes the file.
     ///
     /// # Errors
     /// As [`rotate_cluster_key`](Keys::rotate_cluster_key).
