@@ -5,8 +5,8 @@
 //!
 //! Two types to start from: [`Cluster`] is this program's node. [`Context`] is its rank in one
 //! View, a set of agreed members, and has the collectives as methods. Below: a program, a table of
-//! the other names by task, and the promises of a call; then state, training, engines, threads and
-//! limits.
+//! the other names by task, and the promises of a call; then state, training, a cut network,
+//! engines, threads, metrics and limits.
 //!
 //! ```no_run
 //! # async fn example() -> potluck::Result<()> {
