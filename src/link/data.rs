@@ -344,6 +344,5 @@ fn keep_little_unsent(socket: &TcpStream) {
 #[cfg(not(target_os = "linux"))]
 fn keep_little_unsent(_: &TcpStream) {}
 
-/// The behaviour that all implementations of `DataLink` share.
 #[cfg(test)]
 mod contract;

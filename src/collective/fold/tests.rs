@@ -1,3 +1,6 @@
+//! The arithmetic of reductions: every operator and element type against plain loops, NaN, zero and
+//! rounding, and a floating-point environment that the program has changed.
+
 use super::*;
 use crate::memory::{bytes_of, bytes_of_mut};
 

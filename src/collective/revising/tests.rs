@@ -1,3 +1,6 @@
+//! A change of the plan among members whose messages and calls interleave by chance, and among
+//! members that break its rules.
+
 use super::super::ledger::{Ledger, LedgerEffect};
 use super::*;
 use crate::memory::DType;

@@ -1,3 +1,6 @@
+//! The value that promises lead to: which operations are committed, which fail, and which members
+//! share a history.
+
 use super::*;
 use crate::identity::Name;
 use crate::protocol::{

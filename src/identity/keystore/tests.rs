@@ -1,3 +1,5 @@
+//! Identities in files: created once, one for each process, and refused if damaged or unsafe.
+
 use super::super::node_id::assert_hides;
 use super::super::scratch::Scratch;
 use super::*;

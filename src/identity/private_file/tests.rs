@@ -1,3 +1,5 @@
+//! Private files: written whole, closed to others, and refused if somebody else may change them.
+
 use super::super::scratch::Scratch;
 use super::*;
 use std::os::unix::fs::PermissionsExt;

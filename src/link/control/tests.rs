@@ -1,3 +1,5 @@
+//! Control links over byte streams: order, cancellation at every byte, and damaged records.
+
 use super::super::handshake::channel_pair;
 use super::super::memory::pipe;
 use super::*;

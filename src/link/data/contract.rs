@@ -1,3 +1,5 @@
+//! The behaviour that all implementations of `DataLink` share, over TCP and in memory.
+
 use super::super::handshake::{channel_pair_of, channel_pair_over, control};
 use super::super::memory_data_link::data_pair;
 use super::super::suite::Suite;

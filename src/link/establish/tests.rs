@@ -1,3 +1,5 @@
+//! Links from the first byte on: over TCP and a proxy, with members, strangers and recordings.
+
 use super::super::control::into_control;
 use super::super::data::into_data_link;
 use super::super::endpoints::PathProof;

@@ -1,3 +1,5 @@
+//! Frames on a byte stream, sealed and in the clear: cut, flipped, too long, and in any pieces.
+
 use super::super::handshake::channel_pair;
 use super::super::testing::header;
 use super::*;

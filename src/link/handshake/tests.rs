@@ -1,3 +1,5 @@
+//! The handshake between two ends in memory: what each learns, and every reason to refuse.
+
 use crate::link::DataEncryption;
 
 use super::testing::{control, local, respond};

@@ -1,3 +1,5 @@
+//! The bounds of unfinished handshakes: of one source, of all together, and of members.
+
 use super::*;
 
 fn host(n: u32) -> IpAddr {

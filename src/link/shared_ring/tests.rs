@@ -1,3 +1,5 @@
+//! The ring in shared memory: order, the end of either side, and impossible counters.
+
 use super::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

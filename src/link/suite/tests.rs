@@ -1,3 +1,5 @@
+//! The choice of a cipher suite by two ends, for control links and data links.
+
 use super::super::control::{ControlReceiver, ControlSender, into_control};
 use super::super::data::into_data_link;
 use super::super::endpoints::Endpoints;

@@ -1,3 +1,5 @@
+//! The decision between two control links of one member, at both ends.
+
 use super::*;
 use crate::link::{Local, MemoryWorld, Net, Replays, initiate, local, respond};
 use std::net::IpAddr;

@@ -1,3 +1,5 @@
+//! The send queue of a control link: its order, its bound, its end, and the thread that writes.
+
 use super::*;
 use crate::link::{ControlReceiver, control_link};
 use crate::wire::Decode;

@@ -1,3 +1,5 @@
+//! Messages of a control link: their encoding, and their largest lengths.
+
 use super::super::lane_set::LaneSet;
 use super::super::op_id::{Lane, OpId};
 use super::super::op_set::OpSet;

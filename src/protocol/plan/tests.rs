@@ -1,3 +1,5 @@
+//! Plans: their encoding, their bounds, their size classes, and their orders of folding.
+
 use crate::protocol::{MEMBERS_MAX, Tree};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Views: their encoding, their bounds, and their digest.
+
 use super::testing::{member_id, view_of};
 use super::*;
 use crate::topology::{LinkMap, Path, arrange};

@@ -1,3 +1,5 @@
+//! The codecs that a plan gives to calls that leave the choice to it.
+
 use super::super::arrangement::arrange;
 use super::super::homes::{Home, Lan};
 use super::super::planner::gloo_plan;

@@ -1,3 +1,5 @@
+//! The comparison of plans by the durations of operations.
+
 use super::*;
 use crate::protocol::{Rank, Tree};
 

@@ -1,3 +1,5 @@
+//! Plans for heterogeneous links, against the bound of each home.
+
 use super::super::arrangement::arrange;
 use super::super::codec_choice::CodecChoice;
 use super::super::fluid::simulated_s;

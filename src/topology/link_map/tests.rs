@@ -1,3 +1,5 @@
+//! The map of links: which members reach each other, and which rates outlast a link.
+
 use super::testing::{links_of, path};
 use super::*;
 use crate::protocol::member_id;

@@ -1,3 +1,5 @@
+//! The model of a network that measured rates give.
+
 use super::super::forecast::forecast_us;
 use super::super::homes::Home;
 use super::super::homes::Lan::{No, Radio, Wired};

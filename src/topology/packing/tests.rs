@@ -1,3 +1,5 @@
+//! Packings of trees, against the bound of their linear program and a closed form.
+
 use super::super::homes::{Home, Lan};
 use super::super::network::Edge;
 use super::*;

@@ -1,3 +1,5 @@
+//! The plans for the links of a group: rings, trees, and Gloo.
+
 use super::super::link_map::{links_of, path};
 use super::*;
 use crate::protocol::member_id;
