@@ -118,14 +118,20 @@ impl Ledger {
             !over
         });
         // These were aborted before this member's program called them. If the program calls one
-        // after it is forgotten here, the others abort it again.
-        let uncalled: Vec<OpId> = self
-            .entries
-            .iter()
-            .filter(|(_, e)| e.call.is_none() && e.outcome.is_some())
-            .map(|(op, _)| *op)
-            .collect();
-        for op in uncalled.iter().rev().skip(self.bounds.uncalled) {
+        // after it is forgotten here, the others abort it again. Those that are not reported stay,
+        // because their callers list them until they are; an honest caller lists no more than so
+        // many.
+        let uncalled = |is_reported: bool| {
+            let is_one = move |e: &Entry| {
+                e.call.is_none() && e.outcome.is_some() && e.reported == is_reported
+            };
+            let ops = self.entries.iter().filter(|(_, e)| is_one(e)).map(|(op, _)| *op);
+            ops.collect::<Vec<OpId>>()
+        };
+        let unreported_max = self.bounds.listed * self.size.saturating_sub(1);
+        let (reported, unreported) = (uncalled(true), uncalled(false));
+        let reported = reported.iter().rev().skip(self.bounds.uncalled);
+        for op in reported.chain(unreported.iter().rev().skip(unreported_max)) {
             self.entries.remove(op);
         }
     }

@@ -83,6 +83,19 @@ fn a_lane_that_one_member_has_left_holds_up_nobody() {
     assert!(g.resolved.iter().map(committed).all(|count| count == 3 * OPS_LISTED_MAX));
 }
 
+/// The caller lists an operation until all others have reported that it is decided.
+#[test]
+fn an_abort_is_reported_however_many_operations_were_given_up_before() {
+    let mut g = Group::of(2);
+    for n in 0..LedgerBounds::default().uncalled {
+        assert_eq!(give_up_alone(&mut g, Lane::tagged(7)), Ok(()), "call {n}");
+    }
+    // These come first in the ledger.
+    for n in 0..=OPS_LISTED_MAX {
+        assert_eq!(give_up_alone(&mut g, Lane::MAIN), Ok(()), "call {n}");
+    }
+}
+
 #[test]
 fn what_was_given_up_before_it_was_called_is_told_again_to_who_missed_it() {
     let mut g = Group::of(2);
