@@ -46,8 +46,8 @@ LOOKS_EVERY = 0.2
 
 
 class Round:
-    """The store of a round. This class asks it in threads of its own, because the store's server may
-    be lost and never answer."""
+    """The store of a round. This class asks it in threads of its own, because the store's server
+    may be lost and never answer."""
 
     def __init__(self, store: TCPStore) -> None:
         self.store = store

@@ -118,9 +118,8 @@ impl Ledger {
             !over
         });
         // These were aborted before this member's program called them. If the program calls one
-        // after it is forgotten here, the others abort it again. Those that are not reported stay,
-        // because their callers list them until they are; an honest caller lists no more than so
-        // many.
+        // after it is forgotten here, the others abort it again. Those that are not reported stay:
+        // their callers list them until they are, and no honest caller lists more than `listed`.
         let uncalled = |is_reported: bool| {
             let is_one = move |e: &Entry| {
                 e.call.is_none() && e.outcome.is_some() && e.reported == is_reported
