@@ -51,7 +51,7 @@ use crate::protocol::{
 pub(crate) use bounds::LedgerBounds;
 use entry::Entry;
 use revisions::Revisions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 pub use sync_source::SyncSource;
 
 /// The votes and statuses of one View on one member.
@@ -75,6 +75,8 @@ pub struct Ledger {
     /// The next number of each lane that this member has used.
     numbers: Lanes<u64>,
     entries: BTreeMap<OpId, Entry>,
+    /// Operations forgotten here that are to be reported again.
+    again: BTreeSet<OpId>,
     effects: Vec<LedgerEffect>,
     /// An operation is disputed.
     disputed: bool,
@@ -137,6 +139,7 @@ impl Ledger {
             committed: OpSet::default(),
             numbers: Lanes::default(),
             entries: BTreeMap::new(),
+            again: BTreeSet::new(),
             effects: Vec::new(),
             disputed: false,
             bounds: LedgerBounds::default(),
@@ -343,7 +346,11 @@ impl Ledger {
         }
         self.admit(from, op, is_of_a_caller(from, vote))?;
         let Some(entry) = self.entries.get_mut(&op) else {
-            self.tell_settled(op.lane);
+            if is_of_a_caller(from, vote) && matches!(vote, Vote::Abort(_)) {
+                self.refuse_finished(from, op);
+            } else {
+                self.report_again(op);
+            }
             return Ok(());
         };
         if entry.outcome == Some(Outcome::Committed) {

@@ -226,8 +226,6 @@ pub enum OpBody {
     /// The sender's engine has begun a sync, which could not start with its descriptor. The state
     /// has this many bytes; the source of the state is the first to say so.
     Ready(OpId, u64),
-    /// Every operation of this lane with a lower number is decided on the sender.
-    Settled(OpId),
     /// The deadline of an operation has passed on the sender, which has voted `Done`. A member that
     /// has not voted votes `Abort`.
     Overdue(OpId),
@@ -241,8 +239,7 @@ layout! {
         2 => Vote(op, vote),
         3 => Resolved,
         4 => Ready(op, bytes),
-        5 => Settled(below),
-        6 => Overdue(op),
+        5 => Overdue(op),
     }
 }
 
@@ -252,10 +249,7 @@ impl OpBody {
     pub fn audience(&self, size: usize) -> RankSet {
         let op = match self {
             OpBody::Describe(descriptor) => Some(descriptor.op),
-            OpBody::Vote(op, _)
-            | OpBody::Ready(op, _)
-            | OpBody::Settled(op)
-            | OpBody::Overdue(op) => Some(*op),
+            OpBody::Vote(op, _) | OpBody::Ready(op, _) | OpBody::Overdue(op) => Some(*op),
             OpBody::Resolved => None,
         };
         op.map_or(Lane::MAIN, |op| op.lane).participants(size)
@@ -305,7 +299,7 @@ mod tests {
         for vote in aborts.into_iter().chain([Vote::Done { digest: u128::MAX }]) {
             assert_codec(&OpMessage { resolved: vec![op], ..message(OpBody::Vote(op, vote)) });
         }
-        for body in [OpBody::Resolved, OpBody::Ready(op, u64::MAX - 1), OpBody::Settled(op)] {
+        for body in [OpBody::Resolved, OpBody::Ready(op, u64::MAX - 1), OpBody::Overdue(op)] {
             assert_codec(&message(body));
             let with = OpMessage { enclosed: Some(enclosed()), ..message(body) };
             assert_eq!(

@@ -328,10 +328,6 @@ impl ViewSession {
                 state.ledger.on_ready(from, op, bytes);
                 Ok(())
             }
-            OpBody::Settled(below) => {
-                state.ledger.on_settled(from, below);
-                Ok(())
-            }
             OpBody::Overdue(op) => state.ledger.on_overdue(from, op),
             OpBody::Resolved => Ok(()),
         };

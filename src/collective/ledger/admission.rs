@@ -28,8 +28,12 @@ impl Ledger {
             return Err(Misbehaviour);
         }
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, self.size));
-        if is_caller {
-            entry.callers.insert(from);
+        let is_new_caller = is_caller && entry.callers.insert(from);
+        if is_new_caller && entry.outcome.is_some() {
+            // That member has forgotten the votes and reports that it had, and calls it only now.
+            entry.reported = false;
+            let vote = entry.votes[self.me.index()].map(|vote| OpBody::Vote(op, vote));
+            self.effects.extend(vote.map(LedgerEffect::Tell));
         }
         Ok(())
     }
@@ -53,12 +57,12 @@ impl Ledger {
         }
     }
 
-    /// Answers a descriptor for an operation that is decided and forgotten here. Either its sender
-    /// knows that too and has missed the report, or it calls the operation only now: then it cannot
-    /// have been committed, and is voted down.
+    /// Answers the call of `from` of an operation that is decided and forgotten here, or its
+    /// `Abort` of that call. Either it knows the decision and has missed the report, or it calls
+    /// the operation only now: then it cannot have been committed, and is voted down.
     pub(super) fn refuse_finished(&mut self, from: Rank, op: OpId) {
         let cause = AbortCause { reason: AbortReason::Dropped, by: from };
         self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, Vote::Abort(cause))));
-        self.tell_settled(op.lane);
+        self.report_again(op);
     }
 }

@@ -28,10 +28,6 @@ impl Ledger {
                 let calls = self.entries.get(&op).and_then(|entry| entry.calls_of(part));
                 calls.and_then(|calls| calls.descriptor(from)) == Some(descriptor)
             }
-            OpBody::Settled(below) => {
-                let is_below = |op: &OpId| op.lane == below.lane && op.number < below.number;
-                self.entries.iter().filter(|(op, _)| is_below(op)).all(|(_, entry)| is_told(entry))
-            }
             OpBody::Resolved | OpBody::Ready(..) => true,
             OpBody::Overdue(_) => false,
         };
@@ -96,7 +92,6 @@ impl Ledger {
             OpBody::Describe(descriptor) => self.on_descriptor(from, descriptor).map(drop)?,
             OpBody::Vote(op, vote) => self.on_vote(from, op, vote)?,
             OpBody::Overdue(op) => self.on_overdue(from, op)?,
-            OpBody::Settled(below) => self.on_settled(from, below),
             OpBody::Resolved | OpBody::Ready(..) => {}
         }
         self.on_resolved(from, &message.resolved);

@@ -3,7 +3,7 @@
 
 use super::entry::Entry;
 use super::{Ledger, LedgerEffect};
-use crate::protocol::{Lane, Mutant, OpBody, OpId, Rank, RankSet};
+use crate::protocol::{Mutant, OpBody, OpId, Rank, RankSet};
 
 impl Ledger {
     /// Another member has decided these operations.
@@ -16,19 +16,9 @@ impl Ledger {
         self.forget_finished();
     }
 
-    /// Another member has decided every operation of the lane below this number. This makes up for
-    /// reports that were lost.
-    pub fn on_settled(&mut self, from: Rank, below: OpId) {
-        for (op, entry) in &mut self.entries {
-            if op.lane == below.lane && op.number < below.number {
-                entry.resolved_by.insert(from);
-            }
-        }
-        self.forget_finished();
-    }
-
-    /// All messages that `to` may have missed while its link was down: descriptors, `Ready`, votes,
-    /// and how far the lanes are settled in which this member lists something.
+    /// All messages that `to` may have missed while its link was down: descriptors, `Ready` and
+    /// votes. Reports of operations that are forgotten here are repeated when `to` repeats its
+    /// messages about them.
     pub fn replay(&mut self, to: Rank) -> Vec<OpBody> {
         let me = self.me;
         let mut bodies = Vec::new();
@@ -43,32 +33,20 @@ impl Ledger {
             bodies.extend(entry.votes[me.index()].map(|vote| OpBody::Vote(*op, vote)));
             bodies.extend(entry.overdue.then_some(OpBody::Overdue(*op)));
         }
-        // Of all other lanes the receiver learns when it repeats the operations that it still lists
-        // there.
-        let mut lanes: Vec<Lane> = self
-            .entries
-            .iter()
-            .filter(|(_, e)| e.concerns(to) && e.call.is_some())
-            .map(|(op, _)| op.lane)
-            .collect();
-        lanes.dedup();
-        bodies.extend(lanes.into_iter().map(|lane| OpBody::Settled(self.settled_in(lane))));
         bodies
     }
 
-    /// The first number of the lane that is not decided here.
-    fn settled_in(&self, lane: Lane) -> OpId {
-        let all = OpId { lane, number: 0 }..=OpId { lane, number: u64::MAX };
-        let mut called = self.entries.range(all).filter(|(_, e)| e.call.is_some());
-        let open = called.find(|(_, e)| e.outcome.is_none()).map(|(op, _)| op.number);
-        OpId { lane, number: open.unwrap_or(self.next_in(lane)) }
+    /// Has an operation that is forgotten here reported once more: another member still lists it,
+    /// because the report was lost with a link, or because it has forgotten the report too.
+    pub(super) fn report_again(&mut self, op: OpId) {
+        if self.again.len() < self.unreported_max() {
+            self.again.insert(op);
+        }
     }
 
-    /// Tells all that every earlier operation of the lane is decided here. Answers a member that
-    /// repeats its messages about an operation that is forgotten here: it has missed the report,
-    /// because that was lost with a link.
-    pub(super) fn tell_settled(&mut self, lane: Lane) {
-        self.effects.push(LedgerEffect::Tell(OpBody::Settled(self.settled_in(lane))));
+    /// Most operations that the others can list and wait for this member to report.
+    fn unreported_max(&self) -> usize {
+        self.bounds.listed * self.size.saturating_sub(1)
     }
 
     /// Decided operations that others may still list; every message about operations carries them.
@@ -83,7 +61,8 @@ impl Ledger {
         if self.mutation.has(Mutant::ReportsInOrder) {
             return decided().map(|(op, _)| *op).take(most).collect();
         }
-        uncalled.chain(called).map(|(op, _)| *op).take(most).collect()
+        let known = uncalled.chain(called).map(|(op, _)| *op);
+        self.again.iter().copied().chain(known).take(most).collect()
     }
 
     /// Like [`resolved`](Ledger::resolved), for a message to all other ranks of `to`.
@@ -91,9 +70,9 @@ impl Ledger {
     pub fn report_resolved(&mut self, to: RankSet) -> Vec<OpId> {
         let (resolved, me) = (self.resolved(), self.me);
         for op in &resolved {
-            let all = |e: &&mut Entry| e.participants.without(me).is_within(to);
-            if let Some(entry) = self.entries.get_mut(op).filter(all) {
-                entry.reported = true;
+            if op.lane.participants(self.size).without(me).is_within(to) {
+                self.again.remove(op);
+                self.entries.get_mut(op).into_iter().for_each(|entry| entry.reported = true);
             }
         }
         self.forget_finished();
@@ -127,7 +106,7 @@ impl Ledger {
             let ops = self.entries.iter().filter(|(_, e)| is_one(e)).map(|(op, _)| *op);
             ops.collect::<Vec<OpId>>()
         };
-        let unreported_max = self.bounds.listed * self.size.saturating_sub(1);
+        let unreported_max = self.unreported_max();
         let (reported, unreported) = (uncalled(true), uncalled(false));
         let reported = reported.iter().rev().skip(self.bounds.uncalled);
         for op in reported.chain(unreported.iter().rev().skip(unreported_max)) {

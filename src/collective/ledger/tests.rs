@@ -498,14 +498,14 @@ fn a_report_that_was_lost_with_a_link_is_made_good_by_the_next_one() {
     g.ledgers[1].on_resolved(Rank(0), &[op]);
     assert_eq!(g.ledgers[0].resolved(), [op]);
     g.ledgers[0].report_resolved(RankSet::ALL);
-    // Over the next link both repeat the operations that they list. The answer to that tells rank
-    // 0.
+    // Over the next link both repeat the operations that they list, and rank 1 reports once more.
     assert_eq!(g.ledgers[1].replay(Rank(0)), []);
     for body in g.ledgers[0].replay(Rank(1)) {
         g.wires[0][1].push(body);
     }
     g.deliver(0, 1);
     g.deliver(1, 0);
+    g.pass_reports();
     assert!(g.ledgers[0].resolved().is_empty());
     assert_eq!(g.resolved[0], [(op, Outcome::Committed)]);
 }

@@ -59,7 +59,6 @@ impl Group {
                 OpBody::Describe(d) => _ = self.ledgers[to].on_descriptor(rank, d).unwrap(),
                 OpBody::Vote(op, vote) => self.ledgers[to].on_vote(rank, op, vote).unwrap(),
                 OpBody::Ready(op, bytes) => self.ledgers[to].on_ready(rank, op, bytes),
-                OpBody::Settled(below) => self.ledgers[to].on_settled(rank, below),
                 OpBody::Overdue(op) => self.ledgers[to].on_overdue(rank, op).unwrap(),
                 OpBody::Resolved => {}
             }

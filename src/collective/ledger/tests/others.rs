@@ -96,6 +96,67 @@ fn an_abort_is_reported_however_many_operations_were_given_up_before() {
     }
 }
 
+/// A group in which rank 0 has given up operation 0 of the main lane and all have reported so. Rank
+/// 1 has forgotten it for the sake of others that come later in the ledger.
+fn forgotten_by_rank_1(n: u8) -> (Group, OpId) {
+    let mut g = Group::of(n);
+    let lane = LANE.messages(Rank(0), Rank(1));
+    for _ in 0..LedgerBounds::default().uncalled {
+        let call = Call { kind: CallKind::Message { from: Rank(0), to: Rank(1), tag: 5 }, ..SUM };
+        let op = g.ledgers[0].call(lane, call).expect("it takes a number");
+        g.ledgers[0].abort(op, AbortReason::Dropped);
+        g.deliver_all();
+        g.pass_reports();
+    }
+    assert_eq!(give_up_alone(&mut g, LANE), Ok(()));
+    g.pass_reports();
+    let op = OpId { lane: LANE, number: 0 };
+    let known: Vec<bool> = g.ledgers.iter().map(|l| l.entries.contains_key(&op)).collect();
+    assert_eq!(known[..2], [false, false], "by its caller and by rank 1");
+    (g, op)
+}
+
+#[test]
+fn a_call_given_up_before_it_is_described_ends_though_all_have_forgotten_the_operation() {
+    let (mut g, op) = forgotten_by_rank_1(2);
+    assert_eq!(g.ledgers[1].call(LANE, SUM), Ok(op));
+    g.ledgers[1].abort(op, AbortReason::Dropped);
+    g.deliver_all();
+    assert_eq!(g.resolved[1], [(op, aborted(AbortReason::Dropped, 1))]);
+    g.pass_reports();
+    assert!(!g.ledgers[1].entries.contains_key(&op), "all have reported it");
+}
+
+#[test]
+fn a_call_of_a_forgotten_operation_ends_though_another_member_remembers_it() {
+    let (mut g, op) = forgotten_by_rank_1(3);
+    assert!(g.ledgers[2].entries.contains_key(&op));
+    assert_eq!(g.begin(1, SUM), op);
+    g.deliver_all();
+    assert_eq!(g.resolved[1].len(), 1, "votes of all: {:?}", g.ledgers[1].entries.get(&op));
+    g.pass_reports();
+    assert!(!g.ledgers[1].entries.contains_key(&op), "all have reported it");
+}
+
+#[test]
+fn a_forgotten_operation_is_reported_again_though_an_earlier_one_is_open() {
+    let mut g = Group::of(2);
+    let first = g.begin(0, SUM);
+    let op = g.begin(0, SUM);
+    g.ledgers[0].abort(op, AbortReason::Dropped);
+    g.deliver_all();
+    g.pass_reports();
+    // Rank 1 has no room for it.
+    g.ledgers[1].entries.remove(&op);
+    assert!(!g.ledgers[0].entries.contains_key(&op));
+    assert_eq!([g.begin(1, SUM), g.begin(1, SUM)], [first, op]);
+    g.deliver_all();
+    assert_eq!(g.resolved[1].len(), 1);
+    g.pass_reports();
+    assert!(!g.ledgers[1].entries.contains_key(&op), "all have reported it");
+    assert!(g.ledgers[1].entries.contains_key(&first), "it is open");
+}
+
 #[test]
 fn what_was_given_up_before_it_was_called_is_told_again_to_who_missed_it() {
     let mut g = Group::of(2);
@@ -301,12 +362,8 @@ fn no_more_than_32_messages_are_in_flight() {
 fn a_replay_tells_each_member_what_concerns_it() {
     let mut g = Group::of(3);
     let op = begin_message(&mut g);
-    let about = |body: &OpBody| {
-        matches!(body, OpBody::Describe(d) if d.op == op)
-            || matches!(body, OpBody::Settled(o) if o.lane == op.lane)
-    };
-    assert_eq!(g.ledgers[0].replay(Rank(2)).iter().filter(|b| about(b)).count(), 2);
-    assert_eq!(g.ledgers[0].replay(Rank(1)).iter().filter(|b| about(b)).count(), 0);
+    assert!(matches!(g.ledgers[0].replay(Rank(2))[..], [OpBody::Describe(d)] if d.op == op));
+    assert_eq!(g.ledgers[0].replay(Rank(1)), []);
 }
 
 #[test]
@@ -354,8 +411,8 @@ fn a_step_that_is_repeated_is_answered_as_one() {
     }
     let answers = g.ledgers[1].take_effects();
     assert!(answers.len() <= 8, "{} answers", answers.len());
-    let next = OpId { number: op.number + 1, ..op };
-    assert!(answers.contains(&LedgerEffect::Tell(OpBody::Settled(next))), "{answers:?}");
+    assert_eq!(g.ledgers[1].report_resolved(RankSet::ALL), [op]);
+    assert!(g.ledgers[1].report_resolved(RankSet::ALL).is_empty(), "it is told once");
 }
 
 #[test]
