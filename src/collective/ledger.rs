@@ -32,6 +32,7 @@ mod calls;
 mod deadlines;
 mod descriptors;
 mod entry;
+mod given_up;
 #[cfg(test)]
 mod inspection;
 mod replanning;
@@ -42,7 +43,7 @@ mod syncs;
 #[cfg(test)]
 mod tests;
 
-use super::lanes::Lanes;
+use super::runs::{Lanes, Runs};
 use crate::protocol::{
     AbortCause, AbortReason, Call, CallKind, Closing, CommittedOp, FailedOp, Lane, LaneStates,
     Mutant, Mutation, OF_SOME_IN_FLIGHT_MAX, OpBody, OpId, OpSet, Outcome, Rank, View, ViewDigest,
@@ -50,6 +51,7 @@ use crate::protocol::{
 };
 pub(crate) use bounds::LedgerBounds;
 use entry::Entry;
+use given_up::GivenUp;
 use revisions::Revisions;
 use std::collections::{BTreeMap, BTreeSet};
 pub use sync_source::SyncSource;
@@ -75,6 +77,8 @@ pub struct Ledger {
     /// The next number of each lane that this member has used.
     numbers: Lanes<u64>,
     entries: BTreeMap<OpId, Entry>,
+    /// Operations that were aborted before this member called them, as it has told the others.
+    given_up: Runs<OpId, GivenUp>,
     /// Operations forgotten here that are to be reported again.
     again: BTreeSet<OpId>,
     effects: Vec<LedgerEffect>,
@@ -115,8 +119,9 @@ pub enum CallRefusal {
     TooManyInFlight,
 }
 
-/// Most runs of lanes, about 4 MiB, see [`Lanes`]. With more the View must be replaced.
-const LANE_RUNS_MAX: usize = 64 * 1024;
+/// Most runs of lanes and of operations given up, about 4 MiB, see [`Runs`]. With more the View
+/// must be replaced.
+const RUNS_MAX: usize = 64 * 1024;
 
 /// No honest member sends this message: its sender broke the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +144,7 @@ impl Ledger {
             committed: OpSet::default(),
             numbers: Lanes::default(),
             entries: BTreeMap::new(),
+            given_up: Runs::default(),
             again: BTreeSet::new(),
             effects: Vec::new(),
             disputed: false,
@@ -163,9 +169,10 @@ impl Ledger {
     }
 
     /// Whether the View must be replaced by one of the same members: an operation is disputed, or
-    /// this member has used so many lanes here, in no order, that it has to forget them.
+    /// this member has to forget something, because it has used so many lanes here in no order, or
+    /// others have given up so many operations that it has not called.
     pub fn must_end(&self) -> bool {
-        self.disputed || self.numbers.runs() > LANE_RUNS_MAX
+        self.disputed || self.numbers.runs() > RUNS_MAX || self.given_up.runs() > RUNS_MAX
     }
 
     /// Whether the View is being replaced.
@@ -219,16 +226,18 @@ impl Ledger {
         if !self.began_synced && lane.is_of_all() && !matches!(call.kind, CallKind::Sync { .. }) {
             self.worked.set(lane, ());
         }
-        let size = self.size;
-        let me = self.me.index();
+        let given_up = self.given_up.get(op).copied();
+        self.given_up.remove(op);
+        let (size, me) = (self.size, self.me);
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
+        given_up.into_iter().for_each(|given_up| given_up.restore(me, entry));
         entry.call = Some(call);
         let told = self.revisions.told_revision(entry);
         let in_a_hold = || self.mutation.has(Mutant::CallsInAHold);
         entry.revision = told
             .or_else(|| self.revisions.of_a_new_call(op))
             .or_else(|| in_a_hold().then(|| self.revisions.agreed_for(op)));
-        let (outcome, given_up) = (entry.outcome, entry.votes[me].is_some());
+        let (outcome, given_up) = (entry.outcome, entry.votes[me.index()].is_some());
         if given_up {
             self.in_engine(op, LedgerEffect::Cancel);
         }
@@ -236,6 +245,7 @@ impl Ledger {
         if let Some(outcome) = outcome {
             self.effects.push(LedgerEffect::Resolved(op, outcome));
             self.in_engine(op, LedgerEffect::Retire);
+            self.forget_finished();
         }
         Ok(op)
     }
@@ -251,6 +261,9 @@ impl Ledger {
     /// with this tag, or was given up. Of a message that was given up the tag may be unknown.
     pub fn next_has_tag(&self, lane: Lane, tag: u32) -> bool {
         let next = OpId { lane, number: self.next_in(lane) };
+        if let Some(given_up) = self.given_up.get(next) {
+            return given_up.tag.is_none_or(|sent| sent == tag);
+        }
         let Some((entry, (from, _))) = self.entries.get(&next).zip(lane.ends()) else {
             return false;
         };

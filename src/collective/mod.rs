@@ -13,7 +13,6 @@ mod fold;
 #[cfg(test)]
 pub(crate) mod golden;
 mod input;
-mod lanes;
 mod ledger;
 mod links;
 mod native;
@@ -21,6 +20,7 @@ mod outgoing;
 mod reference;
 mod retired;
 mod revising;
+mod runs;
 mod schedule;
 #[cfg(test)]
 pub(crate) mod suite;
@@ -45,7 +45,6 @@ pub use fold::{Misfit, finish, fold};
 #[cfg(test)]
 pub(crate) use golden::{compare, random_bits};
 pub use input::Input;
-pub use lanes::Lanes;
 #[cfg(test)]
 pub(crate) use ledger::LedgerBounds;
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour, SyncSource};
@@ -63,6 +62,7 @@ pub use reference::reference;
 #[cfg(any(feature = "gloo", test, fuzzing))]
 pub use retired::Retired;
 pub use revising::Revising;
+pub use runs::Lanes;
 #[cfg(any(fuzzing, test))]
 pub use schedule::Schedule;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The set of operations that are over, so that late data for them is recognised and dropped.
 
-use super::lanes::Lanes;
+use super::runs::Lanes;
 use crate::protocol::OpId;
 
 /// The set of operations that are over: ranges of numbers by lane. A step is over with all its

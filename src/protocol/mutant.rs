@@ -51,9 +51,6 @@ pub(crate) enum Mutant {
     /// An honest member may have no more operations open at another one than it may list itself,
     /// although it answers operations that others have given up.
     NarrowAdmission,
-    /// Decided operations that the program has never called go before its own in every report, and
-    /// are reported again and again.
-    ReportsInOrder,
     /// A node outside a running View begins one beside it.
     BeginsBeside,
     /// A node outside a running View agrees to begin one beside it.
@@ -139,7 +136,7 @@ impl Mutant {
 #[cfg(test)]
 impl Mutant {
     /// Those that the model has to find.
-    pub(crate) const ALL: [Mutant; 28] = [
+    pub(crate) const ALL: [Mutant; 27] = [
         Mutant::PromiseNotDurable,
         Mutant::EarlyInstall,
         Mutant::NoTieBreak,
@@ -161,7 +158,6 @@ impl Mutant {
         Mutant::CallsInAHold,
         Mutant::KeepsHeld,
         Mutant::NarrowAdmission,
-        Mutant::ReportsInOrder,
         Mutant::BeginsBeside,
         Mutant::AgreesBeside,
         Mutant::ForgetsBeginning,

@@ -7,7 +7,8 @@ use crate::protocol::{AbortCause, AbortReason, Mutant, OpBody, OpId, Rank, Vote}
 
 impl Ledger {
     /// Creates an entry for a message of `from` about `op`, within the limits of open operations
-    /// per member; `is_caller` if the message shows that `from` has called it.
+    /// per member; none if `op` is decided and forgotten here. `is_caller`: the message shows that
+    /// `from` has called it.
     pub(super) fn admit(
         &mut self,
         from: Rank,
@@ -19,7 +20,8 @@ impl Ledger {
             return Err(Misbehaviour);
         }
         let known = self.entries.get(&op);
-        if known.is_none() && op.number < self.next_in(op.lane) {
+        let is_called = op.number < self.next_in(op.lane);
+        if known.is_none() && (is_called || self.given_up.get(op).is_some()) {
             return Ok(());
         }
         let is_news = known
@@ -41,27 +43,28 @@ impl Ledger {
     /// Whether an honest member would not tell of one more operation that this member has not
     /// called. It lists its own calls until this member has reported them decided. And it answers
     /// each third member's calls: those open there, and those decided there whose votes are still
-    /// on their way to this member. It also repeats answers that it has not forgotten yet.
+    /// on their way to this member.
     fn is_too_much(&self, from: Rank, is_caller: bool) -> bool {
         let open = || self.entries.values().filter(|e| e.call.is_none() && e.outcome.is_none());
         let called = || open().filter(|e| e.is_called_by(from)).count();
         let answered = || open().filter(|e| e.is_answered_by(from)).count();
-        let LedgerBounds { listed, uncalled, .. } = self.bounds;
+        let LedgerBounds { listed, .. } = self.bounds;
         if self.mutation.has(Mutant::NarrowAdmission) {
             return called() + answered() >= listed;
         }
         if is_caller {
             called() >= listed
         } else {
-            answered() >= 2 * listed * self.size.saturating_sub(2) + uncalled
+            answered() >= 2 * listed * self.size.saturating_sub(2)
         }
     }
 
     /// Answers the call of `from` of an operation that is decided and forgotten here, or its
-    /// `Abort` of that call. Either it knows the decision and has missed the report, or it calls
-    /// the operation only now: then it cannot have been committed, and is voted down.
+    /// `Abort` of that call. Either it has missed votes or reports, which were lost with a link, or
+    /// it calls the operation only now: then it cannot have been committed, and is voted down.
     pub(super) fn refuse_finished(&mut self, from: Rank, op: OpId) {
-        let cause = AbortCause { reason: AbortReason::Dropped, by: from };
+        let unknown = AbortCause { reason: AbortReason::Dropped, by: from };
+        let cause = self.given_up.get(op).map_or(unknown, |given_up| given_up.cause);
         self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, Vote::Abort(cause))));
         self.report_again(op);
     }

@@ -9,17 +9,10 @@ pub(crate) struct LedgerBounds {
     pub(crate) in_flight: usize,
     /// Most operations on its list: those, and decided ones that some member has not reported.
     pub(crate) listed: usize,
-    /// Most entries kept for operations that the others aborted before this member's program called
-    /// them.
-    pub(crate) uncalled: usize,
 }
 
 impl Default for LedgerBounds {
     fn default() -> LedgerBounds {
-        LedgerBounds {
-            in_flight: OPS_IN_FLIGHT_MAX,
-            listed: OPS_LISTED_MAX,
-            uncalled: if cfg!(potluck_tight) { 32 } else { 1024 },
-        }
+        LedgerBounds { in_flight: OPS_IN_FLIGHT_MAX, listed: OPS_LISTED_MAX }
     }
 }

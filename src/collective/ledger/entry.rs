@@ -246,10 +246,16 @@ impl Entry {
         {
             return Some(Outcome::Committed);
         }
-        let votes: Vec<Vote> = votes.into_iter().collect::<Option<_>>()?;
         if let Some(least) = least {
-            return (causes.len() == votes.len()).then_some(Outcome::Aborted(least));
+            // What a member reports as decided is aborted if this one cannot have voted `Done`. Its
+            // vote was lost with a link.
+            let is_out = |rank: Rank| match self.votes[rank.index()] {
+                Some(vote) => matches!(vote, Vote::Abort(_)),
+                None => !self.agreed && self.resolved_by.contains(rank),
+            };
+            return self.participants.iter().all(is_out).then_some(Outcome::Aborted(least));
         }
+        let votes: Vec<Vote> = votes.into_iter().collect::<Option<_>>()?;
         let same = votes.windows(2).all(|w| w[0] == w[1]);
         (self.agreed && same).then_some(Outcome::Committed)
     }

@@ -3,6 +3,7 @@
 mod group;
 mod groups;
 mod others;
+mod walks;
 
 use super::*;
 use crate::memory::DType;
@@ -292,7 +293,7 @@ fn a_program_that_uses_each_lane_once_takes_no_more_memory_and_its_plan_can_chan
 fn a_view_ends_before_lanes_in_no_order_fill_the_memory() {
     let mut ledger = Ledger::new(&view_of(2), Rank(0));
     // Every second lane, so that none is beside another one. Each call is given up by all at once.
-    for tag in 0..=LANE_RUNS_MAX as u32 {
+    for tag in 0..=RUNS_MAX as u32 {
         assert!(!ledger.must_end(), "after {tag} lanes");
         let op = ledger.call(Lane::tagged(2 * tag), SUM).expect("a number");
         ledger.abort(op, AbortReason::Dropped);

@@ -16,9 +16,6 @@ const SEARCH_STATES_MAX: usize = 3_000_000;
 /// Walks in search of a mutant. Some mutants show in one of several thousand walks only.
 const SEARCH_WALKS: u64 = 8_000;
 
-/// More entries than a run makes calls.
-pub(super) const UNCALLED: usize = 1024;
-
 const WALK_KINDS: [WalkKind; 2] = [WalkKind::Basic, WalkKind::Extended];
 
 const BOTH: [Partition; 2] = [Partition::Continue, Partition::Majority];
@@ -51,10 +48,9 @@ fn calling(nodes: u8, lanes: u32, budget: Budget) -> Group {
     Group { nodes, lanes, calls, answers: true, ..Group::of(Partition::Continue, budget) }
 }
 
-/// With limits that are reached. Entries of calls that a program has not made are kept, because to
-/// forget them is safe only where links keep the order of messages, as real ones do.
+/// With limits that are reached.
 fn bounded(group: Group, (in_flight, listed): (usize, usize)) -> Group {
-    Group { bounds: LedgerBounds { in_flight, listed, uncalled: UNCALLED }, ..group }
+    Group { bounds: LedgerBounds { in_flight, listed }, ..group }
 }
 
 /// Calls of the ranks 0 and 2 only.
@@ -342,9 +338,6 @@ fn smallest_extended_group(mutant: Mutant) -> Option<Group> {
         }
         Mutant::NarrowAdmission => {
             bounded(calling(3, 2, Budget { calls: 2, aborts: 1, ..none }), (1, 1))
-        }
-        Mutant::ReportsInOrder => {
-            bounded(calling(2, 2, Budget { calls: 3, aborts: 1, ..none }), (1, 1))
         }
         Mutant::BeginsBeside | Mutant::AgreesBeside => outside(0),
         Mutant::ForgetsBeginning => beginning([4, 2, 16], 2),

@@ -91,7 +91,7 @@ pub(super) enum WalkKind {
 
 fn extended(group: Group, rng: &mut Rng) -> Group {
     let lanes = 1 + rng.below(3) as u32;
-    let bounds = LedgerBounds { in_flight: 2, listed: 2, uncalled: super::runs::UNCALLED };
+    let bounds = LedgerBounds { in_flight: 2, listed: 2 };
     let has_plans = rng.below(2) == 0;
     let has_sub_group = rng.below(2) == 0;
     let by_programs = lanes > 1 || has_sub_group;

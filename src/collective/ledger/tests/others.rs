@@ -83,71 +83,120 @@ fn a_lane_that_one_member_has_left_holds_up_nobody() {
     assert!(g.resolved.iter().map(committed).all(|count| count == 3 * OPS_LISTED_MAX));
 }
 
-/// The caller lists an operation until all others have reported that it is decided.
-#[test]
-fn an_abort_is_reported_however_many_operations_were_given_up_before() {
-    let mut g = Group::of(2);
-    for n in 0..LedgerBounds::default().uncalled {
-        assert_eq!(give_up_alone(&mut g, Lane::tagged(7)), Ok(()), "call {n}");
-    }
-    // These come first in the ledger.
-    for n in 0..=OPS_LISTED_MAX {
-        assert_eq!(give_up_alone(&mut g, Lane::MAIN), Ok(()), "call {n}");
-    }
-}
-
-/// A group in which rank 0 has given up operation 0 of the main lane and all have reported so. Rank
-/// 1 has forgotten it for the sake of others that come later in the ledger.
-fn forgotten_by_rank_1(n: u8) -> (Group, OpId) {
+/// Rank 0 gives up operation 0 of the main lane, and all have told each other so.
+fn given_up_by_rank_0(n: u8) -> (Group, OpId) {
     let mut g = Group::of(n);
-    let lane = LANE.messages(Rank(0), Rank(1));
-    for _ in 0..LedgerBounds::default().uncalled {
-        let call = Call { kind: CallKind::Message { from: Rank(0), to: Rank(1), tag: 5 }, ..SUM };
-        let op = g.ledgers[0].call(lane, call).expect("it takes a number");
-        g.ledgers[0].abort(op, AbortReason::Dropped);
-        g.deliver_all();
-        g.pass_reports();
-    }
     assert_eq!(give_up_alone(&mut g, LANE), Ok(()));
     g.pass_reports();
-    let op = OpId { lane: LANE, number: 0 };
-    let known: Vec<bool> = g.ledgers.iter().map(|l| l.entries.contains_key(&op)).collect();
-    assert_eq!(known[..2], [false, false], "by its caller and by rank 1");
-    (g, op)
+    assert!(g.ledgers.iter().all(|ledger| ledger.entries.is_empty()), "nobody lists it");
+    (g, OpId { lane: LANE, number: 0 })
 }
 
 #[test]
-fn a_call_given_up_before_it_is_described_ends_though_all_have_forgotten_the_operation() {
-    let (mut g, op) = forgotten_by_rank_1(2);
+fn what_was_given_up_before_it_was_called_stays_known_in_little_memory() {
+    let mut g = Group::of(2);
+    let count = 20 * OPS_LISTED_MAX as u64;
+    for n in 0..count {
+        assert_eq!(give_up_alone(&mut g, LANE), Ok(()), "call {n}");
+    }
+    assert_eq!((g.ledgers[1].entries.len(), g.ledgers[1].given_up.runs()), (0, 1));
+    for n in 0..count {
+        assert!(g.ledgers[1].call(LANE, SUM).is_ok(), "call {n}");
+    }
+    g.drain(1);
+    let end = aborted(AbortReason::Deadline, 0);
+    assert!(g.resolved[1].len() == count as usize && g.resolved[1].iter().all(|(_, e)| *e == end));
+    assert!(g.wires.iter().flatten().all(Vec::is_empty), "all know it");
+    assert_eq!(g.ledgers[1].given_up.runs(), 0);
+}
+
+#[test]
+fn what_was_given_up_before_it_was_called_is_told_again_to_who_missed_it() {
+    let mut g = Group::of(3);
+    let op = g.begin(0, SUM);
+    g.ledgers[0].abort(op, AbortReason::Deadline);
+    g.deliver(0, 1);
+    g.deliver(0, 2);
+    // Ranks 0 and 2 do not hear rank 1.
+    let lose = |g: &mut Group| g.wires[1] = vec![Vec::new(); 3];
+    lose(&mut g);
+    g.deliver(2, 1);
+    g.deliver(2, 0);
+    assert_eq!(g.ledgers[1].report_resolved(RankSet::ALL), [op]);
+    assert!(g.ledgers[1].entries.is_empty() && g.resolved[0].is_empty());
+    for from in [0, 2] {
+        g.wires[from][1] = g.ledgers[from].replay(Rank(1));
+        g.deliver(from, 1);
+    }
+    assert_eq!(g.wires[1][0].len(), 2, "a vote for each message of a caller");
+    assert_eq!(g.ledgers[1].report_resolved(RankSet::ALL), [op]);
+    assert!(g.ledgers[1].report_resolved(RankSet::ALL).is_empty(), "it is told once");
+    g.deliver(1, 0);
+    assert_eq!(g.resolved[0], [(op, aborted(AbortReason::Deadline, 0))]);
+    // For who has not called it a report is enough.
+    g.ledgers[2].on_resolved(Rank(1), &[op]);
+    assert_eq!(g.ledgers[2].report_resolved(RankSet::ALL), [op]);
+    assert!(g.ledgers[2].entries.is_empty() && g.ledgers[2].in_flight() == 0);
+}
+
+#[test]
+fn messages_that_were_given_up_keep_their_tags() {
+    let mut g = Group::of(2);
+    let lane = LANE.messages(Rank(0), Rank(1));
+    let send = |tag| Call { kind: CallKind::Message { from: Rank(0), to: Rank(1), tag }, ..SUM };
+    for (tag, is_described) in [(5, true), (6, false)] {
+        let op = g.ledgers[0].call(lane, send(tag)).expect("it takes a number");
+        if is_described {
+            g.ledgers[0].describe(op);
+        }
+        g.ledgers[0].abort(op, AbortReason::Deadline);
+        g.deliver_all();
+        g.pass_reports();
+        g.pass_reports();
+    }
+    let ledger = &mut g.ledgers[1];
+    assert!(ledger.entries.is_empty() && ledger.given_up.runs() == 2);
+    assert!(ledger.next_has_tag(lane, 5) && !ledger.next_has_tag(lane, 6));
+    assert!(ledger.call(lane, send(5)).is_ok());
+    assert!(ledger.next_has_tag(lane, 5) && ledger.next_has_tag(lane, 6), "its tag is unknown");
+}
+
+#[test]
+fn a_view_ends_before_what_others_have_given_up_fills_the_memory() {
+    let mut ledger = Ledger::new(&view_of(2), Rank(1));
+    let cause = |by| AbortCause { reason: AbortReason::Dropped, by: Rank(by) };
+    for number in 0..=RUNS_MAX as u64 {
+        assert!(!ledger.must_end());
+        let op = OpId { lane: LANE, number: 2 * number };
+        let heard = ledger.on_vote(Rank(0), op, Vote::Abort(cause(0)));
+        assert_eq!(heard, Ok(()));
+        assert_eq!(ledger.report_resolved(RankSet::ALL), [op]);
+    }
+    assert!(ledger.must_end());
+}
+
+#[test]
+fn a_vote_that_was_forgotten_is_cast_again_and_ends_the_call() {
+    let (mut g, op) = given_up_by_rank_0(2);
+    // No honest member forgets it, see `GivenUp`.
+    g.ledgers[1].given_up.remove(op);
     assert_eq!(g.ledgers[1].call(LANE, SUM), Ok(op));
     g.ledgers[1].abort(op, AbortReason::Dropped);
     g.deliver_all();
     assert_eq!(g.resolved[1], [(op, aborted(AbortReason::Dropped, 1))]);
     g.pass_reports();
-    assert!(!g.ledgers[1].entries.contains_key(&op), "all have reported it");
+    assert!(g.ledgers[1].entries.is_empty(), "all have reported it");
 }
 
 #[test]
-fn a_call_of_a_forgotten_operation_ends_though_another_member_remembers_it() {
-    let (mut g, op) = forgotten_by_rank_1(3);
-    assert!(g.ledgers[2].entries.contains_key(&op));
-    assert_eq!(g.begin(1, SUM), op);
-    g.deliver_all();
-    assert_eq!(g.resolved[1].len(), 1, "votes of all: {:?}", g.ledgers[1].entries.get(&op));
-    g.pass_reports();
-    assert!(!g.ledgers[1].entries.contains_key(&op), "all have reported it");
-}
-
-#[test]
-fn a_forgotten_operation_is_reported_again_though_an_earlier_one_is_open() {
+fn an_operation_is_reported_again_though_an_earlier_one_is_open() {
     let mut g = Group::of(2);
     let first = g.begin(0, SUM);
     let op = g.begin(0, SUM);
     g.ledgers[0].abort(op, AbortReason::Dropped);
     g.deliver_all();
     g.pass_reports();
-    // Rank 1 has no room for it.
-    g.ledgers[1].entries.remove(&op);
+    g.ledgers[1].given_up.remove(op);
     assert!(!g.ledgers[0].entries.contains_key(&op));
     assert_eq!([g.begin(1, SUM), g.begin(1, SUM)], [first, op]);
     g.deliver_all();
@@ -155,15 +204,6 @@ fn a_forgotten_operation_is_reported_again_though_an_earlier_one_is_open() {
     g.pass_reports();
     assert!(!g.ledgers[1].entries.contains_key(&op), "all have reported it");
     assert!(g.ledgers[1].entries.contains_key(&first), "it is open");
-}
-
-#[test]
-fn what_was_given_up_before_it_was_called_is_told_again_to_who_missed_it() {
-    let mut g = Group::of(2);
-    assert_eq!(give_up_alone(&mut g, Lane::MAIN), Ok(()));
-    assert!(g.ledgers[1].report_resolved(RankSet::ALL).is_empty(), "it is told once");
-    assert_eq!(g.ledgers[1].replay(Rank(0)).len(), 1, "its vote");
-    assert_eq!(g.ledgers[1].report_resolved(RankSet::ALL).len(), 1);
 }
 
 #[test]
@@ -515,7 +555,7 @@ fn best_effort_given_up_is_over_at_once_but_not_where_it_is_done() {
 #[test]
 fn two_who_wait_for_each_others_reports_both_get_them() {
     let mut g = Group::of(2);
-    let small = LedgerBounds { in_flight: 1, listed: 1, ..LedgerBounds::default() };
+    let small = LedgerBounds { in_flight: 1, listed: 1 };
     g.ledgers = g.ledgers.into_iter().map(|ledger| ledger.within(small)).collect();
     for (i, lane) in [Lane::MAIN, Lane::tagged(7)].into_iter().enumerate() {
         let op = g.ledgers[i].call(lane, SUM).expect("it may be called");
@@ -524,7 +564,10 @@ fn two_who_wait_for_each_others_reports_both_get_them() {
         g.deliver_all();
     }
     g.ledgers.iter_mut().for_each(|ledger| _ = ledger.report_resolved(RankSet::ALL));
-    (0..2).for_each(|i| _ = g.ledgers[i].replay(Rank(1 - i as u8)));
+    for (i, to) in [(0, 1), (1, 0)] {
+        g.wires[i][to] = g.ledgers[i].replay(Rank(to as u8));
+    }
+    g.deliver_all();
     g.pass_reports();
     g.pass_reports();
     for (i, lane) in [Lane::MAIN, Lane::tagged(7)].into_iter().enumerate() {
