@@ -10,7 +10,9 @@
 //! needs `Abort` from all; until then the call waits. Every member answers an `Abort` with an
 //! `Abort`, even if it has voted `Done` and not committed. If its program has not called the
 //! operation yet, it answers as soon as a caller has told it of the operation. A member lists an
-//! operation from its own call until every participant has reported it decided.
+//! operation from its own call until every participant has reported it decided. A vote may be lost
+//! with a link. Then a report that the operation is decided counts as `Abort` of its sender, as
+//! long as this member cannot have voted `Done`.
 //!
 //! ```text
 //! own vote:  none --> Done --> Abort       Done: result held, all descriptors agree

@@ -138,8 +138,8 @@ impl ControlPlane {
         if let Some(view) = self.installed.digest() {
             trace::warn!(
                 ?view,
-                "an operation of this View is disputed, or it has used too many lanes: it is \
-                 replaced"
+                "an operation of this View is disputed, or it has used too many lanes, or too many \
+                 operations were given up: it is replaced"
             );
             self.step(Input::MustEnd(view));
         }
