@@ -81,8 +81,8 @@ pub struct Ledger {
     entries: BTreeMap<OpId, Entry>,
     /// Operations that were aborted before this member called them, as it has told the others.
     given_up: Runs<OpId, GivenUp>,
-    /// Operations forgotten here that are to be reported again.
-    again: BTreeSet<OpId>,
+    /// By rank: operations forgotten here that are to be reported to it again.
+    again: Vec<BTreeSet<OpId>>,
     effects: Vec<LedgerEffect>,
     /// An operation is disputed.
     disputed: bool,
@@ -121,8 +121,8 @@ pub enum CallRefusal {
     TooManyInFlight,
 }
 
-/// Most runs of lanes and of operations given up, about 4 MiB, see [`Runs`]. With more the View
-/// must be replaced.
+/// Most runs of lanes, about 4 MiB, and of operations given up, about 10 MiB; see [`Runs`]. With
+/// more the View must be replaced.
 const RUNS_MAX: usize = 64 * 1024;
 
 /// No honest member sends this message: its sender broke the protocol.
@@ -147,7 +147,7 @@ impl Ledger {
             numbers: Lanes::default(),
             entries: BTreeMap::new(),
             given_up: Runs::default(),
-            again: BTreeSet::new(),
+            again: vec![BTreeSet::new(); view.size()],
             effects: Vec::new(),
             disputed: false,
             bounds: LedgerBounds::default(),
@@ -228,11 +228,11 @@ impl Ledger {
         if !self.began_synced && lane.is_of_all() && !matches!(call.kind, CallKind::Sync { .. }) {
             self.worked.set(lane, ());
         }
-        let given_up = self.given_up.get(op).copied();
+        let remembered = self.given_up.get(op).copied();
         self.given_up.remove(op);
         let (size, me) = (self.size, self.me);
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
-        given_up.into_iter().for_each(|given_up| given_up.restore(me, entry));
+        remembered.into_iter().for_each(|given_up| given_up.restore(me, entry));
         entry.call = Some(call);
         let told = self.revisions.told_revision(entry);
         let in_a_hold = || self.mutation.has(Mutant::CallsInAHold);
@@ -247,6 +247,7 @@ impl Ledger {
         if let Some(outcome) = outcome {
             self.effects.push(LedgerEffect::Resolved(op, outcome));
             self.in_engine(op, LedgerEffect::Retire);
+            // The others need not hear of it again.
             self.forget_finished();
         }
         Ok(op)
@@ -293,13 +294,17 @@ impl Ledger {
     /// the engine hears so of the calls of the step too.
     pub fn becomes_step(&mut self, op: OpId, step: Call) {
         self.amend(op, step);
-        let Some(entry) = self.entries.get(&op) else { return };
-        let (given_up, decided) = (entry.votes[self.me.index()].is_some(), entry.outcome.is_some());
-        if given_up {
-            self.in_engine(op, LedgerEffect::Cancel);
-        }
-        if decided {
-            self.in_engine(op, LedgerEffect::Retire);
+        let entry = self.entries.get(&op);
+        let is_given_up = entry.is_none_or(|e| e.votes[self.me.index()].is_some());
+        let is_decided = entry.is_none_or(|e| e.outcome.is_some());
+        for (is_over, effect) in [
+            (is_given_up, LedgerEffect::Cancel as fn(OpId) -> LedgerEffect),
+            (is_decided, LedgerEffect::Retire),
+        ] {
+            if is_over {
+                self.effects.push(effect(op));
+                self.effects.extend(op.parts().map(effect));
+            }
         }
     }
 
@@ -359,12 +364,18 @@ impl Ledger {
         if op.step().is_some() {
             return Err(Misbehaviour);
         }
-        self.admit(from, op, is_of_a_caller(from, vote))?;
+        match vote {
+            Vote::Abort(cause) if !is_of_a_caller(from, vote) => {
+                if !self.admit_answer(from, op, cause.by)? {
+                    return Ok(());
+                }
+            }
+            _ => self.admit_caller(from, op)?,
+        }
         let Some(entry) = self.entries.get_mut(&op) else {
-            if is_of_a_caller(from, vote) && matches!(vote, Vote::Abort(_)) {
-                self.refuse_finished(from, op);
-            } else {
-                self.report_again(op);
+            match vote {
+                Vote::Abort(_) if is_of_a_caller(from, vote) => self.refuse_finished(from, op),
+                _ => self.report_again(from, op),
             }
             return Ok(());
         };

@@ -28,7 +28,7 @@ impl Ledger {
         if op.step().is_some() {
             return Err(Misbehaviour);
         }
-        self.admit(from, op, true)?;
+        self.admit_caller(from, op)?;
         if self.has_voted_done(op) {
             self.hurry(op);
         } else if self.entries.get(&op).is_some_and(|e| e.votes[self.me.index()].is_none()) {

@@ -66,7 +66,7 @@ impl Ledger {
         if !is_honest(&descriptor, part, self.size) {
             return Err(Misbehaviour);
         }
-        self.admit(from, op, true)?;
+        self.admit_caller(from, op)?;
         if matches!(descriptor.call.kind, CallKind::Sync { .. }) {
             self.note_state(op.lane);
         }

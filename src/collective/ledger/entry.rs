@@ -110,9 +110,10 @@ impl Entry {
         self.callers.contains(rank)
     }
 
-    /// Whether `rank` has only answered the `Abort` of a third member, as far as is known here.
-    pub(super) fn is_answered_by(&self, rank: Rank) -> bool {
-        self.votes[rank.index()].is_some() && !self.is_called_by(rank)
+    /// Whether `rank` has only answered the `Abort` of `by`, as far as is known here.
+    pub(super) fn is_answered_by(&self, rank: Rank, by: Rank) -> bool {
+        let is_of = |vote| matches!(vote, Some(Vote::Abort(cause)) if cause.by == by);
+        is_of(self.votes[rank.index()]) && !self.is_called_by(rank)
     }
 
     /// The cause for which this member must vote `Abort`: another one has, and a member that has

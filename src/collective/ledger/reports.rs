@@ -4,6 +4,7 @@
 use super::given_up::GivenUp;
 use super::{Ledger, LedgerEffect};
 use crate::protocol::{Mutant, OpBody, OpId, Rank, RankSet};
+use std::collections::BTreeSet;
 
 impl Ledger {
     /// Another member has decided these operations.
@@ -37,31 +38,42 @@ impl Ledger {
         bodies
     }
 
-    /// Has an operation that is forgotten here reported once more: another member still lists it,
-    /// because the report was lost with a link, or because it has forgotten the report too.
-    pub(super) fn report_again(&mut self, op: OpId) {
-        // The others list no more than this.
-        if self.again.len() < self.bounds.listed * self.size.saturating_sub(1) {
-            self.again.insert(op);
+    /// Has an operation that is forgotten here reported to `to` once more: it still lists it, because
+    /// the report was lost with a link.
+    pub(super) fn report_again(&mut self, to: Rank, op: OpId) {
+        // It lists no more than this.
+        if self.again[to.index()].len() < self.bounds.listed {
+            self.again[to.index()].insert(op);
         }
     }
 
-    /// Decided operations that others may still list, in order; every message about operations
-    /// carries them. Own ones cannot fill the list for ever: the least that is decided everywhere
-    /// comes first on every member, so all report it.
+    /// Decided operations that others may still list; every message about operations carries them.
+    /// Those that this member has not called are reported once, and come before its own: own ones
+    /// may fill the list for as long as another member does not report them. Those reported again
+    /// take at most half of the list, and no rank more than its share.
     pub fn resolved(&self) -> Vec<OpId> {
-        let decided = self.entries.iter().filter(|(_, e)| e.outcome.is_some()).map(|(op, _)| op);
-        self.again.iter().chain(decided).copied().take(self.bounds.listed).collect()
+        let share = (self.bounds.listed / 2 / self.size).max(1);
+        let again = self.again.iter().flat_map(|ops| ops.iter().take(share));
+        let again: BTreeSet<&OpId> = again.collect();
+        let decided = || self.entries.iter().filter(|(_, e)| e.outcome.is_some());
+        let uncalled = decided().filter(|(_, e)| e.call.is_none());
+        let called = decided().filter(|(_, e)| e.call.is_some());
+        let entries = uncalled.chain(called).map(|(op, _)| op);
+        again.into_iter().chain(entries).copied().take(self.bounds.listed).collect()
     }
 
-    /// Like [`resolved`](Ledger::resolved), for a message to all other ranks of `to`.
-    /// Marks operations as reported if `to` covers all their other participants.
+    /// Like [`resolved`](Ledger::resolved), for a message to all other ranks of `to`. Marks
+    /// operations as reported if `to` covers all their other participants.
     pub fn report_resolved(&mut self, to: RankSet) -> Vec<OpId> {
         let (resolved, me) = (self.resolved(), self.me);
+        for (rank, again) in self.again.iter_mut().enumerate() {
+            if to.contains(Rank(rank as u8)) {
+                resolved.iter().for_each(|op| _ = again.remove(op));
+            }
+        }
         for op in &resolved {
-            if op.lane.participants(self.size).without(me).is_within(to) {
-                self.again.remove(op);
-                self.entries.get_mut(op).into_iter().for_each(|entry| entry.reported = true);
+            if let Some(entry) = self.entries.get_mut(op) {
+                entry.reported |= entry.participants.without(me).is_within(to);
             }
         }
         self.forget_finished();

@@ -453,15 +453,20 @@ fn a_member_behind_the_source_lacks_its_state() {
 /// The calls of a step that replaces another call are cancelled, too.
 #[test]
 fn a_call_that_was_given_up_before_it_becomes_a_step_is_given_up_in_the_engine() {
-    let mut g = Group::of(2);
-    let op = g.begin(0, SUM);
-    g.ledgers[0].abort(op, AbortReason::Deadline);
-    g.deliver_all();
-    assert_eq!(g.ledgers[1].call(Lane::MAIN, SUM), Ok(op));
-    g.ledgers[1].becomes_step(op, STEP);
-    g.drain(1);
-    assert!(op.parts().all(|part| g.cancelled[1].contains(&part)), "{:?}", g.cancelled[1]);
-    assert!(op.parts().all(|part| g.retired[1].contains(&part)), "{:?}", g.retired[1]);
+    for is_reported in [false, true] {
+        let mut g = Group::of(2);
+        let op = g.begin(0, SUM);
+        g.ledgers[0].abort(op, AbortReason::Deadline);
+        g.deliver_all();
+        if is_reported {
+            g.pass_reports();
+        }
+        assert_eq!(g.ledgers[1].call(Lane::MAIN, SUM), Ok(op));
+        g.ledgers[1].becomes_step(op, STEP);
+        g.drain(1);
+        assert!(op.parts().all(|part| g.cancelled[1].contains(&part)), "{:?}", g.cancelled[1]);
+        assert!(op.parts().all(|part| g.retired[1].contains(&part)), "{:?}", g.retired[1]);
+    }
 }
 
 /// A replay over a new link lists the parts of an operation before the operation itself.

@@ -178,7 +178,7 @@ fn a_view_ends_before_what_others_have_given_up_fills_the_memory() {
 #[test]
 fn a_vote_that_was_forgotten_is_cast_again_and_ends_the_call() {
     let (mut g, op) = given_up_by_rank_0(2);
-    // No honest member forgets it, see `GivenUp`.
+    // Like after a report that was lost with a link.
     g.ledgers[1].given_up.remove(op);
     assert_eq!(g.ledgers[1].call(LANE, SUM), Ok(op));
     g.ledgers[1].abort(op, AbortReason::Dropped);
@@ -291,6 +291,86 @@ fn operations_that_a_member_invents_for_each_other_one_put_no_blame_on_these() {
     let one_more = given_up_by(Rank(LIAR as u8), [invented(0, OPS_LISTED_MAX)].into_iter());
     let [OpBody::Vote(op, vote)] = one_more[..] else { unreachable!("one vote") };
     assert_eq!(g.ledgers[0].on_vote(Rank(LIAR as u8), op, vote), Err(Misbehaviour));
+}
+
+/// A liar has told another member of best-effort calls, each of which that member decides at once.
+#[test]
+fn answers_without_end_are_not_counted_and_blame_nobody() {
+    let mut ledger = Ledger::new(&view_of(3), Rank(1));
+    let by = |by| Vote::Abort(AbortCause { reason: AbortReason::Dropped, by: Rank(by) });
+    let op = |lane, number| OpId { lane, number };
+    for number in 0..10 * OPS_LISTED_MAX as u64 {
+        assert_eq!(ledger.on_vote(Rank(0), op(Lane::tagged(7), number), by(2)), Ok(()));
+    }
+    assert_eq!(ledger.entries.len(), 2 * OPS_LISTED_MAX);
+    assert_eq!(ledger.on_vote(Rank(0), op(LANE, 0), by(3)), Err(Misbehaviour), "no such rank");
+    // Calls of others are answered as before.
+    assert_eq!(ledger.on_vote(Rank(0), op(LANE, 0), by(0)), Ok(()));
+    assert_eq!(ledger.on_vote(Rank(2), op(LANE, 0), by(0)), Ok(()));
+    assert_eq!(ledger.report_resolved(RankSet::ALL), [op(LANE, 0)]);
+}
+
+/// A member whose list is full of own calls, because another one never reports anything.
+fn with_a_full_list() -> Group {
+    let mut g = Group::of(3);
+    for n in 0..OPS_LISTED_MAX {
+        let ops: Vec<OpId> = (0..3).map(|i| g.begin(i, SUM)).collect();
+        g.deliver_all();
+        g.done(0..3, ops[0]);
+        g.deliver_all();
+        assert_eq!(g.resolved[1].len(), n + 1);
+    }
+    assert_eq!(g.ledgers[1].call(LANE, SUM), Err(CallRefusal::TooManyInFlight));
+    g
+}
+
+#[test]
+fn what_was_not_called_is_reported_though_own_calls_fill_the_list() {
+    let mut g = with_a_full_list();
+    let given_up = Vote::Abort(AbortCause { reason: AbortReason::Dropped, by: Rank(0) });
+    for number in 0..2 * OPS_LISTED_MAX as u64 {
+        let op = OpId { lane: Lane::tagged(7), number };
+        for from in [0, 2] {
+            assert_eq!(g.ledgers[1].on_vote(Rank(from), op, given_up), Ok(()));
+        }
+        assert!(g.ledgers[1].report_resolved(RankSet::ALL).contains(&op));
+    }
+    assert_eq!(g.ledgers[1].entries.len(), OPS_LISTED_MAX);
+}
+
+#[test]
+fn who_calls_on_without_a_report_breaks_the_protocol_even_if_all_is_decided() {
+    let mut g = with_a_full_list();
+    let cause = AbortCause { reason: AbortReason::Dropped, by: Rank(0) };
+    let heard = (0..).take_while(|number| {
+        let op = OpId { lane: Lane::tagged(7), number: *number };
+        let heard = g.ledgers[1].on_vote(Rank(0), op, Vote::Abort(cause));
+        heard.is_ok() && g.ledgers[1].on_vote(Rank(2), op, Vote::Abort(cause)).is_ok()
+    });
+    assert_eq!(heard.count(), OPS_LISTED_MAX);
+}
+
+/// One asks for reports without end; another one has lost one report.
+#[test]
+fn reports_that_are_asked_for_again_leave_room_for_others() {
+    let (mut g, op) = given_up_by_rank_0(3);
+    let lane = Lane::tagged(7);
+    for _ in 0..4 * OPS_LISTED_MAX {
+        assert_eq!(give_up_alone(&mut g, lane), Ok(()));
+    }
+    let ask = |g: &mut Group| {
+        for number in 0..4 * OPS_LISTED_MAX as u64 {
+            let op = OpId { lane, number };
+            let cause = AbortCause { reason: AbortReason::Dropped, by: Rank(1) };
+            assert_eq!(g.ledgers[1].on_vote(Rank(2), op, Vote::Abort(cause)), Ok(()));
+        }
+    };
+    ask(&mut g);
+    assert!(g.ledgers[1].again[2].len() <= OPS_LISTED_MAX);
+    let cause = AbortCause { reason: AbortReason::Dropped, by: Rank(0) };
+    assert_eq!(g.ledgers[1].on_vote(Rank(0), op, Vote::Abort(cause)), Ok(()));
+    let told = g.ledgers[1].report_resolved(RankSet::ALL);
+    assert!(told.contains(&op) && told.len() < OPS_LISTED_MAX, "{told:?}");
 }
 
 #[test]
