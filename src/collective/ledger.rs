@@ -55,7 +55,7 @@ pub(crate) use bounds::LedgerBounds;
 use entry::Entry;
 use given_up::GivenUp;
 use revisions::Revisions;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use sync_source::SyncSource;
 
 /// The votes and statuses of one View on one member.
@@ -81,6 +81,8 @@ pub struct Ledger {
     entries: BTreeMap<OpId, Entry>,
     /// Operations that were aborted before this member called them, as it has told the others.
     given_up: Runs<OpId, GivenUp>,
+    /// By rank: operations of which its answer was the first word here, oldest first.
+    answered: Vec<VecDeque<OpId>>,
     /// By rank: operations forgotten here that are to be reported to it again.
     again: Vec<BTreeSet<OpId>>,
     effects: Vec<LedgerEffect>,
@@ -147,6 +149,7 @@ impl Ledger {
             numbers: Lanes::default(),
             entries: BTreeMap::new(),
             given_up: Runs::default(),
+            answered: vec![VecDeque::new(); view.size()],
             again: vec![BTreeSet::new(); view.size()],
             effects: Vec::new(),
             disputed: false,
@@ -366,15 +369,15 @@ impl Ledger {
         }
         match vote {
             Vote::Abort(cause) if !is_of_a_caller(from, vote) => {
-                if !self.admit_answer(from, op, cause.by)? {
-                    return Ok(());
-                }
+                self.admit_answer(from, op, cause.by)?;
             }
             _ => self.admit_caller(from, op)?,
         }
         let Some(entry) = self.entries.get_mut(&op) else {
             match vote {
-                Vote::Abort(_) if is_of_a_caller(from, vote) => self.refuse_finished(from, op),
+                Vote::Abort(cause) if is_of_a_caller(from, vote) => {
+                    self.refuse_finished(from, op, cause);
+                }
                 _ => self.report_again(from, op),
             }
             return Ok(());
@@ -383,7 +386,8 @@ impl Ledger {
             return Ok(());
         }
         match (entry.votes[from.index()], vote) {
-            (Some(Vote::Abort(_)), Vote::Done { .. }) => return Ok(()),
+            // It is final.
+            (Some(Vote::Abort(_)), _) => {}
             (Some(Vote::Done { digest: a }), Vote::Done { digest: b }) if a != b => {
                 return Err(Misbehaviour);
             }

@@ -205,7 +205,7 @@ pub struct OpMessage {
     pub view: ViewDigest,
     /// The message's content.
     pub body: OpBody,
-    /// Operations that are decided on the sender and still on its list.
+    /// Operations that are decided on the sender, and that some receiver may still list.
     pub resolved: Vec<OpId>,
     /// Only with a [`Describe`](OpBody::Describe): the sender's contribution, if it is small.
     pub enclosed: Option<Arc<Enclosed>>,

@@ -39,8 +39,8 @@ use crate::collective::{
 use crate::memory::Pool;
 use crate::os::{Mutex, MutexGuard, Race, lock};
 use crate::protocol::{
-    AbortReason, Call, CallKind, Closing, Lane, Mutation, OpBody, OpId, OpMessage, Rank, View,
-    ViewDigest, Vote,
+    AbortReason, Call, CallKind, Closing, Lane, Mutation, OpBody, OpId, OpMessage, Rank, RankSet,
+    View, ViewDigest, Vote,
 };
 use crate::trace::unharmed;
 pub use choice::{Choice, Unchosen};
@@ -403,8 +403,11 @@ impl ViewSession {
     pub fn replay<T>(&self, to: Rank, heard: impl FnOnce(Vec<OpMessage>) -> T) -> T {
         let mut state = lock(&self.state);
         let bodies = state.ledger.replay(to);
-        let message = |body| state.message(body, state.ledger.resolved());
-        let messages = bodies.into_iter().map(message).collect();
+        let mut messages = Vec::with_capacity(bodies.len());
+        for body in bodies {
+            let resolved = state.ledger.report_resolved(RankSet::EMPTY.with(to));
+            messages.push(state.message(body, resolved));
+        }
         if Race::LateReplay.is_seeded() {
             drop(state);
         }

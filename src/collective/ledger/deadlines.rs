@@ -40,9 +40,15 @@ impl Ledger {
 
     /// The other members whose vote on an open `op` is missing although a correct member votes at
     /// once: `Abort` in answer to `Abort`, any vote in answer to [`Overdue`](OpBody::Overdue). None
-    /// if this member has not called it: the others may not know of it.
+    /// if this member has not told them that it has called it: they may not know of it.
     pub fn unanswered(&self, op: OpId) -> Vec<Rank> {
-        let waits = |e: &&Entry| e.call.is_some() && e.outcome.is_none();
+        let me = self.me;
+        let has_given_up = |e: &Entry| match e.votes[me.index()] {
+            Some(Vote::Abort(cause)) => cause.by == me,
+            _ => false,
+        };
+        let has_told = |e: &Entry| e.begun_by(me).next().is_some() || has_given_up(e);
+        let waits = |e: &&Entry| e.call.is_some() && e.outcome.is_none() && has_told(e);
         let open = self.entries.get(&op).filter(|_| !self.frozen).filter(waits);
         let Some(entry) = open else { return Vec::new() };
         let answers = |vote: Option<Vote>| match entry.votes[self.me.index()] {

@@ -75,7 +75,8 @@ impl Ledger {
             // Of a step only the first call and the end are answered: after a replay, answers to
             // all of its calls could fill the queue of the link.
             if matches!(part, None | Some(0)) {
-                self.refuse_finished(from, op);
+                let cause = AbortCause { reason: AbortReason::Dropped, by: from };
+                self.refuse_finished(from, op, cause);
             }
             return Ok(false);
         };

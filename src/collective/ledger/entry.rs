@@ -28,8 +28,8 @@ pub(super) struct Entry {
     pub(super) outcome: Option<Outcome>,
     /// The ranks that have reported it decided.
     pub(super) resolved_by: RankSet,
-    /// This member has told all other participants that it is decided here.
-    pub(super) reported: bool,
+    /// The ranks that this member has told that it is decided here.
+    pub(super) reported_to: RankSet,
     /// All descriptors are in and agree.
     pub(super) agreed: bool,
     /// The digest of the result that the engine holds.
@@ -59,7 +59,7 @@ impl Entry {
             callers: RankSet::EMPTY,
             outcome: None,
             resolved_by: RankSet::EMPTY,
-            reported: false,
+            reported_to: RankSet::EMPTY,
             agreed: false,
             held: None,
             spoiled: None,
@@ -110,10 +110,9 @@ impl Entry {
         self.callers.contains(rank)
     }
 
-    /// Whether `rank` has only answered the `Abort` of `by`, as far as is known here.
-    pub(super) fn is_answered_by(&self, rank: Rank, by: Rank) -> bool {
-        let is_of = |vote| matches!(vote, Some(Vote::Abort(cause)) if cause.by == by);
-        is_of(self.votes[rank.index()]) && !self.is_called_by(rank)
+    /// Whether this member has told all other participants that it is decided here.
+    pub(super) fn is_reported(&self, me: Rank) -> bool {
+        self.participants.without(me).is_within(self.reported_to)
     }
 
     /// The cause for which this member must vote `Abort`: another one has, and a member that has

@@ -28,6 +28,6 @@ impl GivenUp {
         entry.votes[me.index()] = Some(Vote::Abort(self.cause));
         entry.outcome = Some(Outcome::Aborted(self.cause));
         entry.resolved_by = entry.participants;
-        entry.reported = true;
+        entry.reported_to = entry.participants;
     }
 }

@@ -38,19 +38,20 @@ impl Ledger {
         bodies
     }
 
-    /// Has an operation that is forgotten here reported to `to` once more: it still lists it, because
-    /// the report was lost with a link.
+    /// Has an operation that is forgotten here reported to `to` once more: the report was lost with
+    /// a link.
     pub(super) fn report_again(&mut self, to: Rank, op: OpId) {
-        // It lists no more than this.
-        if self.again[to.index()].len() < self.bounds.listed {
+        // It repeats its messages about its own calls and about those of each other member.
+        if self.again[to.index()].len() < self.bounds.listed * self.size {
             self.again[to.index()].insert(op);
         }
     }
 
     /// Decided operations that others may still list; every message about operations carries them.
-    /// Those that this member has not called are reported once, and come before its own: own ones
-    /// may fill the list for as long as another member does not report them. Those reported again
-    /// take at most half of the list, and no rank more than its share.
+    /// Those that this member has not called leave the list when all have been told, and come
+    /// before its own: own ones may fill the list for as long as another member does not report
+    /// them. Those reported again come first; each rank's take no more than its share of half of the
+    /// list, or one.
     pub fn resolved(&self) -> Vec<OpId> {
         let share = (self.bounds.listed / 2 / self.size).max(1);
         let again = self.again.iter().flat_map(|ops| ops.iter().take(share));
@@ -62,10 +63,10 @@ impl Ledger {
         again.into_iter().chain(entries).copied().take(self.bounds.listed).collect()
     }
 
-    /// Like [`resolved`](Ledger::resolved), for a message to all other ranks of `to`. Marks
-    /// operations as reported if `to` covers all their other participants.
+    /// Like [`resolved`](Ledger::resolved), for a message to all other ranks of `to`, which are
+    /// noted as told.
     pub fn report_resolved(&mut self, to: RankSet) -> Vec<OpId> {
-        let (resolved, me) = (self.resolved(), self.me);
+        let resolved = self.resolved();
         for (rank, again) in self.again.iter_mut().enumerate() {
             if to.contains(Rank(rank as u8)) {
                 resolved.iter().for_each(|op| _ = again.remove(op));
@@ -73,7 +74,7 @@ impl Ledger {
         }
         for op in &resolved {
             if let Some(entry) = self.entries.get_mut(op) {
-                entry.reported |= entry.participants.without(me).is_within(to);
+                entry.reported_to = entry.reported_to.union(to);
             }
         }
         self.forget_finished();
@@ -88,14 +89,15 @@ impl Ledger {
         if self.frozen {
             return;
         }
-        let (effects, given_up) = (&mut self.effects, &mut self.given_up);
+        let (me, effects, given_up) = (self.me, &mut self.effects, &mut self.given_up);
         self.entries.retain(|op, entry| {
             if entry.call.is_none() {
-                let over = GivenUp::of(entry).filter(|_| entry.reported);
+                let over = GivenUp::of(entry).filter(|_| entry.is_reported(me));
                 over.into_iter().for_each(|over| given_up.set(*op, over));
                 return over.is_none();
             }
-            let over = entry.participants.is_within(entry.resolved_by) && entry.reported;
+            let is_known = entry.participants.is_within(entry.resolved_by);
+            let over = is_known && entry.is_reported(me);
             if over && entry.is_best_effort() {
                 effects.push(LedgerEffect::Retire(*op));
             }

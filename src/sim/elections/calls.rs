@@ -7,8 +7,8 @@ use crate::election::Input;
 use crate::identity::MemberId;
 use crate::memory::DType;
 use crate::protocol::{
-    AbortReason, Call, CallKind, Lane, Message, OpBody, OpId, OpMessage, Rank, ReduceOp, View,
-    ViewId,
+    AbortReason, Call, CallKind, Lane, Message, OpBody, OpId, OpMessage, Rank, RankSet, ReduceOp,
+    View, ViewId,
 };
 use std::sync::Arc;
 
@@ -170,7 +170,7 @@ impl World {
             Message::Op(OpMessage {
                 view: ledger.view(),
                 body,
-                resolved: ledger.resolved(),
+                resolved: ledger.report_resolved(RankSet::EMPTY.with(rank)),
                 enclosed: None,
             })
         };

@@ -11,7 +11,7 @@ use crate::identity::{Boot, MemberId};
 use crate::memory::DType;
 use crate::protocol::{
     AbortReason, Call, CallKind, Closing, Descriptor, Engines, Lane, Message, OpBody, OpId,
-    OpMessage, Rank, ReduceOp, View, ViewDigest, ViewId,
+    OpMessage, Rank, RankSet, ReduceOp, View, ViewDigest, ViewId,
 };
 use crate::topology::{Arrangement, LinkMap, arrange};
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,7 +131,7 @@ impl<'a> Turn<'a> {
             Message::Op(OpMessage {
                 view: ledger.view(),
                 body,
-                resolved: ledger.resolved(),
+                resolved: ledger.report_resolved(RankSet::EMPTY.with(rank)),
                 enclosed: None,
             })
         };

@@ -295,19 +295,54 @@ fn operations_that_a_member_invents_for_each_other_one_put_no_blame_on_these() {
 
 /// A liar has told another member of best-effort calls, each of which that member decides at once.
 #[test]
-fn answers_without_end_are_not_counted_and_blame_nobody() {
+fn answers_without_end_take_no_memory_and_blame_nobody() {
     let mut ledger = Ledger::new(&view_of(3), Rank(1));
     let by = |by| Vote::Abort(AbortCause { reason: AbortReason::Dropped, by: Rank(by) });
     let op = |lane, number| OpId { lane, number };
     for number in 0..10 * OPS_LISTED_MAX as u64 {
-        assert_eq!(ledger.on_vote(Rank(0), op(Lane::tagged(7), number), by(2)), Ok(()));
+        let of = op(Lane::tagged(7), number);
+        // Another cause does not make it a new one.
+        for cause in [by(2), by(1)] {
+            assert_eq!(ledger.on_vote(Rank(0), of, cause), Ok(()));
+        }
+        assert_eq!(ledger.entries[&of].votes[0], Some(by(2)), "an `Abort` is final");
     }
-    assert_eq!(ledger.entries.len(), 2 * OPS_LISTED_MAX);
+    assert_eq!(ledger.entries.len(), 4 * OPS_LISTED_MAX);
     assert_eq!(ledger.on_vote(Rank(0), op(LANE, 0), by(3)), Err(Misbehaviour), "no such rank");
-    // Calls of others are answered as before.
-    assert_eq!(ledger.on_vote(Rank(0), op(LANE, 0), by(0)), Ok(()));
-    assert_eq!(ledger.on_vote(Rank(2), op(LANE, 0), by(0)), Ok(()));
+    // An answer that comes before the caller's word counts, as before.
+    assert_eq!(ledger.on_vote(Rank(0), op(LANE, 0), by(2)), Ok(()));
+    assert_eq!(ledger.on_vote(Rank(2), op(LANE, 0), by(2)), Ok(()));
     assert_eq!(ledger.report_resolved(RankSet::ALL), [op(LANE, 0)]);
+}
+
+/// What a caller hears in a message to it alone, it need not list any more.
+#[test]
+fn who_was_told_alone_may_call_on() {
+    let mut ledger = Ledger::new(&view_of(3), Rank(2));
+    let given_up = |by| Vote::Abort(AbortCause { reason: AbortReason::Dropped, by: Rank(by) });
+    for number in 0..4 * OPS_LISTED_MAX as u64 {
+        let op = OpId { lane: LANE, number };
+        for from in [0, 1] {
+            assert_eq!(ledger.on_vote(Rank(from), op, given_up(0)), Ok(()), "call {number}");
+        }
+        assert!(ledger.report_resolved(RankSet::EMPTY.with(Rank(0))).contains(&op));
+        if ledger.entries.len() == OPS_LISTED_MAX {
+            ledger.report_resolved(RankSet::EMPTY.with(Rank(1)));
+            assert!(ledger.entries.is_empty());
+        }
+    }
+}
+
+/// It has called an operation and told nobody, and a liar has told nobody else.
+#[test]
+fn who_has_told_nobody_of_its_call_blames_nobody() {
+    let mut g = Group::of(3);
+    let op = g.ledgers[0].call(LANE, SUM).expect("it takes a number");
+    g.wires[2][0] = given_up_by(Rank(2), [op].into_iter());
+    g.deliver(2, 0);
+    assert!(g.ledgers[0].has_called(op) && g.ledgers[0].unanswered(op).is_empty());
+    g.ledgers[0].describe(op);
+    assert_eq!(g.ledgers[0].unanswered(op), [Rank(1)]);
 }
 
 /// A member whose list is full of own calls, because another one never reports anything.
@@ -366,7 +401,7 @@ fn reports_that_are_asked_for_again_leave_room_for_others() {
         }
     };
     ask(&mut g);
-    assert!(g.ledgers[1].again[2].len() <= OPS_LISTED_MAX);
+    assert_eq!(g.ledgers[1].again[2].len(), 3 * OPS_LISTED_MAX);
     let cause = AbortCause { reason: AbortReason::Dropped, by: Rank(0) };
     assert_eq!(g.ledgers[1].on_vote(Rank(0), op, Vote::Abort(cause)), Ok(()));
     let told = g.ledgers[1].report_resolved(RankSet::ALL);

@@ -108,9 +108,11 @@ impl Network {
             self.wires[from][to].clear();
             let ledger = &mut self.ledgers[from];
             let (view, bodies) = (ledger.view(), ledger.replay(Rank(to as u8)));
-            let message =
-                |body| OpMessage { view, body, resolved: ledger.resolved(), enclosed: None };
-            self.wires[from][to].extend(bodies.into_iter().map(message));
+            for body in bodies {
+                let resolved = ledger.report_resolved(RankSet::EMPTY.with(Rank(to as u8)));
+                let message = OpMessage { view, body, resolved, enclosed: None };
+                self.wires[from][to].push_back(message);
+            }
         }
     }
 
