@@ -50,8 +50,8 @@ impl Ledger {
     /// Decided operations that others may still list; every message about operations carries them.
     /// Those that this member has not called leave the list when all have been told, and come
     /// before its own: own ones may fill the list for as long as another member does not report
-    /// them. Those reported again come first; each rank's take no more than its share of half of the
-    /// list, or one.
+    /// them. Those reported again come first; each rank's take no more than its share of half of
+    /// the list, or one.
     pub fn resolved(&self) -> Vec<OpId> {
         let share = (self.bounds.listed / 2 / self.size).max(1);
         let again = self.again.iter().flat_map(|ops| ops.iter().take(share));
