@@ -102,7 +102,7 @@ impl Network {
         }
     }
 
-    /// What is under way is lost, and both ends repeat what the other one may have missed.
+    /// The link loses the messages in flight, and both ends replay theirs over the next one.
     fn break_link(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
             self.wires[from][to].clear();
