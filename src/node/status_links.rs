@@ -6,6 +6,8 @@
 //! sees nodes that accept no connections.
 
 mod talk;
+#[cfg(test)]
+mod tests;
 
 use super::event::Event;
 use super::look_back::LookBack;
@@ -59,6 +61,8 @@ struct Link {
     /// When the node was last dialled for a link by another key, in milliseconds.
     renewed_at: Option<u64>,
     task: AbortHandle,
+    /// Closed once the link has ended. It may wait for another link with the node, see
+    /// [`Told::Spare`].
     orders: mpsc::Sender<Order>,
     /// The question for a look back that is open.
     question: Option<LookBack>,
@@ -114,9 +118,10 @@ impl StatusLinks {
     ) -> Option<MemberId> {
         while self.tasks.try_join_next().is_some() {}
         let (id, is_of_observer) = (channel.peer.id, channel.peer.observer);
-        let known = self.links.get(&id).map(|link| (self.place(link.psk), link.is_preferred));
+        let known = self.links.get(&id).filter(|link| !link.has_ended());
+        let known = known.map(|link| (self.place(link.psk), link.is_preferred));
         let mut gone = None;
-        if known.is_none() && self.is_full() {
+        if !self.links.contains_key(&id) && self.is_full() {
             if self.observes {
                 return Some(id);
             }
@@ -253,16 +258,22 @@ impl StatusLinks {
 
     /// Tells the observers that the node has left, which its status says. Returns when they know.
     pub(super) async fn finish(&mut self) {
-        let unasked = self.links.values().filter(|link| !link.is_of_observer);
+        let unasked = self.links.values().filter(|link| !link.is_of_observer || link.has_ended());
         unasked.for_each(|link| link.task.abort());
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
 impl Link {
-    /// Returns false if too many orders wait.
+    fn has_ended(&self) -> bool {
+        self.orders.is_closed()
+    }
+
+    /// If the link has ended, the next link with the node asks. Returns false if too many orders
+    /// wait.
     fn ask_to_look_back(&mut self, question: LookBack) -> bool {
-        let is_asked = self.orders.try_send(Order::LookBack(question.clone())).is_ok();
+        let order = Order::LookBack(question.clone());
+        let is_asked = self.has_ended() || self.orders.try_send(order).is_ok();
         if is_asked {
             self.question = Some(question);
         }
@@ -271,7 +282,7 @@ impl Link {
 }
 
 fn end_as_spare(link: &Link) {
-    // A link that has an order to carry out is aborted: the other end tries again.
+    // A link that has ended, or has an order to carry out, is aborted: the other end tries again.
     if link.orders.try_send(Order::EndAsSpare).is_err() {
         link.task.abort();
     }

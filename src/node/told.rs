@@ -13,6 +13,7 @@ pub(super) enum Told {
     LookedBack(Box<LookBackAnswer>),
     /// The link has ended.
     End(io::ErrorKind),
-    /// The link has ended because there is another one.
+    /// The other end has ended the link because there is another one, which has not come to this
+    /// node in time.
     Spare,
 }

@@ -29,6 +29,10 @@ const IDLE: Duration = Duration::from_secs(60);
 const STATUS_WITHIN: Duration = Duration::from_secs(6);
 const LOOK_BACK_WITHIN: Duration = Duration::from_secs(12);
 
+/// How long a link that the other end has ended as spare waits for the other link, which has its
+/// documents and questions from then on.
+const OTHER_LINK_WITHIN: Duration = STATUS_WITHIN;
+
 /// How long the last words of the other end may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -76,13 +80,19 @@ impl Talk {
     pub(super) async fn run(
         self,
         link: (ControlSender, ControlReceiver),
-        orders: mpsc::Receiver<Order>,
+        mut orders: mpsc::Receiver<Order>,
     ) {
         let (to, from) = (StatusSender::new(link.0), link.1);
         // A question and an answer of each kind.
         let (queue, said) = mpsc::channel(8);
-        let ended = self.until_end(to, said, orders, read_all(from, queue)).await;
+        let ended = self.until_end(to, said, &mut orders, read_all(from, queue)).await;
         trace::debug!(peer = %self.node, ?ended, "a link for the status has ended");
+        orders.close();
+        if matches!(ended, Told::Spare) {
+            // The other end may know the other link before this node does. When that link comes
+            // here, it replaces this one and aborts this task.
+            sleep(OTHER_LINK_WITHIN).await;
+        }
         self.tell(ended).await;
     }
 
@@ -98,12 +108,12 @@ impl Talk {
         &self,
         mut to: StatusSender,
         mut said: mpsc::Receiver<Said>,
-        mut orders: mpsc::Receiver<Order>,
+        orders: &mut mpsc::Receiver<Order>,
         reading: impl Future<Output = io::Error>,
     ) -> Told {
         let mut read_error = None;
         let talking = async {
-            match self.talk_on(&mut to, &mut said, &mut orders).await {
+            match self.talk_on(&mut to, &mut said, orders).await {
                 Err(Told::End(kind)) if kind != io::ErrorKind::TimedOut => {
                     timeout(LAST_WORDS, self.last_words(&mut said))
                         .await
@@ -209,7 +219,7 @@ impl Talk {
                     }
                     Order::EndAsSpare => {
                         send(to, &Said::Spare).await?;
-                        return Err(Told::Spare);
+                        return Err(Told::End(io::ErrorKind::ConnectionAborted));
                     }
                 },
                 Some(Ok(answer)) = looking.join_next() => {
