@@ -282,7 +282,7 @@ impl Link {
 }
 
 fn end_as_spare(link: &Link) {
-    // A link that has ended, or has an order to carry out, is aborted: the other end tries again.
+    // A link that has ended, or is behind with its orders, is aborted. The other end tries again.
     if link.orders.try_send(Order::EndAsSpare).is_err() {
         link.task.abort();
     }

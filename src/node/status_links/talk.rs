@@ -88,7 +88,9 @@ impl Talk {
         let ended = self.until_end(to, said, &mut orders, read_all(from, queue)).await;
         trace::debug!(peer = %self.node, ?ended, "a link for the status has ended");
         orders.close();
-        if matches!(ended, Told::Spare) {
+        let mut unread = std::iter::from_fn(|| orders.try_recv().ok());
+        let is_replaced = unread.any(|order| matches!(order, Order::EndAsSpare));
+        if matches!(ended, Told::Spare) && !is_replaced {
             // The other end may know the other link before this node does. When that link comes
             // here, it replaces this one and aborts this task.
             sleep(OTHER_LINK_WITHIN).await;
@@ -152,7 +154,8 @@ impl Talk {
         None
     }
 
-    /// Returns when nothing more can be read, or with another end of the link as the error.
+    /// Returns when nothing more can be read or this end has ended the link as spare, or with
+    /// another end of the link as the error.
     async fn talk_on(
         &self,
         to: &mut StatusSender,
@@ -219,7 +222,7 @@ impl Talk {
                     }
                     Order::EndAsSpare => {
                         send(to, &Said::Spare).await?;
-                        return Err(Told::End(io::ErrorKind::ConnectionAborted));
+                        return Ok(());
                     }
                 },
                 Some(Ok(answer)) = looking.join_next() => {

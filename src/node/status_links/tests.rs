@@ -123,3 +123,17 @@ async fn no_other_link_is_waited_for_at_the_end() {
     eye.links.finish().await;
     assert!(began.elapsed() < SHORT);
 }
+
+/// Both ends have taken the other link and end the first one. Nothing waits for a link that is here.
+#[tokio::test(start_paused = true)]
+async fn both_ends_end_the_same_link_at_once() {
+    for round in 0..8 {
+        let mut eye = Observer::new(&format!("both-ends-{round}")).await;
+        let mut first = eye.take(false);
+        first.to.send(&Said::Spare).await.expect("sent");
+        drop(eye.take(true));
+        let began = Instant::now();
+        eye.links.finish().await;
+        assert!(began.elapsed() < Duration::from_millis(500), "round {round}");
+    }
+}
