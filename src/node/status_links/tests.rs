@@ -124,7 +124,7 @@ async fn no_other_link_is_waited_for_at_the_end() {
     assert!(began.elapsed() < SHORT);
 }
 
-/// Both ends have taken the other link and end the first one. Nothing waits for a link that is here.
+/// Both ends have taken the other link, and end the first one.
 #[tokio::test(start_paused = true)]
 async fn both_ends_end_the_same_link_at_once() {
     for round in 0..8 {
