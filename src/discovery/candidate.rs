@@ -49,6 +49,8 @@ pub(super) struct Candidate {
     pub(super) outcome: Option<DialOutcome>,
     /// Whether a dial is in flight.
     pub(super) dialing: bool,
+    /// Whether any dial has ended.
+    pub(super) tried: bool,
     /// Earliest time of the next dial.
     pub(super) due_ms: u64,
     /// Time of the last sighting; the oldest is evicted first.

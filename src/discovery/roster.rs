@@ -161,7 +161,7 @@ impl Roster {
             self.links.answered_unproven(member);
         }
         let Some(candidate) = self.candidates.get_mut(&to) else { return };
-        candidate.dialing = false;
+        (candidate.dialing, candidate.tried) = (false, true);
         candidate.origins.remove(&Origin::OtherJob);
         match outcome {
             DialOutcome::Failed => candidate.failed(now_ms),
@@ -352,6 +352,17 @@ impl Roster {
         })
     }
 
+    /// Whether a dial of each configured address of this host has ended, but for those where a node
+    /// is known. A peer that is named without a port has 16 addresses.
+    pub fn is_tried(&self, host: IpAddr) -> bool {
+        let waits = |c: &Candidate| {
+            let nobody_is_known = c.boots.is_empty() && c.verified.is_none();
+            c.origins.contains(&Origin::Fixed) && nobody_is_known && !c.tried
+        };
+        let ports = SocketAddr::new(host, 0)..=SocketAddr::new(host, u16::MAX);
+        !self.candidates.range(ports).any(|(_, candidate)| waits(candidate))
+    }
+
     /// All entries, in the order of addresses.
     #[cfg(test)]
     pub fn entries(&self) -> Vec<Entry> {
@@ -450,7 +461,7 @@ impl Roster {
     fn authenticated(&mut self, to: SocketAddr, member: MemberId, now_ms: u64) {
         self.link_up(member);
         if let Some(candidate) = self.candidate(to, true) {
-            candidate.dialing = false;
+            (candidate.dialing, candidate.tried) = (false, true);
             candidate.authenticated(member, now_ms);
         }
         // Adverts of other boots that list this address are out of date.

@@ -188,6 +188,25 @@ fn a_node_that_had_a_link_is_known_by_name_while_it_is_announced() {
 }
 
 #[test]
+fn a_configured_host_is_tried_when_a_dial_of_each_of_its_ports_has_ended() {
+    let mut roster = roster();
+    let host = port(5000).ip();
+    assert!(roster.is_tried(host), "nothing is configured there");
+    for to in [5000, 5001, 5002].map(port) {
+        roster.add(to, Origin::Fixed, 0);
+    }
+    roster.add(port(5003), Origin::Gossip, 0);
+    roster.add(SocketAddr::from(([10, 0, 0, 2], 5000)), Origin::Fixed, 0);
+    roster.dialled(port(5000), DialOutcome::Failed, 1);
+    roster.dialled(port(5001), DialOutcome::Authenticated(member(1)), 1);
+    assert!(!roster.is_tried(host));
+    roster.dialled(port(5002), DialOutcome::OtherNamespace, 1);
+    assert!(roster.is_tried(host));
+    roster.add(port(5000), Origin::Fixed, 60_000);
+    assert!(roster.is_tried(host));
+}
+
+#[test]
 fn an_accepted_link_silences_the_addresses_too() {
     let mut roster = roster();
     roster.link_up(member(1));

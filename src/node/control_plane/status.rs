@@ -316,6 +316,8 @@ impl ControlPlane {
             (Some(io::ErrorKind::ConnectionReset), _) | (None, _) => {
                 UnlinkedReason::Refused(refusal.to_string())
             }
+            // One sentence names all ports of a host, and is not said again for each.
+            (Some(_), AddressEvidence::ByHand) if !self.roster.is_tried(to.ip()) => return None,
             (Some(error), AddressEvidence::ByHand) => UnlinkedReason::ByHand { error },
             (Some(error), AddressEvidence::Hearsay) => UnlinkedReason::Earlier { error },
         };
