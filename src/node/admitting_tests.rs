@@ -8,7 +8,7 @@ use super::testing::{in_world_as, ip, of_group};
 use crate::api::{Cluster, Context, NodeRole};
 use crate::identity::{ClusterKey, ClusterKeys, Namespace, NamespaceName, NodeId};
 use crate::link::MemoryWorld;
-use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -66,7 +66,7 @@ async fn join(world: &MemoryWorld, group: &str, n: usize) -> Member {
 }
 
 async fn join_with(world: &MemoryWorld, group: &str, n: usize, grace: Duration) -> Member {
-    let (handles, board) = start(NodeRole::Member, world, group, n, grace, |_| ()).await;
+    let (handles, board) = start(NodeRole::Member, world, group, n, grace, |_, _| ()).await;
     let cluster = Cluster::of(handles);
     let node = cluster.status().node;
     Member { cluster, board, node }
@@ -79,7 +79,7 @@ async fn start(
     group: &str,
     n: usize,
     grace: Duration,
-    change: impl FnOnce(&mut NodeConfig) + Send + 'static,
+    change: impl FnOnce(&mut NodeConfig, &mut Doors) + Send + 'static,
 ) -> (Handles, Board) {
     let own = of_group(group, format!("n{n}"));
     let board = Board::default();
@@ -88,8 +88,8 @@ async fn start(
         node.admission = Admission::to(namespace(&[OLD]));
         node.local.set_psks(node.admission.namespace.psks());
         node.grace = grace;
-        change(node);
         doors.tools.admissions = Box::new(door);
+        change(node, doors);
     };
     let (handles, _) = in_world_as(role, world, ip(n), own, adjust).await;
     (handles, board)
@@ -219,7 +219,7 @@ async fn no_observer_misses_a_node_while_the_key_changes() {
         let (world, group) = (MemoryWorld::new(), format!("observed-new-key-{first}"));
         let mut nodes = Vec::new();
         for role in [NodeRole::Observer, NodeRole::Observer, NodeRole::Member] {
-            nodes.push(start(role, &world, &group, nodes.len(), GRACE, |_| ()).await);
+            nodes.push(start(role, &world, &group, nodes.len(), GRACE, |_, _| ()).await);
         }
         let seen =
             |nodes: &[(Handles, Board)]| OBSERVERS.map(|n| nodes[n].0.observed.borrow().len());
@@ -248,28 +248,39 @@ async fn no_observer_misses_a_node_while_the_key_changes() {
     }
 }
 
-/// The node that is asked dials an address that does not answer. Meanwhile its link is replaced: it
-/// is asked again over the new one.
+/// The node that is asked does not end its search for faults while its first link stands. It is
+/// asked again over the link that replaces it.
 #[tokio::test]
 async fn a_look_back_goes_on_when_its_link_is_replaced() {
     let (world, group) = (MemoryWorld::new(), "looking-back-new-key");
-    world.cut(ip(1), ip(9));
-    let silent = move |node: &mut NodeConfig| node.advertised = vec![SocketAddr::new(ip(9), 1)];
-    let (eye, of_eye) = start(NodeRole::Observer, &world, group, 0, GRACE, silent).await;
-    let (_node, of_node) = start(NodeRole::Member, &world, group, 1, GRACE, |_| ()).await;
+    let searches = Arc::new(AtomicUsize::new(0));
+    let begun = Arc::clone(&searches);
+    let slow = move |_: &mut NodeConfig, doors: &mut Doors| {
+        doors.tools.faults = Arc::new(move || {
+            let is_first = begun.fetch_add(1, Ordering::Relaxed) == 0;
+            Box::pin(async move {
+                if is_first {
+                    std::future::pending::<()>().await;
+                }
+                Vec::new()
+            })
+        });
+    };
+    let (eye, of_eye) = start(NodeRole::Observer, &world, group, 0, GRACE, |_, _| ()).await;
+    let (_node, of_node) = start(NodeRole::Member, &world, group, 1, GRACE, slow).await;
     until(|| eye.observed.borrow().len() == 1).await;
     let boards = [of_eye, of_node];
     boards.iter().for_each(|board| board.put(&[OLD, NEW], &[]));
     until(|| boards.iter().all(Board::is_read)).await;
-    let before = world.connections(ip(0), ip(1)).expect("they are linked").1;
     let (begun, begins) = tokio::sync::oneshot::channel();
     eye.commands.send(Command::LookBack(begun)).await.expect("it runs");
     begins.await.expect("it runs");
+    until(|| searches.load(Ordering::Relaxed) == 1).await;
     assert_eq!(eye.looked_back.borrow().waits_for.len(), 1);
     boards.iter().for_each(|board| board.put(&[NEW], &[]));
-    until(|| world.connections(ip(0), ip(1)).expect("they are linked").1 > before).await;
     until(|| eye.looked_back.borrow().waits_for.is_empty()).await;
     assert!(matches!(&eye.looked_back.borrow().answers[..], [(_, Some(_))]));
+    assert_eq!(searches.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
