@@ -161,6 +161,7 @@ const IN_A_LAB_WITH: &[(&str, Tool, Body)] = &[
     ("words: odd networks, files and ports", NFT, wording::odd_machine),
     ("words: packets of full size are lost", NARROW, wording::narrow),
     ("up: a peer whose name gets its address later", NFT, nodes::named_later),
+    ("up: a peer of which one port is silent", NFT, nodes::one_silent_port),
     ("doctor: a machine behind a router", NFT, doctor::behind_router),
     ("doctor: multicast is dropped by one machine", NFT, doctor::multicast_dropped),
     ("doctor: multicast is dropped everywhere", NFT, doctor::multicast_dropped_everywhere),

@@ -134,6 +134,20 @@ pub fn named_later() -> Result<()> {
     terminated(bob)
 }
 
+/// A machine that refuses at once on all ports but one, where it does not answer. Nothing is said of
+/// it before all of them have been tried.
+pub fn one_silent_port() -> Result<()> {
+    let network = Network::machines("loop", 2)?;
+    network.lab.deafen("n2", "inet", "input", "tcp dport 47480")?;
+    told(&network.home("ada"), &["join"], KEY)?;
+    let host = network.lab.addr("n2").to_string();
+    let mut ada = network.up("n1", "ada", &["--peer", &host])?;
+    let told = ada.wait_for_event("status", |s| s["unlinked"] != json!([]), SOON)?;
+    let at: Vec<String> = (47474..47490).map(|port| format!("{host}:{port}")).collect();
+    ensure!(told["unlinked"][0]["addresses"] == json!(at), "{told}");
+    terminated(ada)
+}
+
 pub fn two_meet() -> Result<()> {
     let network = Network::loopback()?;
     for name in ["ada", "bob"] {
