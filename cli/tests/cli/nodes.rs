@@ -134,8 +134,8 @@ pub fn named_later() -> Result<()> {
     terminated(bob)
 }
 
-/// A machine that refuses at once on all ports but one, where it does not answer. Nothing is said of
-/// it before all of them have been tried.
+/// A machine that refuses at once on all ports but one, where it does not answer. Nothing is said
+/// of it before all of them have been tried.
 pub fn one_silent_port() -> Result<()> {
     let network = Network::machines("loop", 2)?;
     network.lab.deafen("n2", "inet", "input", "tcp dport 47480")?;
