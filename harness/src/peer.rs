@@ -135,12 +135,12 @@ impl Peer {
         }
     }
 
-    /// Whether there is an unclaimed event of this kind. Does not wait.
-    pub fn has_said(&mut self, kind: &str) -> bool {
+    /// Whether there is an unclaimed event that `likes`. Does not wait.
+    pub fn has_said(&mut self, likes: impl Fn(&Value) -> bool) -> bool {
         while let Ok(line) = self.child.wait_for_line(|_| true, Duration::ZERO) {
             self.unclaimed.extend(serde_json::from_str::<Value>(&line));
         }
-        self.unclaimed.iter().any(|event| event["event"] == kind)
+        self.unclaimed.iter().any(likes)
     }
 
     /// Sends a command and waits for the event.

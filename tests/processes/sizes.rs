@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::{PATIENCE, has_members};
-use potluck_harness::{Chance, Group, Suite};
-use serde_json::json;
+use potluck_harness::{Chance, Group, Peer, Suite};
+use serde_json::{Value, json};
 
 use crate::{LAN, all_exact, seed};
 
@@ -54,7 +54,10 @@ fn three_add_up(order: [usize; 3]) -> Result<()> {
     let text = "2 of 3 here; waiting for one more (members = 3)";
     group.all_show(|status| status["state"] == text, PATIENCE)?;
     for peer in &mut group.peers {
-        ensure!(!peer.has_said("context"), "two of three were handed a context");
+        ensure!(
+            !peer.has_said(|event| event["event"] == "context"),
+            "two of three were handed a context"
+        );
     }
     waiting(&mut group, order[2], "3")?;
     all_sum(&mut group)
@@ -85,11 +88,17 @@ fn three_at_random() -> Result<()> {
     Ok(())
 }
 
+/// The View of each node, and how many it has seen.
+fn views(peers: &mut [Peer]) -> Result<Vec<[Value; 2]>> {
+    let of = |status: Value| [status["view"]["id"].clone(), status["counters"]["views"].clone()];
+    peers.iter_mut().map(|peer| peer.status().map(of)).collect()
+}
+
 fn fourth_waits() -> Result<()> {
     let mut group = Group::empty("loop", 4)?;
     (0..3).try_for_each(|machine| waiting(&mut group, machine, "3,2..3"))?;
     all_sum(&mut group)?;
-    let view = group.peers[0].status()?["view"]["id"].clone();
+    let before = views(&mut group.peers[..3])?;
     joined(&mut group, 3, "3,2..3")?;
     let text = "full: 3 members run (max_members = 3); waiting for a place";
     group.peers[3].status_where(|status| status["state"] == text, PATIENCE)?;
@@ -100,10 +109,8 @@ fn fourth_waits() -> Result<()> {
     )?;
     ensure!(event["code"] == "not-enough-peers", "{event}");
     // All that time the others stay in their View.
-    for peer in &mut group.peers[..3] {
-        let status = peer.status()?;
-        ensure!(status["view"]["id"] == view && status["counters"]["views"].is_u64(), "{status}");
-    }
+    let after = views(&mut group.peers[..3])?;
+    ensure!(before == after, "{before:?} became {after:?}");
     group.sum_of(|index| index < 3, 5001, 2)?;
     group.peers[1].ask(&json!({"do": "leave"}), "left", PATIENCE)?;
     let since = Instant::now();
