@@ -202,13 +202,15 @@ def forgetting(keep):
     global kept
     cluster = joined(members=2, min_members=1)
     ctx = cluster.context(60)
+    # Only what happens from now on is told, and the other rank may be gone soon.
+    events = cluster.events()
     say({"rank": ctx.rank})
     if ctx.rank == 0:
-        events = cluster.events()
         kinds = [next(events)["kind"]]
         while kinds[-1] not in ("left", "lost"):
             kinds.append(next(events)["kind"])
         return kinds[-1]
+    del events
     sys.stdin.read()
     kept = keep(cluster, ctx)
     return "forgot"

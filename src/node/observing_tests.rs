@@ -10,6 +10,8 @@ use crate::link::MemoryWorld;
 use crate::report::document::{StatusDocument, ViewDocument};
 use crate::report::{Event, Sight, State};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 async fn member(world: &MemoryWorld, group: &str, n: usize, job: &str) -> Handles {
@@ -180,9 +182,7 @@ async fn nodes_look_back() {
     let mut eye = observer(&world, group, 0).await;
     let _nodes = (member(&world, group, 1, "train").await, member(&world, group, 2, "eval").await);
     hears(&mut eye, |heard| heard.len() == 2).await;
-    let (begun, begins) = tokio::sync::oneshot::channel();
-    eye.commands.send(Command::LookBack(begun)).await.expect("it runs");
-    begins.await.expect("it runs");
+    ask(&mut eye).await;
     let answered = eye.looked_back.wait_for(|round| round.waits_for.is_empty());
     let round = timeout(PATIENCE, answered).await.expect("in time").expect("it runs").clone();
     let heard = eye.observed.borrow().clone();
@@ -196,29 +196,49 @@ async fn nodes_look_back() {
     }
 }
 
-/// Its answers, once all are in.
-async fn look_back(eye: &mut Handles, times: usize) -> Vec<Option<Sight>> {
-    for _ in 0..times {
-        let (begun, begins) = tokio::sync::oneshot::channel();
-        eye.commands.send(Command::LookBack(begun)).await.expect("it runs");
-        begins.await.expect("it runs");
-    }
+/// Lets it ask all others to look back.
+async fn ask(eye: &mut Handles) {
+    let (begun, begins) = tokio::sync::oneshot::channel();
+    eye.commands.send(Command::LookBack(begun)).await.expect("it runs");
+    begins.await.expect("it runs");
+}
+
+/// The answers, once all are in.
+async fn answers(eye: &mut Handles) -> Vec<Option<Sight>> {
     let answered = eye.looked_back.wait_for(|round| round.waits_for.is_empty());
     let round = timeout(PATIENCE, answered).await.expect("in time").expect("it runs").clone();
     round.answers.into_iter().map(|(_, sight)| sight).collect()
 }
 
-/// The later question gets the answers, and no link ends.
+/// The later question gets the answers, and no link ends. The first search for faults ends only
+/// when both have been asked.
 #[tokio::test]
 async fn a_second_look_back_before_the_first_is_answered() {
     let world = MemoryWorld::new();
     let group = "looking-back-twice";
     let mut eye = observer(&world, group, 0).await;
-    let _node = member(&world, group, 1, "train").await;
+    let (searches, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let (counted, opened) = (Arc::clone(&searches), Arc::clone(&gate));
+    let held = move |_: &mut NodeConfig, doors: &mut Doors| {
+        doors.tools.faults = Arc::new(move || {
+            let number = counted.fetch_add(1, Ordering::Relaxed) + 1;
+            let opened = Arc::clone(&opened);
+            Box::pin(async move {
+                drop(opened.acquire().await);
+                vec![format!("search {number}")]
+            })
+        });
+    };
+    let _node = in_world(&world, ip(1), of_group(group, "n1".to_owned()), held).await;
     hears(&mut eye, |heard| heard.len() == 1).await;
     let mut events = eye.happened.resubscribe();
-    let answers = look_back(&mut eye, 2).await;
-    assert!(matches!(&answers[..], [Some(sight)] if sight.hears), "{answers:?}");
+    for _ in 0..2 {
+        ask(&mut eye).await;
+    }
+    gate.add_permits(1);
+    let answers = answers(&mut eye).await;
+    let [Some(sight)] = &answers[..] else { panic!("{answers:?}") };
+    assert!(sight.hears && sight.faults == ["search 2"], "{sight:?}");
     assert_eq!(eye.observed.borrow().len(), 1);
     while let Ok(event) = events.try_recv() {
         assert!(!matches!(event, Event::Left(_) | Event::Lost { .. }), "{event}");
@@ -240,7 +260,8 @@ async fn another_node_at_the_address_of_the_observer_is_not_taken_for_it() {
     let liar = own("o0", "train");
     let (mut eye, _) = in_world_as(NodeRole::Observer, &world, ip(0), liar, claims).await;
     hears(&mut eye, |heard| heard.len() == 3).await;
-    let sights = look_back(&mut eye, 1).await.into_iter();
+    ask(&mut eye).await;
+    let sights = answers(&mut eye).await.into_iter();
     let dials: Vec<_> = sights.flat_map(|sight| sight.expect("an answer").dials).collect();
     assert!(dials.len() >= 2 && dials.iter().all(|dial| dial.error.is_some()), "{dials:?}");
 }

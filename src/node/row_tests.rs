@@ -1,19 +1,20 @@
 //! Four nodes in a row, in memory: nodes without a direct connection are linked by the relays
 //! between them.
 
-use super::testing::{PATIENCE, in_world, ip};
+use super::config::NodeConfig;
+use super::doors::Doors;
+use super::testing::{PATIENCE, REDIAL_MS, in_world, ip};
 use crate::api::{Builder, Cluster, Config, Context};
 use crate::link::MemoryWorld;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// How long a disturbance must stay without effect: in this time a silent peer would be noticed,
-/// and a lost link given up.
-const A_WHILE: Duration = Duration::from_millis(1200);
+const PAUSE: Duration = Duration::from_millis(10);
 
 async fn join(world: &MemoryWorld, n: usize) -> Cluster {
     let own = Builder::new(Config::local()).open_lan("row").name(format!("n{n}")).min_members(4);
-    Cluster::of(in_world(world, ip(n), own.into(), |_, _| ()).await.0)
+    let patient = |node: &mut NodeConfig, _: &mut Doors| node.election.redial_ms = REDIAL_MS;
+    Cluster::of(in_world(world, ip(n), own.into(), patient).await.0)
 }
 
 /// A group of four, connected between neighbours only.
@@ -59,9 +60,16 @@ async fn a_control_link_that_breaks_and_comes_back_costs_no_view_in_a_row() {
     let before = views(&clusters);
     // In the middle, where three circuits pass, and at both ends, which have no other neighbour.
     for (a, b) in [(1, 2), (0, 1), (3, 2)] {
+        let newest = || world.connections(ip(a), ip(b)).map(|(_, newest)| newest);
+        let old = newest();
         world.sever(ip(a), ip(b));
         sum(&mut contexts).await;
-        sleep(A_WHILE).await;
+        let made_anew = async {
+            while newest() <= old {
+                sleep(PAUSE).await;
+            }
+        };
+        timeout(PATIENCE, made_anew).await.expect("they link again");
         sum(&mut contexts).await;
         assert_eq!(views(&clusters), before, "between {a} and {b}");
     }

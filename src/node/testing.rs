@@ -20,6 +20,9 @@ use tokio::time::timeout;
 /// Longer than any of these waits takes on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long a link may be made anew, in milliseconds, on a machine that may be busy.
+pub(super) const REDIAL_MS: u64 = 10_000;
+
 /// A sum of four numbers.
 pub(super) const SUM: Call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 4);
 
@@ -85,7 +88,11 @@ async fn started_as(
 
 /// Starts a node of this group that breaks a rule.
 pub(super) async fn with_mutation(group: &str, name: &str, mutation: Mutation) -> Handles {
-    started(of_group(group, name.to_owned()), move |node, _| node.mutation = mutation).await
+    let change = move |node: &mut NodeConfig, _: &mut Doors| {
+        node.mutation = mutation;
+        node.election.redial_ms = REDIAL_MS;
+    };
+    started(of_group(group, name.to_owned()), change).await
 }
 
 /// The next member that is lost, by name, and how.

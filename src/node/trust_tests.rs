@@ -36,7 +36,14 @@ async fn who_is_not_pinned_is_in_no_view_with_the_others() {
     let a = join(&world, "pinned", 1, Trust::KeyHolders).await;
     let b = join(&world, "pinned", 2, Trust::Pinned([a.status().node].into())).await;
     meets(&a, 1).await;
+    let before = b.status().counters.strangers;
     let c = join(&world, "pinned", 3, Trust::KeyHolders).await;
+    let is_refused = async {
+        while b.status().counters.strangers == before {
+            sleep(PAUSE).await;
+        }
+    };
+    timeout(PATIENCE, is_refused).await.expect("it tries");
     sleep(STAYS_OUT).await;
     meets(&b, 1).await;
     let peers: Vec<NodeId> = b.status().peers.iter().map(|peer| peer.node).collect();
@@ -74,8 +81,14 @@ async fn a_newcomer_is_asked_about_once_and_admitted_from_then_on() {
     // The next newcomer is not admitted.
     admits.store(false, Ordering::Relaxed);
     let c = join(&world, "tofu", 3, Trust::KeyHolders).await;
-    sleep(STAYS_OUT).await;
     let node_c = c.status().node;
+    let is_asked = async {
+        while asked.lock().expect("no panic").len() < 2 {
+            sleep(PAUSE).await;
+        }
+    };
+    timeout(PATIENCE, is_asked).await.expect("it is asked about");
+    sleep(STAYS_OUT).await;
     assert!(a.status().peers.iter().all(|peer| peer.node == node_b), "{:?}", a.status().peers);
     let asked = asked.lock().expect("no panic").clone();
     assert!(asked.len() > 1 && asked[1..].iter().all(|(node, _)| *node == node_c), "{asked:?}");

@@ -1,10 +1,12 @@
 //! A member that is linked, answers pings, and never votes.
 
-use super::testing::{begin, decided, lost, view_of, with_mutation};
+use super::testing::{PATIENCE, begin, decided, lost, view_of, with_mutation};
 use crate::protocol::{Mutant, Mutation, Outcome};
 use crate::report::{LossReason, QuarantineReason};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
+
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A call's deadline.
 const DEADLINE: Duration = Duration::from_millis(300);
@@ -26,9 +28,17 @@ async fn group(name: &'static str, calls: bool) {
     if calls {
         begin(&of_silent);
     }
+    let (at_a, at_b) = (begin(&of_a), begin(&of_b));
+    if calls {
+        let voted = async {
+            while !(of_a.has_voted_done(at_a) && of_b.has_voted_done(at_b)) {
+                sleep(PAUSE).await;
+            }
+        };
+        timeout(PATIENCE, voted).await.expect("they vote");
+    }
     // Only one of them has a deadline: both calls end.
     let began = Instant::now();
-    let (at_a, at_b) = (begin(&of_a), begin(&of_b));
     of_a.give_up_after(at_a, DEADLINE);
     for (session, op) in [(&of_a, at_a), (&of_b, at_b)] {
         let outcome = decided(session, op).await.outcome;

@@ -1,7 +1,7 @@
 //! Calls with a length per rank.
 
 use super::numbers::{Number, differs, input};
-use super::on::{On, everywhere, fresh, joined, of_size, once, together};
+use super::on::{On, SOON, everywhere, fresh, joined, of_size, once, together};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::calls::{CallKind, RankParts, Rejection};
 use potluck::{Cause, Cluster, Context, Error, bf16};
@@ -86,7 +86,7 @@ pub async fn differ(_cluster: Cluster, mut context: Context) -> Result<()> {
                 }
             };
             let Some(Error::Mismatch(calls)) = &error else { bail!("{odd}: {error:?}") };
-            ensure!(started.elapsed() < Duration::from_secs(1), "told late");
+            ensure!(started.elapsed() < SOON, "told late");
             let sides = [&calls.one, &calls.other];
             ensure!(sides.iter().any(|(peer, _)| peer.rank == odd_rank), "{odd}: {calls:?}");
             let usual = sides.iter().find(|(peer, _)| peer.rank != odd_rank);
@@ -125,9 +125,11 @@ pub async fn given_up(_cluster: Cluster, mut context: Context) -> Result<()> {
     let (rank, mine) = (context.rank().index(), vec![context.rank().index() as u16; 40_000]);
     if rank == 1 {
         let mut call = context.all_gather_uneven(&mine);
-        ensure!(once(&mut call).await.is_pending(), "the others have not answered");
+        ensure!(once(&mut call).await.is_pending(), "the others call later");
         drop(call);
+        context.lane(8).barrier().await?;
     } else {
+        context.lane(8).barrier().await?;
         let error = context.all_gather_uneven(&mine).await.err();
         let Some(Error::Aborted { cause: Cause::Dropped { by: Some(peer) } }) = &error else {
             bail!("{error:?}")
@@ -181,10 +183,14 @@ pub async fn without_one(on: On) -> Result<()> {
         let mine = vec![rank as f32; 1000 * rank + 1];
         if rank == 2 {
             let mut call = context.all_gather_uneven(&mine);
-            ensure!(once(&mut call).await.is_pending(), "the others have not answered");
+            ensure!(once(&mut call).await.is_pending(), "rank 1 calls later");
             std::mem::forget(call);
             cluster.leave().await;
             return Ok(());
+        }
+        // So nobody has all lengths before rank 2 is gone.
+        if rank == 1 {
+            of_size(&cluster, 2).await?;
         }
         let error = context.all_gather_uneven(&mine).await.err().context("without rank 2")?;
         ensure!(

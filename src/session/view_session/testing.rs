@@ -41,6 +41,13 @@ pub(crate) fn numbers(output: &Staging) -> Vec<f32> {
     numbers
 }
 
+impl ViewSession {
+    /// Whether this member has voted `Done`.
+    pub(crate) fn has_voted_done(&self, op: OpId) -> bool {
+        lock(&self.state).ledger.has_voted_done(op)
+    }
+}
+
 impl Group {
     pub(crate) fn of(view: View) -> Group {
         let group = Group::without_data_links(view);
@@ -75,7 +82,7 @@ impl Group {
     /// Waits until a member has voted `Done`, without delivering a message.
     pub(crate) fn await_vote(&self, member: usize, op: OpId) {
         let until = Instant::now() + Duration::from_secs(60);
-        while !lock(&self.members[member].state).ledger.has_voted_done(op) {
+        while !self.members[member].has_voted_done(op) {
             assert!(Instant::now() < until, "it never votes");
             std::thread::yield_now();
         }

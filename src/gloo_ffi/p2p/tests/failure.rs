@@ -380,7 +380,7 @@ fn patience_counts_only_from_when_all_have_begun() {
 
 #[test]
 fn time_before_all_have_begun_does_not_count() {
-    const SHORT: Duration = Duration::from_secs(1);
+    const SHORT: Duration = Duration::from_secs(4);
     let group = Group::new(2, memory);
     group.ends[0].begin_patiently(op(0));
     group.ends[1].begin(op(0));
@@ -389,9 +389,7 @@ fn time_before_all_have_begun_does_not_count() {
     thread::scope(|scope| {
         let begun = Instant::now();
         let until = |share: f64| {
-            while begun.elapsed() < SHORT.mul_f64(share) {
-                thread::yield_now();
-            }
+            thread::sleep(SHORT.mul_f64(share).saturating_sub(begun.elapsed()));
         };
         let waiting = scope.spawn(|| a.region().wait_recv(SHORT));
         // Shortly before the thread wakes up that began to wait at the beginning.
@@ -407,7 +405,7 @@ fn time_before_all_have_begun_does_not_count() {
 
 #[test]
 fn a_wait_ends_when_nothing_moves_and_not_while_something_does() {
-    const SHORT: Duration = Duration::from_secs(1);
+    const SHORT: Duration = Duration::from_secs(3);
     let group = Group::new(2, memory);
     group.begin(op(0));
     let [a, b] = [0, 1].map(|rank| Buffer::new(&group.ends[rank], op(0), vec![0; 200_000]));
@@ -420,6 +418,7 @@ fn a_wait_ends_when_nothing_moves_and_not_while_something_does() {
             b.region().recv(A, 1, 0, 10).expect("posted");
             a.region().send(B, 1, 100_000, 10).expect("sent");
             assert_eq!((b.received(), a.sent()), (Ok(Some(A)), Ok(Some(B))));
+            thread::sleep(SHORT / 100);
         }
         b.region().send(A, 0, 0, 100_000).expect("sent");
         assert_eq!(waiting.join().expect("no panic"), Ok(Some(B)));
