@@ -1,13 +1,13 @@
 //! Calls that are dropped at every point where they wait: after each number of polls, and by
 //! another thread at a random time.
 //!
-//! The rank that drops finds its buffer unchanged. The others are answered within a second: either
+//! The rank that drops finds its buffer unchanged. The others are answered soon: either
 //! all get `Ok`, and the dropping rank has a lost result; or all get an abort that names that rank.
 //! The next call works.
 
 use super::ask::{Ask, Buffers, Under, What};
 use super::numbers::Chance;
-use super::on::{Nodes, On, everywhere, group, once, out_of_step, seed};
+use super::on::{Nodes, On, SOON, everywhere, group, once, out_of_step, seed};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Cause, Cluster, Context, Error};
 use std::collections::BTreeMap;
@@ -16,9 +16,6 @@ use std::task::{Context as Task, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
-
-/// The time limit for the answers of the other ranks after a drop.
-const SOON: Duration = Duration::from_secs(1);
 
 /// Several chunks under every plan, and more than Gloo sends eagerly.
 const LEN: usize = 40_000;

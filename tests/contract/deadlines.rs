@@ -12,7 +12,7 @@ use tokio::sync::Barrier;
 const SOON: Duration = Duration::from_millis(100);
 
 /// A deadline that passes, of ranks that begin at most half of it apart.
-const TOGETHER: Duration = Duration::from_millis(600);
+const TOGETHER: Duration = Duration::from_secs(2);
 
 /// A deadline that does not pass.
 const LATE: Duration = Duration::from_secs(3600);

@@ -2,7 +2,7 @@
 
 use super::cancel::{Fate, polled};
 use super::numbers::{Chance, Number, differs, input};
-use super::on::{On, everywhere, group, seed};
+use super::on::{On, SOON, everywhere, group, seed};
 use anyhow::{Result, bail, ensure};
 use potluck::calls::{CallKind, Rejection};
 use potluck::{Cause, Cluster, Context, Error, bf16};
@@ -115,11 +115,7 @@ pub async fn differ(_cluster: Cluster, mut context: Context) -> Result<()> {
                 (rank, _) if rank == b => context.recv(a, 4, &mut mine).await.err(),
                 _ => continue,
             };
-            ensure!(
-                started.elapsed() < Duration::from_secs(1),
-                "{odd}: told after {:?}",
-                started.elapsed()
-            );
+            ensure!(started.elapsed() < SOON, "{odd}: told after {:?}", started.elapsed());
             let Some(Error::Mismatch(calls)) = &error else {
                 bail!("{odd} of {a} to {b}: {error:?}")
             };

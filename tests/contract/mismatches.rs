@@ -3,14 +3,11 @@
 
 use super::ask::{Ask, Buffers, Named, What, together};
 use super::numbers::{Chance, Number};
-use super::on::{Network, On, everywhere, group, seed};
+use super::on::{Network, On, SOON, everywhere, group, seed};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Context, Error, ReduceOp, bf16, f16};
 use std::pin::Pin;
-use std::time::{Duration, Instant};
-
-/// The time limit within which every rank gets the error.
-const SOON: Duration = Duration::from_secs(1);
+use std::time::Instant;
 
 /// One rank's call as a table entry: bound to an element type, and checked.
 #[derive(Clone, Copy)]

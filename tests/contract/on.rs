@@ -27,6 +27,9 @@ pub struct On {
 /// Nodes, each with its context of the View that they are in.
 pub type Nodes = Vec<(Cluster, Context)>;
 
+/// The time limit for what comes at once, on a machine that may be busy.
+pub const SOON: Duration = Duration::from_secs(5);
+
 /// A namespace that no other test uses.
 pub fn fresh(story: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,7 @@
 //! Several calls under one vote.
 
 use super::numbers::{Number, differs, input, reduced};
+use super::on::SOON;
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::calls::{CallKind, CallMode, Rejection};
 use potluck::{Cause, Cluster, Codec, Context, Error, ReduceOp, Step};
@@ -113,11 +114,7 @@ pub async fn differ(_cluster: Cluster, mut context: Context) -> Result<()> {
             let error = differing(&mut context, odd, is_odd)
                 .await
                 .with_context(|| format!("{odd} on {odd_rank}"))?;
-            ensure!(
-                started.elapsed() < Duration::from_secs(1),
-                "{odd}: told after {:?}",
-                started.elapsed()
-            );
+            ensure!(started.elapsed() < SOON, "{odd}: told after {:?}", started.elapsed());
             let Error::Mismatch(calls) = &error else { bail!("{odd} on {odd_rank}: {error:?}") };
             let sides = [&calls.one, &calls.other];
             ensure!(

@@ -97,10 +97,10 @@ fn denied() -> Result<()> {
     let mut group = four()?;
     let eve = group.peers[3].status()?["node"].as_str().context("no id")?.to_owned();
     sums(&mut group, READ)?;
-    let (lag, began) = (Lag::begin(), Instant::now());
     for index in 0..3 {
         potluck(&home(&group, index), &["deny", &eve], "")?;
     }
+    let (lag, began) = (Lag::begin(), Instant::now());
     let without = |status: &Value| {
         let members = status["view"]["members"].as_array();
         members.is_some_and(|m| m.len() == 3 && m.iter().all(|m| m["node"] != eve.as_str()))
