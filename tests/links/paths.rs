@@ -279,7 +279,7 @@ fn meet_soon(prepare: Prepare) -> Result<()> {
     start_all(&mut group)?;
     let (took, late) = (began.elapsed(), lag.ms());
     println!("measured: met {} ms after the first start", took.as_millis());
-    let most = Duration::from_secs(6) + Duration::from_secs_f64(late / 1e3);
+    let most = Duration::from_secs(3) + Duration::from_secs_f64(late / 1e3);
     ensure!(took < most, "met after {took:?}, and the machine was {late:.0} ms late");
     group.exact(&call())
 }

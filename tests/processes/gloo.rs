@@ -134,7 +134,7 @@ fn lost(loss: Loss) -> Result<()> {
     let bound_ms = match loss {
         Loss::Killed => {
             group.peers[1].process().kill()?;
-            3000.0
+            1000.0
         }
         Loss::Stopped => {
             group.peers[1].process().stop()?;
