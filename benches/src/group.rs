@@ -39,7 +39,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// One peer on each of `size` machines; returns when all are in the group.
+    /// One peer on each of `size` machines; returns when all are in the group and have measured
+    /// their links.
     pub fn up(machines: Machines, size: usize, who: Who<'_>) -> Result<Group> {
         let start = |n: usize| match who {
             Who::Bare(program) => machines.bare(n, size, program),
@@ -72,7 +73,11 @@ impl Group {
             );
         }
         let forming = (!is_bare).then_some(Forming { took_s: formed_s - born_s, cpu_s });
-        Ok(Group { peers, beside, is_bare, forming, _machines: machines })
+        let mut group = Group { peers, beside, is_bare, forming, _machines: machines };
+        if !is_bare {
+            group.ask("rest")?;
+        }
+        Ok(group)
     }
 
     /// `None` for bare Gloo.

@@ -47,6 +47,21 @@ pub fn run(order: &[&str]) -> Result<()> {
     })
 }
 
+/// A process at rest uses less than this share of a processor.
+const AT_REST: f64 = 0.02;
+
+/// Waits until this process has been at rest for a second. A new View measures its links between
+/// the calls, which would disturb other groups on this machine.
+async fn until_at_rest() {
+    loop {
+        let spent = processor_s();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if processor_s() - spent < AT_REST {
+            return;
+        }
+    }
+}
+
 /// Seconds of the machine's monotonic clock, which all peers share because they share a kernel.
 pub fn now_s() -> f64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -56,6 +71,7 @@ pub fn now_s() -> f64 {
 async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
     let mut ctx = cluster.context().await?;
     ensure!(ctx.size() == size, "{} members in place of {size}", ctx.size());
+    until_at_rest().await;
     say(&format!("plan {}", ctx.plan()))?;
     for work in works {
         let numbers: Vec<usize> = work.split(':').map(str::parse).collect::<Result<_, _>>()?;
@@ -203,8 +219,8 @@ fn ready(ctx: &Context, born: f64) -> String {
     )
 }
 
-/// Executes commands from standard input until its end: `BYTES CALLS`, `BYTES CALLS CODEC` or
-/// `plan`. The answers have the format of bare Gloo's, see `benches/gloo/bare.cc`.
+/// Executes commands from standard input until its end: `BYTES CALLS`, `BYTES CALLS CODEC`, `plan`
+/// or `rest`. The answers have the format of bare Gloo's, see `benches/gloo/bare.cc`.
 async fn serve(cluster: Cluster, mut ctx: Context, born: f64) -> Result<()> {
     say(&ready(&ctx, born))?;
     let mut buffer = Vec::new();
@@ -213,6 +229,11 @@ async fn serve(cluster: Cluster, mut ctx: Context, born: f64) -> Result<()> {
         let order = order?;
         if order == "plan" {
             say(&known(&cluster, &ctx))?;
+            continue;
+        }
+        if order == "rest" {
+            until_at_rest().await;
+            say("{}")?;
             continue;
         }
         let words: Vec<&str> = order.split(' ').collect();
