@@ -1,6 +1,7 @@
 //! The installed View on this member: its session, and the deadlines and missing votes of its
 //! operations.
 
+use super::data_link::Traffic;
 use super::deadlines::Deadlines;
 use super::open_session::OpenSession;
 use super::unanswered::Unanswered;
@@ -81,13 +82,15 @@ impl Installed {
         view: &Arc<View>,
         me: Rank,
         send_queues: SendQueues,
+        traffic: Traffic,
         meter: &Arc<Meter>,
     ) -> Option<Arc<ViewSession>> {
         let (tx, rx) = mpsc::unbounded_channel();
         // If the View runs both engines, Gloo's also opens the native one.
         let kind = if view.runs(EngineKind::Gloo) { EngineKind::Gloo } else { view.engine.kind };
         let engine = self.engines.iter().find(|engine| engine.kind() == kind)?;
-        let op_sender = Arc::new(ViewSender::new(Arc::clone(view), self.me, send_queues));
+        let op_sender = ViewSender::new(Arc::clone(view), self.me, send_queues, traffic);
+        let op_sender = Arc::new(op_sender);
         let session = ViewSession::open(Arc::clone(view), me, engine.as_ref(), tx, op_sender)
             .measured_by(meter)
             .after(&self.lost)

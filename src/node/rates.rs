@@ -72,7 +72,7 @@ pub(super) struct News {
 impl Rates {
     // The bursts of this node.
 
-    /// Counts the frames that the operations of this node send, which disturb bursts.
+    /// Counts the operations of this node and their frames, which disturb bursts.
     pub(super) fn traffic(&self) -> Traffic {
         self.traffic.clone()
     }

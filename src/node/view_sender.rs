@@ -3,10 +3,11 @@
 #[cfg(all(test, potluck_threads))]
 mod schedules;
 
+use super::data_link::Traffic;
 use super::send_queue::SendQueue;
 use crate::identity::MemberId;
 use crate::os::{RwLock, ThreadId, thread};
-use crate::protocol::{Message, OpMessage, Rank, RankSet, View};
+use crate::protocol::{Message, OpBody, OpMessage, Rank, RankSet, View};
 use crate::session::{OpSender, ViewSession};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
@@ -21,6 +22,7 @@ pub(super) struct ViewSender {
     view: Arc<View>,
     me: MemberId,
     send_queues: SendQueues,
+    traffic: Traffic,
     control_loop: ThreadId,
 }
 
@@ -63,10 +65,15 @@ impl SendQueues {
 }
 
 impl ViewSender {
-    /// For a View of which `me` is a member. Must be called on the control loop's thread, which it
-    /// records.
-    pub(super) fn new(view: Arc<View>, me: MemberId, send_queues: SendQueues) -> ViewSender {
-        ViewSender { view, me, send_queues, control_loop: thread::current().id() }
+    /// For a View of which `me` is a member. Counts the operations of this node in `traffic`. Must
+    /// be called on the control loop's thread, which it records.
+    pub(super) fn new(
+        view: Arc<View>,
+        me: MemberId,
+        send_queues: SendQueues,
+        traffic: Traffic,
+    ) -> ViewSender {
+        ViewSender { view, me, send_queues, traffic, control_loop: thread::current().id() }
     }
 
     /// The queues of the members in `audience`, except this node.
@@ -81,6 +88,9 @@ impl ViewSender {
 
 impl OpSender for ViewSender {
     fn tell(&self, message: OpMessage) {
+        if matches!(message.body, OpBody::Describe(_)) {
+            self.traffic.count();
+        }
         for send_queue in self.others(message.body.audience(self.view.size())) {
             // A refused message marks the link as overrun; the control loop closes it at its next
             // tick.
@@ -102,13 +112,25 @@ impl OpSender for ViewSender {
 mod tests {
     use super::super::send_queue::QueueOwner;
     use super::*;
+    use crate::collective::{Input, NativeEngine};
     use crate::link::{ControlReceiver, control_link};
-    use crate::protocol::{Lane, Mutation, OpBody, OpId, ViewDigest, view_of};
+    use crate::memory::{DType, bytes_of};
+    use crate::protocol::{Call, CallKind, Lane, Mutation, OpId, ReduceOp, ViewDigest, view_of};
     use crate::wire::Decode;
+    use tokio::sync::mpsc::unbounded_channel;
 
     fn resolved(number: u64) -> OpMessage {
         let resolved = vec![OpId { lane: Lane::MAIN, number }];
         OpMessage { view: ViewDigest([0; 32]), body: OpBody::Resolved, resolved, enclosed: None }
+    }
+
+    fn sender_of(
+        view: &Arc<View>,
+        me: MemberId,
+        send_queues: &SendQueues,
+        traffic: &Traffic,
+    ) -> ViewSender {
+        ViewSender::new(Arc::clone(view), me, send_queues.clone(), traffic.clone())
     }
 
     async fn next(heard: &mut ControlReceiver) -> OpMessage {
@@ -124,7 +146,7 @@ mod tests {
         let view = Arc::new(view_of(4));
         let send_queues = SendQueues::default();
         let view_sender =
-            Arc::new(ViewSender::new(Arc::clone(&view), view.members[1].id, send_queues.clone()));
+            Arc::new(sender_of(&view, view.members[1].id, &send_queues, &Traffic::default()));
         let linked: Vec<_> = [0, 1, 2]
             .map(|rank| {
                 let ((half, _), (_, heard)) = control_link();
@@ -162,6 +184,23 @@ mod tests {
         }
     }
 
+    /// A small contribution travels inside its descriptor: no frame ends a burst then.
+    #[test]
+    fn each_operation_that_this_node_begins_ends_bursts() {
+        let (view, traffic) = (Arc::new(view_of(2)), Traffic::default());
+        let op_sender = sender_of(&view, view.members[0].id, &SendQueues::default(), &traffic);
+        let (engine, out) = (NativeEngine::default(), unbounded_channel().0);
+        let session = ViewSession::open(view, Rank(0), &engine, out, Arc::new(op_sender));
+        let session = Arc::new(session);
+        let call = Call::new(CallKind::AllReduce(ReduceOp::Sum), DType::F32, 1);
+        for begun in 1..=3 {
+            let op = session.call(Lane::MAIN, call).expect("a number");
+            session.begin(op, call, &Input::Borrowed(bytes_of(&[1f32])));
+            assert_eq!(traffic.counted(), begun);
+        }
+        session.close();
+    }
+
     #[test]
     fn messages_go_to_whom_they_concern() {
         let view = Arc::new(view_of(4));
@@ -175,7 +214,7 @@ mod tests {
                 line
             })
             .collect();
-        let view_sender = ViewSender::new(Arc::clone(&view), view.members[0].id, send_queues);
+        let view_sender = sender_of(&view, view.members[0].id, &send_queues, &Traffic::default());
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
         view_sender.tell(OpMessage { body: OpBody::Ready(op, 0), ..resolved(0) });
         assert_eq!(

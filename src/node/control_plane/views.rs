@@ -42,8 +42,12 @@ impl ControlPlane {
             self.reporter.leave(&before);
         }
         let Some(me) = view.rank_of(self.me) else { return };
+        self.rates = Rates::default();
         let (send_queues, meter) = (self.peers.send_queues().clone(), self.reporter.meter());
-        let Some(session) = self.installed.open(view, me, send_queues, meter) else { return };
+        let traffic = self.rates.traffic();
+        let Some(session) = self.installed.open(view, me, send_queues, traffic, meter) else {
+            return;
+        };
         let why = view.engine.why.sentence(|rank| format!("rank {rank}"));
         trace::info!(
             view = %view.id(),
@@ -58,7 +62,6 @@ impl ControlPlane {
         for member in &view.members {
             self.reporter.learn_name(member.id.node, member.name.clone());
         }
-        self.rates = Rates::default();
         self.planner = Planner::of(Some(view), self.clock.now());
         self.paths.view_changed(view);
         self.look_at_paths();

@@ -2,8 +2,8 @@
 //! which measure the rate of its path.
 //!
 //! A burst is sent by its own thread while no operation runs. It ends when its receiver has seen
-//! enough, or when a frame of an operation passes over any link of this node. Its frames have their
-//! own lane and are filtered out here, so no engine sees them.
+//! enough, or when this node begins an operation, or when a frame of one passes over any data link
+//! of this node. Its frames have their own lane and are filtered out here, so no engine sees them.
 //!
 //! Only so much of a burst is on its way as the path carries in [`WINDOW`]: on a slow path, the
 //! rest would be in the way of the next operation, and of the control link, which has the same
@@ -37,7 +37,7 @@ const WINDOW_POLL: Duration = Duration::from_micros(50);
 /// The kind of a burst frame, in the header's `flow`.
 const FRAME: u32 = 0;
 const END: u32 = 1;
-/// In the `chunk` of an END frame: an operation's frame came between.
+/// In the `chunk` of an END frame: an operation came between.
 const DISTURBED: u32 = 1;
 
 /// A connection, without its receiving half.

@@ -1,18 +1,19 @@
-//! The count of frames that stops bursts.
+//! The count that stops bursts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts the frames on all data links of this node, except those of bursts.
+/// Counts the operations that this node begins, and the frames on all its data links, except those
+/// of bursts. A small contribution travels inside a descriptor: its operation has no frames.
 #[derive(Clone, Default)]
 pub struct Traffic(Arc<AtomicU64>);
 
 impl Traffic {
-    pub(super) fn count(&self) {
+    pub(in crate::node) fn count(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn counted(&self) -> u64 {
+    pub(in crate::node) fn counted(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

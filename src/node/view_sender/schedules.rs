@@ -6,9 +6,7 @@ use crate::collective::{Input, NativeEngine};
 use crate::link::{ControlReceiver, control_link};
 use crate::memory::{DType, bytes_of};
 use crate::os::Race;
-use crate::protocol::{
-    AbortReason, Call, CallKind, Lane, Mutation, OpBody, OpId, ReduceOp, view_of,
-};
+use crate::protocol::{AbortReason, Call, CallKind, Lane, Mutation, OpId, ReduceOp, view_of};
 use crate::sim::{explore, finds};
 use crate::wire::Decode;
 use shuttle::future::{JoinHandle, block_on, spawn};
@@ -75,7 +73,8 @@ fn relinked() {
     let view = Arc::new(view_of(2));
     let (me, other) = (view.members[0].id, view.members[1].id);
     let send_queues = SendQueues::default();
-    let op_sender = Arc::new(ViewSender::new(Arc::clone(&view), me, send_queues.clone()));
+    let op_sender = ViewSender::new(Arc::clone(&view), me, send_queues.clone(), Traffic::default());
+    let op_sender = Arc::new(op_sender);
     let (engine, out) = (NativeEngine::default(), unbounded_channel().0);
     let session = Arc::new(ViewSession::open(view, Rank(0), &engine, out, op_sender));
     let callers: Vec<_> = (1..=CALLERS)
