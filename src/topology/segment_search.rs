@@ -113,7 +113,9 @@ impl SegmentSearch {
     fn open_round(&self, alone: Alone<'_>) -> Option<Vec<Pair>> {
         let is_open = |paths: &Vec<Pair>| {
             let joint = self.joints.get(paths);
-            paths.len() > 1 && joint.is_none_or(|joint| !joint.is_believed(paths, alone))
+            paths.len() > 1
+                && !is_exchange(paths)
+                && joint.is_none_or(|joint| !joint.is_believed(paths, alone))
         };
         (1..alone.size).map(|shift| paths_of_round(shift, alone)).find(is_open)
     }
@@ -241,6 +243,12 @@ fn paths_of_round(shift: usize, alone: Alone<'_>) -> Vec<Pair> {
     let to = |from: Rank| Rank::from((from.index() + shift) % alone.size);
     let paths = ranks(alone.size).map(|from| (from, to(from)));
     paths.filter(|pair| takes_part(*pair, alone)).collect()
+}
+
+/// Whether these are the two directions between two members, if only these have a direct link in a
+/// round. The search for shared media measures them together; they tell nothing of segments.
+fn is_exchange(paths: &[Pair]) -> bool {
+    matches!(paths, [(a, b), (c, d)] if (a, b) == (d, c))
 }
 
 fn takes_part((from, to): Pair, alone: Alone<'_>) -> bool {

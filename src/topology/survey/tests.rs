@@ -34,6 +34,7 @@ fn walk(survey: &mut Survey, kbps: impl Fn(Pair) -> u32) -> Vec<(Pair, bool)> {
     let (mut order, mut now) = (Vec::new(), 100_000);
     while !survey.is_over() {
         now = survey.rest_until.max(now + 1000);
+        assert!(now < 10_000_000, "it does not end: {:?}", survey.wanted());
         let probe = survey.begin(now).expect("it is not over");
         assert_eq!(survey.begin(now), None, "one at a time");
         match probe {
@@ -171,6 +172,20 @@ fn without_a_switch_every_cable_is_measured_and_nothing_else() {
         [false, false, false, false, false, true]
     );
     assert!(order.iter().all(|((a, b), _)| a.0.abs_diff(b.0) == 1), "{order:?}");
+}
+
+#[test]
+fn a_survey_ends_whichever_direct_links_there_are() {
+    for size in [4, 5] {
+        let pairs: Vec<Pair> = rank_pairs(size).filter(|(a, b)| a < b).collect();
+        for missing in 0..1_u32 << pairs.len() {
+            let is_missing = |(at, _): &(usize, &Pair)| missing >> at & 1 == 1;
+            let no_direct_link: Vec<Pair> =
+                pairs.iter().enumerate().filter(is_missing).map(|(_, pair)| *pair).collect();
+            let mut survey = Survey::new(size, |_| None).without(&no_direct_link);
+            walk(&mut survey, |_| 940);
+        }
+    }
 }
 
 #[test]
