@@ -245,8 +245,9 @@ fn paths_of_round(shift: usize, alone: Alone<'_>) -> Vec<Pair> {
     paths.filter(|pair| takes_part(*pair, alone)).collect()
 }
 
-/// Whether these are the two directions between two members, if only these have a direct link in a
-/// round. The search for shared media measures them together; they tell nothing of segments.
+/// Whether these are the two directions between two members. A round is no more than that if all
+/// its other pairs have no direct link or a radio. It tells nothing of segments, and the search for
+/// shared media takes its result.
 fn is_exchange(paths: &[Pair]) -> bool {
     matches!(paths, [(a, b), (c, d)] if (a, b) == (d, c))
 }
