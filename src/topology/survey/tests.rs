@@ -175,15 +175,19 @@ fn without_a_switch_every_cable_is_measured_and_nothing_else() {
 }
 
 #[test]
-fn a_survey_ends_whichever_direct_links_there_are() {
+fn a_survey_ends_whichever_direct_links_and_radios_there_are() {
     for size in [4, 5] {
         let pairs: Vec<Pair> = rank_pairs(size).filter(|(a, b)| a < b).collect();
         for missing in 0..1_u32 << pairs.len() {
             let is_missing = |(at, _): &(usize, &Pair)| missing >> at & 1 == 1;
             let no_direct_link: Vec<Pair> =
                 pairs.iter().enumerate().filter(is_missing).map(|(_, pair)| *pair).collect();
-            let mut survey = Survey::new(size, |_| None).without(&no_direct_link);
-            walk(&mut survey, |_| 940);
+            for radios in 0..1_u32 << size {
+                let mut survey = Survey::new(size, |_| None).without(&no_direct_link);
+                let is_radio = |rank: &Rank| radios >> rank.index() & 1 == 1;
+                ranks(size).filter(is_radio).for_each(|rank| survey.is_radio(rank));
+                walk(&mut survey, |_| 940);
+            }
         }
     }
 }
